@@ -162,7 +162,7 @@ final class Crossing {
         broker.delegate = self
         exporter.onIdle = { [weak self] in self?.exporterIsIdle() }
         importer.onIdle = { [weak self] in self?.checkDrained() }
-        // So it may have done with presences.
+        // Presences may be among them.
         importer.onDrops = { [weak self] in self?.confirmHosts() }
     }
 

@@ -6,7 +6,7 @@ import MainLoop
 /// Asks the broker for the retained messages of certain topics, each alone: of many that a subscription shows at once a broker
 /// may have dropped some for want of room.
 final class RetainedCheck {
-    /// The broker has shown everything when it has sent nothing of it for so long, in milliseconds.
+    /// The time for the broker to show them behind its answer, in milliseconds.
     private static let calm: UInt32 = 3_000
     /// Topics that are asked for together.
     private static let together = 32
@@ -73,6 +73,7 @@ final class RetainedCheck {
         // Not limited by the window, and nothing of it waits in the session behind a lost connection.
         subscription = broker.subscribe(
             asked.map { TopicFilter($0, quality: .atMostOnce, keepsRetainFlag: true, retainHandling: .always) })
+        // There is no connection: nothing is found on it.
         if subscription == nil { stop() }
     }
 }

@@ -20,7 +20,7 @@ final class HostConfirmation {
 
     /// - Parameters:
     ///   - unconfirmed: the hosts that were online, and that the broker has not shown on this connection.
-    ///   - forget: gets those that it has forgotten, in parts; at least once on a connection that lasts.
+    ///   - forget: gets those that it has forgotten, in parts; none where all were shown from the beginning.
     init(
         realm: String, broker: BrokerLink, context: MainContext, unconfirmed: @escaping () -> Set<Origin>,
         forget: @escaping ([Origin]) -> Void

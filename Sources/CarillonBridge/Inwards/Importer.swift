@@ -28,7 +28,7 @@ final class Importer: @unchecked Sendable {
     /// The messages whose posts the service has not answered, by the order of their posts.
     private var unanswered: [UInt64: InwardMessage] = [:]
     private var lastPost: UInt64 = 0
-    /// Those of values that were not answered before the service was gone.
+    /// Those of values of which the service, or the bus, has not said whether they were posted.
     private var uncertain: [InwardMessage] = []
     /// Whether the first of the inbox waits for a comparison, and all others behind it.
     private var isComparing = false
@@ -377,7 +377,7 @@ final class Importer: @unchecked Sendable {
         }
     }
 
-    /// Has values, and ends of values, carried out again of which nobody knows whether they were, before anything newer.
+    /// Has values, and ends of values, carried out again of which nobody knows whether they were, ahead of those that wait.
     private func retryUncertain() {
         guard !uncertain.isEmpty, unanswered.isEmpty else { return }
         var newer = Set(inbox.lazy.filter(\.isKept).map(\.value))

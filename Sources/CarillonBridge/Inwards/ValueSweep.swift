@@ -13,7 +13,7 @@ final class ValueSweep {
     private enum Time {
         /// The broker has shown everything when it has sent nothing of it for so long, in milliseconds.
         static let calm: UInt32 = 5_000
-        /// What a host has said before this connection is trusted after so long: a broker that has forgotten something has
+        /// The word of a host from before this connection is trusted after so long: a broker that has forgotten something has
         /// ended the host's connection, too.
         static let trust = Duration.seconds(95)
     }

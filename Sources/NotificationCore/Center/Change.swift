@@ -59,6 +59,6 @@ public enum Change {
     case postsWithdrawn(ClientName, name: String, object: String)
     /// The first of a style left its poster's queue, and was posted.
     case postTaken(ClientName, PostingStyle)
-    /// So much of what is used does not count, of the total with this limit. Nothing when no such change was remembered.
+    /// An amount does not count in the total with this limit. Without such a change everything counts.
     case excess(Limits.Key, Excess)
 }

@@ -78,7 +78,7 @@ extension DistributedCenter {
     /// Every change of what somebody uses goes through here, so that the totals are the sums of their parts.
     func charge(_ peer: Peer, _ resource: Resource, _ amount: Int) {
         guard amount != 0 else { return }
-        // What is given back is of those that have most, whoever the connections turned out to belong to.
+        // Those that have most give back, however the connections of processes have been recognized meanwhile.
         if amount < 0, excess[resource] > 0 { _ = distributeExcess(of: resource) }
         let account = peer.account
         peer.usage[resource] += amount

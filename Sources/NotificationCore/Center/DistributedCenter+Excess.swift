@@ -11,7 +11,7 @@ public struct Excess: Equatable, Sendable {
     }
 }
 
-/// What the center knows of a limit that may be lowered below what is in use.
+/// The state of a limit that may be lowered below what is in use.
 struct Lowered {
     /// As it was last looked at.
     var limit: Int?
@@ -19,9 +19,9 @@ struct Lowered {
     var accounts: [AccountID: Account] = [:]
     /// Connections that turned out to be other accounts' since it was distributed.
     var moves = 0
-    /// What a later process would know.
+    /// The last excess that was written for a later process.
     var remembered: Excess?
-    /// What an earlier process had, until ``DistributedCenter/restoreExcess(effects:)`` has looked at it.
+    /// The excess of an earlier process, until ``DistributedCenter/restoreExcess(effects:)`` has looked at it.
     var restored: Excess?
     /// The maximum that may come about when connections that came back turn out to be one process's: what an earlier service
     /// had. Until the limit is lowered again.
@@ -58,7 +58,7 @@ extension DistributedCenter {
     private func findExcess() {
         for resource in Self.withExcess {
             let limit = limit(of: resource)
-            // What does not last comes down by itself; and the limit of answers follows the memory that is left.
+            // Excess of the other resources comes down by itself; and the limit of answers follows the memory that is left.
             let isLasting = Self.withLastingExcess.contains(resource)
             let isLowered = lowered[resource]?.limit.map { limit < $0 || !isLasting } ?? true
             lowered[resource, default: Lowered()].limit = limit
@@ -97,7 +97,7 @@ extension DistributedCenter {
         }
     }
 
-    /// What does not count, for a later process: until ``restoreExcess(effects:)`` has looked, that of an earlier one.
+    /// The excess for a later process: until ``restoreExcess(effects:)`` has looked, that of an earlier one.
     var rememberedExcess: [Change] {
         Self.withLastingExcess.compactMap { resource in
             guard let known = lowered[resource] else { return nil }
@@ -129,8 +129,8 @@ extension DistributedCenter {
         return true
     }
 
-    /// So much does not count from now on: those of `accounts` that use most have it, as many as it takes to make them alike;
-    /// of those that use the same the oldest.
+    /// Distributes an amount that does not count from now on: those of `accounts` that use most have it, as many as it takes to
+    /// make them alike; of those that use the same the oldest.
     private func distribute(_ amount: Int, of resource: Resource, among accounts: [Account]? = nil) {
         for account in lowered[resource, default: Lowered()].accounts.values { account.excess[resource] = 0 }
         lowered[resource]?.accounts = [:]

@@ -25,8 +25,7 @@ struct ModelCenter {
 
     private var isBusy = false
     private var posters = ModelPosters()
-    private var clientExcess = ModelExcess(.clients)
-    private var observerExcess = ModelExcess(.observers)
+    private var usage = ModelUsage()
 
     init(remembersChanges: Bool) {
         self.remembersChanges = remembersChanges
@@ -39,8 +38,7 @@ struct ModelCenter {
             settle()
             findWitnesses()
             posters.settle()
-            clientExcess.settle(usage.clients)
-            observerExcess.settle(usage.observers)
+            usage.settle(clients)
             return (answer, outcomes)
         } catch {
             return (.refused(error), outcomes)
@@ -144,7 +142,7 @@ struct ModelCenter {
     /// The client, which is watched and asked for an answer when it is new.
     private mutating func known(_ number: Int) throws(CenterError) -> ModelClient {
         if let client = client(number) { return client }
-        try clientExcess.check(1, of: number, usage.clients, limits)
+        try usage.checkClient(number, clients, limits)
         let client = ModelClient(number)
         client.isAutomationOn = isAutomationOn
         clients.append(client)
@@ -153,18 +151,9 @@ struct ModelCenter {
         return client
     }
 
-    /// What each has of what there are limits for.
-    private var usage: (clients: [Int: Int], observers: [Int: Int]) {
-        func each(_ amount: (ModelClient) -> Int) -> [Int: Int] {
-            Dictionary(uniqueKeysWithValues: clients.map { ($0.number, amount($0)) })
-        }
-        return (each { _ in 1 }, each(\.observers.count))
-    }
-
     private mutating func findExcess(restarted: Bool = false) {
         posters.findExcess(limits, restarted: restarted)
-        clientExcess.find(usage.clients, limits, restarted: restarted)
-        observerExcess.find(usage.observers, limits, restarted: restarted)
+        usage.findExcess(clients, limits, restarted: restarted)
     }
 
     // MARK: Observers (D2, D8)
@@ -181,7 +170,7 @@ struct ModelCenter {
     ) throws(CenterError) -> UInt64 {
         try limits.check(.nameLength, Step.texts[name].utf8.count)
         try limits.check(.objectLength, Step.texts[object].utf8.count)
-        try observerExcess.check(1, of: number, usage.observers, limits)
+        try usage.checkObserver(of: number, clients, limits)
         try limits.check(.observersPerClient, (client(number)?.observers.count ?? 0) + 1)
         let client = try known(number)
         lastObserver += 1

@@ -5,7 +5,7 @@ import NotificationCore
 struct ModelExcess {
     let key: Limits.Key
     private var excess: [Int: Int] = [:]
-    /// What each had when that was last looked at, and the limit then.
+    /// The amount of each when that was last looked at, and the limit then.
     private var last: [Int: Int] = [:]
     private var limit: Int?
 
@@ -68,4 +68,33 @@ struct ModelExcess {
     }
 
     private func sum(_ parts: [Int: Int]) -> Int { parts.values.reduce(0, +) }
+}
+
+/// The same of clients and observers.
+struct ModelUsage {
+    private var clients = ModelExcess(.clients)
+    private var observers = ModelExcess(.observers)
+
+    private static func each(_ clients: [ModelClient], _ amount: (ModelClient) -> Int) -> [Int: Int] {
+        Dictionary(uniqueKeysWithValues: clients.map { ($0.number, amount($0)) })
+    }
+
+    mutating func findExcess(_ all: [ModelClient], _ limits: Limits, restarted: Bool) {
+        clients.find(Self.each(all) { _ in 1 }, limits, restarted: restarted)
+        observers.find(Self.each(all, \.observers.count), limits, restarted: restarted)
+    }
+
+    /// Call behind each step.
+    mutating func settle(_ all: [ModelClient]) {
+        clients.settle(Self.each(all) { _ in 1 })
+        observers.settle(Self.each(all, \.observers.count))
+    }
+
+    func checkClient(_ number: Int, _ all: [ModelClient], _ limits: Limits) throws(CenterError) {
+        try clients.check(1, of: number, Self.each(all) { _ in 1 }, limits)
+    }
+
+    func checkObserver(of number: Int, _ all: [ModelClient], _ limits: Limits) throws(CenterError) {
+        try observers.check(1, of: number, Self.each(all, \.observers.count), limits)
+    }
 }

@@ -4,7 +4,7 @@ import MQTT
 /// A connection between a bridge and the simulated broker, with the network between them: each direction in its order, and
 /// late when the cable is pulled.
 final class BrokerConnection {
-    /// What the broker sends.
+    /// A packet from the broker.
     enum Packet {
         case connected(_ isSessionPresent: Bool, BrokerLimits)
         case publication(Publication, id: UInt16)

@@ -29,8 +29,6 @@ final class RealmHost {
     private var reloads = 0
     /// Whether a bridge was ever killed, or stopped while it was ending, so that it had no time for that.
     private(set) var wasBridgeKilled = false
-    /// When the service may have lost something that it has no word of.
-    private(set) var wasServiceKilled = false
 
     private final class BridgeProcess {
         let process: LoopProcess
@@ -75,7 +73,6 @@ final class RealmHost {
 
     // MARK: The bridge
 
-    var isBridgeThere: Bool { bridge != nil }
     var isConnected: Bool { bridge?.bridge?.isConnected == true }
     var clientID: String { "carillon-home-\(name)-\(Self.user)-\(secret)" }
     fileprivate var secret: String { "s\(name)" }
@@ -202,12 +199,10 @@ final class RealmHost {
     // MARK: The service
 
     func killService(afterOperations count: Int) {
-        wasServiceKilled = true
         services.kill(afterOperations: count)
     }
 
     func endService() {
-        wasServiceKilled = true
         services.terminate()
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import NotificationWire
 
-/// What is true in a realm: what was posted where, and what arrived.
+/// The truth of a realm: the posts of each machine, and those that arrived.
 final class RealmLedger {
     struct Post {
         let host: Int
@@ -13,7 +13,7 @@ final class RealmLedger {
         var isAccepted = false
     }
 
-    /// What a machine was told that it has not got, or that others have not got of it.
+    /// Identifies posts that are announced as lost, to their machine or to another one.
     struct Loss: Hashable {
         let host: String
         let name: String

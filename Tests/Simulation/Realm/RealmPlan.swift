@@ -2,7 +2,7 @@
 import MQTT
 import NotificationCore
 
-/// What happens to a machine of a realm, or to its broker.
+/// An event of a machine of a realm, or of its broker.
 enum RealmAction: Sendable {
     case post(name: Int, count: Int)
     case value(name: Int, object: Int, isBound: Bool)

@@ -19,7 +19,7 @@ public struct RealmRun: Sendable {
         self.seed = seed
     }
 
-    /// What has it shown.
+    /// The command that shows it.
     public var command: String { "tools/simulate --realm --seed \(seed)" }
 
     /// - Parameters:

@@ -52,12 +52,11 @@ final class SimulatedBroker {
     /// Which will of a client is due, by number.
     private var dueWills: [String: UInt64] = [:]
     private var lastWill: UInt64 = 0
+    private var wills: [String: Publication] = [:]
     /// With what it refuses connections; nil for not.
     var refusal: ReasonCode?
     /// With what it answers publications of notifications; nil for success.
     var publicationRefusal: ReasonCode?
-    /// Messages that it dropped for want of room.
-    private(set) var dropped = 0
 
     init(_ world: World, _ manner: Manner) {
         self.world = world
@@ -108,9 +107,6 @@ final class SimulatedBroker {
         lost(connection, hasWill: true)
     }
 
-    /// The content of a retained message; nil for none.
-    func retained(_ topic: String) -> [UInt8]? { state.retained[topic]?.publication.payload }
-
     // MARK: Packets
 
     func connect(_ connection: BrokerConnection, startsClean: Bool) {
@@ -152,8 +148,6 @@ final class SimulatedBroker {
             self?.fireWill(of: client, number: number)
         }
     }
-
-    private var wills: [String: Publication] = [:]
 
     private func fireWill(of client: String, number: UInt64) {
         guard isUp, dueWills[client] == number, let will = wills[client] else { return }
@@ -250,7 +244,6 @@ final class SimulatedBroker {
             return
         }
         guard state.sessions[client, default: Session()].queue.count < manner.maxQueued else {
-            dropped += 1
             return world.note("broker drops a message for \(client): \(waiting.publication.topic)")
         }
         state.sessions[client]!.queue.append(waiting)
