@@ -37,6 +37,7 @@ public final class Bridge {
     private let connection: Connection
     private let ended: (End) -> Void
     private let center: CenterLink
+    private let posts: InwardPosts
     private let losses: LossAnnouncer
     private let presence: OwnPresence
     private var phase = Phase.starting
@@ -68,8 +69,9 @@ public final class Bridge {
         self.reading = reading
         center = CenterLink(environment, context: context)
         losses = LossAnnouncer(reading.configuration, center: center, context: context)
+        posts = InwardPosts(center, context: context) { [losses] in losses.lostInwards($0, $1, $2, $3) }
         presence = OwnPresence(run: environment.makeToken())
-        crossing = try Self.crossing(reading.configuration, environment, center, losses, presence, context)
+        crossing = try Self.crossing(reading.configuration, environment, center, posts, losses, presence, context)
         do throws(BusError) {
             connection = try environment.connect(context)
         } catch {
@@ -85,11 +87,12 @@ public final class Bridge {
 
     private static func crossing(
         _ configuration: BridgeConfiguration, _ environment: BridgeEnvironment, _ center: CenterLink,
-        _ losses: LossAnnouncer, _ presence: OwnPresence, _ context: MainContext
+        _ posts: InwardPosts, _ losses: LossAnnouncer, _ presence: OwnPresence, _ context: MainContext
     ) throws(End) -> Crossing {
         do throws(MQTTError) {
             return try Crossing(
-                configuration, environment, center: center, losses: losses, presence: presence, context: context)
+                configuration, environment, center: center, posts: posts, losses: losses, presence: presence,
+                context: context)
         } catch {
             throw .configuration(error.description)
         }
@@ -176,7 +179,7 @@ public final class Bridge {
             case .starting, .running, .reloading: break
             case .ending, .ended: return
             }
-            next = try Self.crossing(configuration, environment, center, losses, presence, context)
+            next = try Self.crossing(configuration, environment, center, posts, losses, presence, context)
         } catch {
             let reason = if case End.configuration(let reason) = error { reason } else { "\(error)" }
             Log.warning("configuration refused, the old one stays: \(reason)")

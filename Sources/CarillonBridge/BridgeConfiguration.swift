@@ -52,6 +52,8 @@ public struct BridgeConfiguration: Equatable, KeyFileConfiguration {
     public var isOn: Bool { !brokerHost.isEmpty && !isForbidden }
     /// Whether a file with a fault keeps the bridge off, whatever more important files say.
     private var isForbidden = false
+    /// The host and port of the broker.
+    var brokerText: String { "\(brokerHost):\(port)" }
     var port: UInt16 { givenPort ?? (usesTLS ? 8883 : 1883) }
     /// Nil for a connection in the clear.
     var tls: Security? { usesTLS ? security : nil }

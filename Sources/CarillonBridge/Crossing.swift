@@ -40,10 +40,6 @@ final class Crossing {
     private enum Time {
         /// Without a service for so long the broker is to keep messages, and not this process.
         static let withoutService: UInt32 = 20_000
-        /// The broker has shown the values of this host when it has sent none of them for so long.
-        static let ownValues: UInt32 = 3_000
-        /// The maximum for that.
-        static let looking = Duration.seconds(30)
         /// The maximum for sending queued messages at the end, and for posting those that were taken.
         static let drain: UInt32 = 2_000
         /// The maximum for the last notifications of the service.
@@ -62,6 +58,7 @@ final class Crossing {
     private let environment: BridgeEnvironment
     private let context: MainContext
     private let center: CenterLink
+    private let posts: InwardPosts
     private let broker: BrokerLink
     private let losses: LossAnnouncer
     private let exporter: Exporter
@@ -94,14 +91,13 @@ final class Crossing {
 
     private var due = Due.nothing
     private var look = Look.none
-    private var lookTimer: EventSource?
-    private var lookSubscription: PacketID?
-    private var lookingSince = SuspendingClock.now
     private var roundTrip: RoundTripTest?
     private var hostRemoval: HostRemoval?
     private let presence: PresenceKeeper
     private var confirmation: HostConfirmation!
     private var replayTimer: EventSource?
+    /// How often the service sends its values at the moment.
+    private var replays = 0
     private var drainReason = DrainReason.end
     private var drainTimer: EventSource?
     private var drained: ((@escaping () -> SavedState) -> Void)?
@@ -109,13 +105,14 @@ final class Crossing {
     /// - Throws: a configuration with which there can be no connection to the broker.
     init(
         _ configuration: BridgeConfiguration, _ environment: BridgeEnvironment, center: CenterLink,
-        losses: LossAnnouncer, presence: OwnPresence, context: MainContext
+        posts: InwardPosts, losses: LossAnnouncer, presence: OwnPresence, context: MainContext
     ) throws(MQTTError) {
         self.configuration = configuration
         fileDigest = configuration.fileDigest()
         self.environment = environment
         self.context = context
         self.center = center
+        self.posts = posts
         self.losses = losses
         broker = try BrokerLink(
             try .of(configuration, presence, id: environment.state.clientID()), environment, context: context)
@@ -124,7 +121,9 @@ final class Crossing {
         exporter = Exporter(configuration, environment, run: presence.run, broker: broker, context: context) {
             [losses] count, name, reason in losses.lostOutwards(count, name, reason)
         }
-        importer = Importer(configuration, environment, center: center, broker: broker, context: context) {
+        importer = Importer(
+            configuration, environment, center: center, posts: posts, broker: broker, context: context
+        ) {
             [losses] count, name, origin, reason in losses.lostInwards(count, name, origin, reason)
         }
         hosts = HostAnnouncer(configuration, center: center)
@@ -144,12 +143,13 @@ final class Crossing {
             further: { $0.last.map { FollowValues(after: $0.serial, most: Self.page) } },
             began: { [unowned self] in exporter.values.willAsk() }
         ) { [unowned self] pieces in
+            importer.found(pieces.joined())
             let own = pieces.joined().lazy.filter(\.isOfThisSession)
             let hasLooked = look == .compared
             if hasLooked { look = .none }
             let difference = exporter.compare(
                 with: Set(own.map { ValueKind($0.name, $0.object) }), hasLooked: hasLooked)
-            if difference.isReplayNeeded { self.center.replayValues() }
+            if difference.isReplayNeeded { replay() }
             if hasLooked {
                 due = .mark(again: difference.isReplayNeeded || !difference.gone.isEmpty)
                 checkMark()
@@ -158,12 +158,15 @@ final class Crossing {
         }
         confirmation = HostConfirmation(
             realm: configuration.realm, broker: broker, context: context,
+            began: { [importer] in importer.beginConfirmingHosts() },
             unconfirmed: { [importer] in importer.gate.hosts.unconfirmed }, forget: { [unowned self] in forget($0) })
         broker.delegate = self
         exporter.onIdle = { [weak self] in self?.exporterIsIdle() }
-        importer.onIdle = { [weak self] in self?.checkDrained() }
+        importer.onDoubt = { [weak self] in self?.values.ask() }
         // Presences may be among them.
-        importer.onDrops = { [weak self] in self?.confirmHosts() }
+        importer.onDrops = { [weak self] in
+            if configuration.followsPresence { self?.confirmation.again() }
+        }
     }
 
     private static func topic(_ subject: BridgeTopic.Subject, _ configuration: BridgeConfiguration) -> String {
@@ -180,6 +183,7 @@ final class Crossing {
     func start(with state: SavedState?, replacing before: Crossing?) {
         guard phase == .created else { return }
         phase = .running
+        posts.changed = { [weak self] in self?.postsChanged() }
         losses.use(configuration, broker)
         if let before { takeOver(from: before) }
         if let state {
@@ -191,9 +195,7 @@ final class Crossing {
                 // It is for topics that are no longer those of this bridge.
                 for entry in state.queue { losses.lostByChange(entry.message.name, of: state.origin) }
             }
-            importer.goOn(
-                with: state.realm == configuration.realm ? state.places : [], state.inbox, bound: state.bound,
-                of: state.realm)
+            importer.goOn(with: state)
         }
         center.delegate = self
         center.export(configuration.exports)
@@ -262,27 +264,47 @@ final class Crossing {
         switch phase {
         case .draining:
             if exporter.isIdle || !broker.isConnected { leave() }
-        case .posting: if importer.isIdle || !center.isThere || drainReason != .end { withdraw() }
+        case .posting: if posts.isIdle || !center.isThere || drainReason != .end { withdraw() }
         case .withdrawing: if !center.isThere { end() }
         case .created, .running, .leaving, .ended: break
         }
     }
 
+    /// As many messages wait as there may, or fewer.
+    private func postsChanged() {
+        broker.isReadingPaused = posts.count >= InwardPosts.window
+        if posts.isIdle { checkDrained() }
+    }
+
     private func exporterIsIdle() {
-        checkMark()
         // Values that had no room in the queue have some now.
         if phase == .running, replayTimer == nil, exporter.values.takeReplay() {
             replayTimer = .once(milliseconds: Time.replay, on: context) { [unowned self] in
                 replayTimer = nil
-                center.replayValues()
+                replay()
             }
         }
+        checkMark()
         checkDrained()
     }
 
-    /// Tells others that the broker has all values of this host, when it has acknowledged them.
+    /// Has the service send its values again.
+    private func replay() {
+        replays += 1
+        center.replayValues { [weak self] isComplete in
+            guard let self else { return }
+            replays -= 1
+            if !isComplete { exporter.values.replayWasCut() }
+            exporter.pump()
+        }
+    }
+
+    /// Tells others that the broker has all values of this host, when the service has sent them and the broker acknowledged
+    /// them.
     private func checkMark() {
-        guard case .mark(let again) = due, exporter.isIdle, broker.isConnected, phase == .running else { return }
+        guard case .mark(let again) = due, exporter.isIdle, replays == 0, replayTimer == nil, broker.isConnected,
+            phase == .running
+        else { return }
         due = .nothing
         presence.tellValues(again: again)
     }
@@ -318,14 +340,17 @@ final class Crossing {
         guard phase == .withdrawing else { return }
         phase = .ended
         drainTimer = nil
-        let (inbox, places, bound) = importer.close(awaitsAnswers: drainReason != .end)
+        var state = SavedState(
+            realm: configuration.realm, origin: configuration.origin, counts: exporter.counts, places: [], queue: [])
+        importer.close(savingIn: &state)
+        // At a reload they go on.
+        if drainReason == .end { state.inbox = posts.close() }
         losses.announceNow()
         let done = drained
         drained = nil
         done? { [self] in
-            SavedState(
-                realm: configuration.realm, origin: configuration.origin, counts: exporter.counts, places: places,
-                queue: exporter.unacknowledged, inbox: inbox, bound: bound, losses: losses.pending)
+            (state.counts, state.queue, state.losses) = (exporter.counts, exporter.unacknowledged, losses.pending)
+            return state
         }
     }
 
@@ -336,7 +361,7 @@ final class Crossing {
         status.version = Wire.softwareVersion
         status.state = broker.state.name
         status.reason = reason
-        status.broker = brokerText
+        status.broker = configuration.brokerText
         status.usesTLS = configuration.tls != nil
         status.realm = configuration.realm
         (status.host, status.user) = (configuration.origin.host, configuration.origin.user)
@@ -347,11 +372,11 @@ final class Crossing {
         status.queuedBytes = UInt64(exporter.queuedBytes)
         status.inFlight = UInt32(exporter.inFlightCount)
         status.exported = exporter.exported
-        status.imported = importer.totals.imported
+        status.imported = posts.imported
         status.lostOutwards = losses.outwardsCount
         status.lostInwards = losses.inwardsCount
-        status.refused = importer.totals.refused
-        status.repeated = importer.totals.repeated
+        status.refused = importer.totals.refused + posts.refused
+        status.repeated = importer.totals.repeated + posts.alike
         status.acknowledgement = exporter.acknowledgement.map { UInt64(clamping: $0.microseconds) } ?? 0
         let known = importer.gate.hosts.hosts.sorted { $0.key.text < $1.key.text }
         status.stripped = known.filter(\.value.isStripped).map(\.key.text)
@@ -364,8 +389,6 @@ final class Crossing {
     var isConnected: Bool { broker.isConnected }
 
     func isOnline(_ origin: Origin) -> Bool { importer.gate.hosts[origin]?.isOnline == true }
-
-    private var brokerText: String { "\(configuration.brokerHost):\(configuration.port)" }
 
     private var reason: String {
         switch broker.state {
@@ -383,7 +406,7 @@ final class Crossing {
     ) {
         guard broker.isConnected, phase == .running else {
             let reason = reason.isEmpty ? broker.state.name : reason
-            return done(.failure(.init(reason: "not connected to \(brokerText): \(reason)")))
+            return done(.failure(.init(reason: "not connected to \(configuration.brokerText): \(reason)")))
         }
         guard hostRemoval?.isOver != false else {
             return done(.failure(.init(reason: "another host is being forgotten")))
@@ -405,7 +428,7 @@ final class Crossing {
     func test(_ done: @escaping (Result<Duration, RoundTripTest.Failure>) -> Void) {
         guard broker.isConnected, phase == .running else {
             let reason = reason.isEmpty ? broker.state.name : reason
-            return done(.failure(.init(reason: "not connected to \(brokerText): \(reason)")))
+            return done(.failure(.init(reason: "not connected to \(configuration.brokerText): \(reason)")))
         }
         guard roundTrip?.isOver != false else {
             return done(.failure(.init(reason: "another test is on its way")))
@@ -453,11 +476,11 @@ extension Crossing: CenterLinkDelegate {
         losses.serviceCame()
         hosts.tellAll(importer.gate.hosts)
         tellConnection()
-        importer.pump()
+        posts.serviceCame()
     }
 
     private func tellConnection() {
-        hosts.tellConnection(broker.state == .connected, broker: brokerText, reason: reason)
+        hosts.tellConnection(broker.state == .connected, broker: configuration.brokerText, reason: reason)
     }
 }
 
@@ -472,11 +495,12 @@ extension Crossing: BrokerLinkDelegate {
     }
 
     func brokerConnected(sessionPresent: Bool) {
-        Log.notice("connected to \(brokerText)\(sessionPresent ? ", which kept what came meanwhile" : "")")
+        Log.notice(
+            "connected to \(configuration.brokerText)\(sessionPresent ? ", which kept what came meanwhile" : "")")
         for remark in FileRemarks(configuration).all { Log.warning(remark) }
         if let reason = broker.missingGrant { Log.warning(reason) }
         presence.connected(sessionPresent: sessionPresent)
-        confirmHosts()
+        if configuration.followsPresence { confirmation.begin() }
         importer.connected(sessionPresent: sessionPresent)
         lookForOwnValues()
         losses.brokerConnected()
@@ -495,12 +519,6 @@ extension Crossing: BrokerLinkDelegate {
         checkDrained()
     }
 
-    private func confirmHosts() {
-        guard configuration.followsPresence, broker.isConnected else { return }
-        importer.beginConfirmingHosts()
-        confirmation.begin()
-    }
-
     private func forget(_ hosts: [Origin]) {
         for origin in importer.endConfirmingHosts(hosts) {
             if let host = importer.gate.hosts[origin] { self.hosts.tell(origin, host, before: nil) }
@@ -513,46 +531,27 @@ extension Crossing: BrokerLinkDelegate {
         guard !configuration.exports.isEmpty, broker.limits?.retainAvailable != false else { return }
         exporter.values.beginLooking()
         look = .looking
-        lookingSince = context.now
-        lookSubscription = broker.subscribe(
-            ownFilters.map {
-                // Not limited by the window, and nothing of it waits in the session behind a lost connection.
-                TopicFilter(
-                    $0, quality: .atMostOnce, excludesOwn: false, keepsRetainFlag: true, retainHandling: .always)
-            })
-        if lookSubscription == nil { stopLooking() }
-    }
-
-    private func stopLooking() {
-        look = .none
-        lookTimer = nil
-        lookSubscription = nil
-        exporter.values.stopLooking()
-    }
-
-    private var ownFilters: [String] { BridgeTopic.filters(of: configuration.origin, in: configuration.realm) }
-
-    private func waitForOwnValues() {
-        lookTimer = .once(milliseconds: Time.ownValues, on: context) { [unowned self] in
-            // Values that are not read yet are not shown.
-            if broker.isReadingPaused, context.now - lookingSince < Time.looking { return waitForOwnValues() }
-            lookTimer = nil
+        let filters = BridgeTopic.filters(of: configuration.origin, in: configuration.realm)
+        broker.showRetained(filters, excludesOwn: false) { [weak self] refused in
+            guard let self, look == .looking else { return }
+            // A broker that shows nothing has not forgotten anything.
+            guard refused.isEmpty else { return stopLooking() }
             look = .compared
-            broker.unsubscribe(ownFilters)
             values.ask()
         }
     }
 
+    private func stopLooking() {
+        look = .none
+        exporter.values.stopLooking()
+    }
+
     private func show(_ name: String, _ object: String, _ publication: Publication) {
-        guard look == .looking, publication.isRetained else { return }
-        exporter.values.show(name, object, publication)
-        // Own values that change all the time keep it from ending otherwise.
-        if context.now - lookingSince < Time.looking { waitForOwnValues() }
+        if look == .looking { exporter.values.show(name, object, publication) }
     }
 
     func brokerSent(_ publication: Publication) {
         if hostRemoval?.take(publication) == true { return }
-        confirmation.take(publication)
         switch importer.take(publication) {
         case .own(let topic): takeOwn(publication, topic)
         case .presence(let origin, let host, let before):
@@ -579,14 +578,8 @@ extension Crossing: BrokerLinkDelegate {
 
     func brokerSubscribed(_ id: PacketID, _ reasons: [ReasonCode]) {
         roundTrip?.subscribed(id)
-        hostRemoval?.subscribed(id, reasons)
         importer.subscribed(id, reasons)
-        confirmation.answered(id, reasons)
-        if id == lookSubscription {
-            // A broker that shows nothing has not forgotten anything.
-            if reasons.contains(where: \.isFailure) { return stopLooking() }
-            lookingSince = context.now
-            waitForOwnValues()
-        }
     }
+
+    func brokerUnsubscribed(_ id: PacketID) { importer.unsubscribed(id) }
 }

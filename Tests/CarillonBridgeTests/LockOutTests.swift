@@ -133,6 +133,7 @@ struct LockOutTests {
         func brokerSent(_ publication: Publication) {}
         func brokerAcknowledged(_ id: PacketID, _ reason: ReasonCode) { exporter.acknowledged(id, reason) }
         func brokerSubscribed(_ id: PacketID, _ reasons: [ReasonCode]) {}
+        func brokerUnsubscribed(_ id: PacketID) {}
     }
 
     @Test(

@@ -14,6 +14,7 @@ protocol BrokerLinkDelegate: AnyObject {
     func brokerSent(_ publication: Publication)
     func brokerAcknowledged(_ id: PacketID, _ reason: ReasonCode)
     func brokerSubscribed(_ id: PacketID, _ reasons: [ReasonCode])
+    func brokerUnsubscribed(_ id: PacketID)
 }
 
 /// The connection to the broker: made again and again, more and more seldom, and not at all while it would do harm.
@@ -57,6 +58,7 @@ final class BrokerLink {
     }
     private(set) var limits: BrokerLimits?
     private var grants = Grants()
+    private var queries: RetainedQueries!
     private var pause: UInt32 = 1_000
     private var timer: EventSource?
     private(set) var connectedAt: SuspendingClock.Instant?
@@ -70,6 +72,9 @@ final class BrokerLink {
         random = environment.random
         self.context = context
         client.delegate = self
+        queries = RetainedQueries(
+            context: context, subscribe: { [unowned self] in subscribe($0) },
+            unsubscribe: { [unowned self] in unsubscribe($0) })
     }
 
     /// The part of the requests that the broker does not grant on this connection; nil where it grants all.
@@ -102,6 +107,7 @@ final class BrokerLink {
             self.state = state
             return done()
         }
+        queries.withdraw()
         let id = lastWords.flatMap { try? client.publish($0) }
         farewell = (id, state, reason, done)
         if id == nil { return endFarewell() }
@@ -122,6 +128,7 @@ final class BrokerLink {
     private func ended(because error: MQTTError?) {
         guard let connectedAt else { return }
         self.connectedAt = nil
+        queries.connectionEnded()
         // A broker that takes a connection and ends it soon is as good as one that takes none.
         if context.now - connectedAt >= Self.timeOfGoodConnection { pause = 1_000 }
         delegate?.brokerDisconnected(because: error)
@@ -175,14 +182,28 @@ final class BrokerLink {
         }
     }
 
-    func unsubscribe(_ topics: [String]) {
-        guard isConnected, !topics.isEmpty else { return }
+    @discardableResult
+    func unsubscribe(_ topics: [String]) -> PacketID? {
+        guard isConnected, !topics.isEmpty else { return nil }
         do throws(MQTTError) {
             grants.gaveUp(topics)
-            _ = try client.unsubscribe(topics)
+            return try client.unsubscribe(topics)
         } catch {
             Log.warning("can't unsubscribe: \(error)")
+            return nil
         }
+    }
+
+    /// Has the broker show its retained messages of filters, which come as all others do.
+    ///
+    /// - Parameters:
+    ///   - excludesOwn: whether messages that this bridge publishes meanwhile do not come.
+    ///   - done: gets the filters that the broker refused, when it has shown those of all others. Not called if the connection
+    ///     ends before, or there is none.
+    func showRetained(
+        _ filters: [String], excludesOwn: Bool = true, _ done: @escaping (_ refused: Set<String>) -> Void
+    ) {
+        if isConnected { queries.ask(filters, excludesOwn: excludesOwn, done) }
     }
 
     var isReadingPaused: Bool {
@@ -197,6 +218,7 @@ extension BrokerLink: MQTTClientDelegate {
         grants.begin()
         connectedAt = context.now
         state = .connected
+        queries.connected(sessionPresent: sessionPresent)
         delegate?.brokerConnected(sessionPresent: sessionPresent)
     }
 
@@ -211,7 +233,10 @@ extension BrokerLink: MQTTClientDelegate {
         stayAway()
     }
 
-    func received(_ publication: Publication) { delegate?.brokerSent(publication) }
+    func received(_ publication: Publication) {
+        if publication.isRetained { queries.received() }
+        delegate?.brokerSent(publication)
+    }
 
     func acknowledged(_ id: PacketID, _ reason: ReasonCode) {
         if let farewell, farewell.id == id { return endFarewell() }
@@ -223,8 +248,12 @@ extension BrokerLink: MQTTClientDelegate {
             Log.warning(words)
             delegate?.brokerChanged()
         }
+        queries.answered(id, reasons)
         delegate?.brokerSubscribed(id, reasons)
     }
 
-    func unsubscribed(_: PacketID) {}
+    func unsubscribed(_ id: PacketID) {
+        queries.ended(id)
+        delegate?.brokerUnsubscribed(id)
+    }
 }

@@ -93,13 +93,16 @@ final class CenterLink: @unchecked Sendable {
 
     /// Has the service send the values again that there are. No notification is missed meanwhile: what waits for the earlier
     /// observers arrives before these are removed.
-    func replayValues() {
+    ///
+    /// - Parameter done: gets whether all have arrived; not, where the service has ended meanwhile.
+    func replayValues(_ done: @escaping (Bool) -> Void) {
         let before = Array(registrations.values)
         for key in registrations.keys { register(key) }
-        whenCaughtUp(within: Self.patience) { [weak self] _ in
+        whenCaughtUp(within: Self.patience) { [weak self] hasArrived in
             guard let self else { return }
             for registered in before { outbox.add(.unregister(registered)) }
             session.pump()
+            done(hasArrived)
         }
     }
 
@@ -221,6 +224,14 @@ extension CenterLink: AskedService {
     }
 }
 
+extension CenterLink: PostingService {
+    func post(
+        _ post: PostCall, completion: @escaping @Sendable (Result<Int, ServiceError>) -> Void
+    ) throws(CenterError) {
+        submit(.post(try OutgoingPost(post, completion: completion)))
+    }
+}
+
 extension SharedOutbox {
     /// What waits here is bounded by its senders.
     fileprivate func add(_ request: Request) {
@@ -248,6 +259,8 @@ extension CenterLink: ServiceReceiver {
             outbox.add(.details(Self.details.union(.whileConnected)))
         }
         self.isThere = isThere
+        // The one that they were posted to is gone.
+        if !isThere { for object in marks.keys.sorted() { arrivedMark(object, isInTime: false) } }
         delegate?.serviceChanged(isThere: isThere)
     }
 

@@ -5,63 +5,84 @@ import MainLoop
 /// Finds hosts that a broker has forgotten: after each connection it shows all that it knows, and the others have time to
 /// connect to it, too.
 final class HostConfirmation {
+    private enum Phase {
+        case idle
+        /// The hosts have time.
+        case waiting
+        /// The broker is asked for those that it has not shown.
+        case asking
+    }
+
     /// Hosts connect to their broker once in 75 seconds at least. In milliseconds.
     private static let patience: UInt32 = 90_000
-    /// Between two looks at whether the bridge has read everything.
-    private static let calm: UInt32 = 3_000
 
     private let realm: String
     private let broker: BrokerLink
     private let context: MainContext
+    private let began: () -> Void
     private let unconfirmed: () -> Set<Origin>
     private let forget: ([Origin]) -> Void
-    private let check: RetainedCheck
+    private var phase = Phase.idle
+    /// Whether messages were dropped since it began.
+    private var isDue = false
     private var timer: EventSource?
 
     /// - Parameters:
-    ///   - unconfirmed: the hosts that were online, and that the broker has not shown on this connection.
-    ///   - forget: gets those that it has forgotten, in parts; none where all were shown from the beginning.
+    ///   - began: called when the broker is about to show all.
+    ///   - unconfirmed: the hosts that were online, and that the broker has not shown since.
+    ///   - forget: gets those that it has forgotten, when that is known of all.
     init(
-        realm: String, broker: BrokerLink, context: MainContext, unconfirmed: @escaping () -> Set<Origin>,
-        forget: @escaping ([Origin]) -> Void
+        realm: String, broker: BrokerLink, context: MainContext, began: @escaping () -> Void,
+        unconfirmed: @escaping () -> Set<Origin>, forget: @escaping ([Origin]) -> Void
     ) {
         self.realm = realm
         self.broker = broker
         self.context = context
+        self.began = began
         self.unconfirmed = unconfirmed
         self.forget = forget
-        check = RetainedCheck(broker: broker, context: context) { topics in
-            forget(topics.compactMap { BridgeTopic($0, in: realm)?.origin })
-        }
     }
 
     /// There is a new connection.
     func begin() {
+        (phase, isDue) = (.waiting, false)
+        began()
         _ = broker.subscribe([
             TopicFilter(
                 BridgeTopic.presenceFilter(in: realm), excludesOwn: true, keepsRetainFlag: true, retainHandling: .always
             )
         ])
-        wait(Self.patience)
+        timer = .once(milliseconds: Self.patience, on: context) { [unowned self] in
+            timer = nil
+            phase = .asking
+            let hosts = unconfirmed().sorted { $0.text < $1.text }
+            ask(hosts[...], forgotten: [])
+        }
     }
+
+    /// Messages were dropped, and presences may be among them. Hosts that are asked for at the moment are so once more.
+    func again() { if phase == .idle { begin() } else { isDue = true } }
 
     func stop() {
-        timer = nil
-        check.stop()
+        (phase, timer) = (.idle, nil)
     }
 
-    func take(_ publication: Publication) { check.take(publication) }
-    func answered(_ id: PacketID, _ reasons: [ReasonCode]) { check.answered(id, reasons) }
-
-    private func wait(_ milliseconds: UInt32) {
-        timer = .once(milliseconds: milliseconds, on: context) { [unowned self] in
-            timer = nil
-            // Presences that are not read yet are not shown.
-            if broker.isReadingPaused { return wait(Self.calm) }
-            let hosts = unconfirmed().sorted { $0.text < $1.text }
-            check.check(hosts.map { BridgeTopic(.online, of: $0).text(in: realm) })
-            // Also those of which an earlier process knew values only.
-            if hosts.isEmpty { forget([]) }
+    /// Asks for hosts, a few at once: of many that a subscription shows a broker may drop some for want of room.
+    private func ask(_ hosts: ArraySlice<Origin>, forgotten: [Origin]) {
+        guard !hosts.isEmpty else { return end(forgotten) }
+        let asked = hosts.prefix(RetainedQueries.together)
+        func topic(_ origin: Origin) -> String { BridgeTopic(.online, of: origin).text(in: realm) }
+        broker.showRetained(asked.map(topic)) { [weak self] refused in
+            guard let self, phase == .asking else { return }
+            let unconfirmed = unconfirmed()
+            let gone = asked.filter { unconfirmed.contains($0) && !refused.contains(topic($0)) }
+            ask(hosts.dropFirst(asked.count), forgotten: forgotten + gone)
         }
+    }
+
+    private func end(_ forgotten: [Origin]) {
+        phase = .idle
+        forget(forgotten)
+        if isDue { begin() }
     }
 }

@@ -21,9 +21,7 @@ final class HostRemoval {
         case over
     }
 
-    /// In milliseconds: the broker has shown everything when it has sent none of it for so long.
-    private static let calm: UInt32 = 2_000
-    /// The maximum for the broker to answer.
+    /// The maximum for the broker to answer, in milliseconds.
     private static let timeout: UInt32 = 20_000
     /// Messages that are on their way at once.
     private static let window = 16
@@ -32,11 +30,9 @@ final class HostRemoval {
 
     let origin: Origin
     private let realm: String
-    private let filters: [String]
     private let broker: BrokerLink
     private let context: MainContext
     private var phase = Phase.looking
-    private var subscription: PacketID?
     private var topics: Set<String> = []
     private var rest = Deque<String>()
     private var inFlight: [PacketID: String] = [:]
@@ -54,33 +50,27 @@ final class HostRemoval {
         self.broker = broker
         self.context = context
         self.done = done
-        filters =
+        let filters =
             BridgeTopic.filters(of: origin, in: realm)
             + [.online, .status].map { BridgeTopic($0, of: origin).text(in: realm) }
-        subscription = broker.subscribe(
-            filters.map { TopicFilter($0, quality: .atMostOnce, excludesOwn: true, retainHandling: .always) })
-        wait(Self.timeout)
+        broker.showRetained(filters) { [weak self] refused in self?.shown(refused) }
+        wait()
     }
 
     var isOver: Bool { phase == .over }
 
-    private func wait(_ milliseconds: UInt32) {
-        timer = .once(milliseconds: milliseconds, on: context) { [unowned self] in
-            switch phase {
-            case .looking where subscription == nil: remove()
-            case .looking, .removing: fail("the broker does not answer")
-            case .over: break
-            }
-        }
+    private func wait() {
+        timer = .once(milliseconds: Self.timeout, on: context) { [unowned self] in fail("the broker does not answer") }
     }
 
-    func subscribed(_ id: PacketID, _ reasons: [ReasonCode]) {
-        guard phase == .looking, id == subscription else { return }
-        subscription = nil
-        if let reason = reasons.first(where: \.isFailure) {
-            return fail("the broker does not show what it keeps of \(origin.text): \(reason)")
+    private func shown(_ refused: Set<String>) {
+        guard phase == .looking else { return }
+        guard refused.isEmpty else {
+            return fail("the broker does not show what it keeps of \(origin.text): it refuses to")
         }
-        wait(Self.calm)
+        phase = .removing
+        rest = Deque(topics.sorted())
+        goOn()
     }
 
     /// - Returns: whether the message is about the host, and nobody else's business meanwhile.
@@ -89,15 +79,8 @@ final class HostRemoval {
             BridgeTopic(publication.topic, in: realm)?.origin == origin
         else { return false }
         if topics.count < Self.maxTopics { topics.insert(publication.topic) }
-        if subscription == nil { wait(Self.calm) }
+        wait()
         return true
-    }
-
-    private func remove() {
-        phase = .removing
-        broker.unsubscribe(filters)
-        rest = Deque(topics.sorted())
-        goOn()
     }
 
     private func goOn() {
@@ -108,7 +91,7 @@ final class HostRemoval {
                 return fail(error.description)
             }
         }
-        guard inFlight.isEmpty else { return wait(Self.timeout) }
+        guard inFlight.isEmpty else { return wait() }
         end(.success(result))
     }
 
@@ -128,7 +111,6 @@ final class HostRemoval {
 
     private func end(_ result: Swift.Result<Result, RoundTripTest.Failure>) {
         guard let done else { return }
-        if phase == .looking { broker.unsubscribe(filters) }
         phase = .over
         self.done = nil
         timer = nil

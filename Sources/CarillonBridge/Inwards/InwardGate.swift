@@ -44,6 +44,7 @@ struct InwardGate {
 
     mutating func take(_ hosts: HostTable) { self.hosts = hosts }
     mutating func forget(_ host: Origin) { hosts.forget(host) }
+    mutating func valueIsGone(on topic: String) { places.valueIsGone(on: topic) }
     mutating func beginConfirmingHosts() { hosts.beginConfirming() }
     mutating func endConfirmingHosts(_ forgotten: [Origin]) -> [Origin] { hosts.endConfirming(forgotten) }
 
@@ -79,8 +80,9 @@ struct InwardGate {
         if verdict == .repeated { return .repeated }
         do throws(InwardMessage.Refusal) {
             let message = try InwardMessage(publication, on: topic)
-            // The first that is heard of on a topic and is kept there was there before.
-            return .message(message.told(anew: verdict == .first && message.isKept))
+            // The first that is heard of on a topic and is kept there was there before; one without a number may be.
+            let isAnew = message.isKept && (verdict == .first || properties.place == nil)
+            return .message(message.told(anew: isAnew))
         } catch {
             switch error {
             case .tooManyHops: return .refused(name: name, topic.origin, nil, words: "it went through too many bridges")

@@ -45,6 +45,8 @@ struct PlaceCheck: Equatable {
         var age: UInt64
         /// Whether it is of an earlier bridge, and nobody has wanted its name since.
         var isRestored = false
+        /// Whether the last message is over, as the broker did not show it.
+        var isGone = false
     }
 
     private var states: [ExactText: State] = [:]
@@ -79,6 +81,10 @@ struct PlaceCheck: Equatable {
             state.holes = []
             state.highest = 0
         }
+        if state.isGone {
+            state.isGone = false
+            if place.count == state.highest { return .first }
+        }
         if place.count > state.highest {
             if place.count > state.highest + 1 {
                 state.holes.append(Hole(numbers: state.highest + 1...place.count - 1, since: now))
@@ -98,6 +104,9 @@ struct PlaceCheck: Equatable {
         }
         return .new
     }
+
+    /// The value on a topic is over, without a message. The last one is there again if the broker shows it after all.
+    mutating func valueIsGone(on topic: String) { states[ExactText(topic)]?.isGone = true }
 
     /// The losses that are certain by now.
     mutating func losses(at now: SuspendingClock.Instant) -> [Loss] {

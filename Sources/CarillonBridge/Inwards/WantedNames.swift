@@ -55,10 +55,12 @@ struct WantedNames: Equatable {
     func contains(_ name: String) -> Bool { names.contains(ExactText(name)) || isBelowPrefix(name) }
 
     /// The filters of the subscriptions.
-    func filters(in realm: String) -> Set<String> {
+    ///
+    /// - Parameter origin: for what is of this host only; nil for all.
+    func filters(of origin: Origin? = nil, in realm: String) -> Set<String> {
         var filters: Set<String> = []
-        for name in names { filters.formUnion(BridgeTopic.filters(name: name.text, in: realm)) }
-        for prefix in prefixes { filters.formUnion(BridgeTopic.filters(below: prefix.text, in: realm)) }
+        for name in names { filters.formUnion(BridgeTopic.filters(name: name.text, of: origin, in: realm)) }
+        for prefix in prefixes { filters.formUnion(BridgeTopic.filters(below: prefix.text, of: origin, in: realm)) }
         return filters
     }
 }

@@ -87,11 +87,14 @@ struct InwardMessage {
     ///
     /// - Parameter realm: that of the bridge.
     func removal(in realm: String) -> InwardMessage? {
-        let subject: BridgeTopic.Subject =
-            object.isEmpty ? .notification(name: name) : .value(name: name, object: object)
-        let topic = BridgeTopic(subject, of: origin)
+        let topic = BridgeTopic(value: name, object, of: origin)
         return try? InwardMessage(
             Publication(topic: topic.text(in: realm), payload: [], isRetained: true), on: topic)
+    }
+
+    /// Whether it came on the topic on which a bridge publishes that value.
+    func isOnTopicOfBridge(in realm: String) -> Bool {
+        ExactText.matches(publication.topic, BridgeTopic(value: name, object, of: origin).text(in: realm))
     }
 
     /// What it takes while it is remembered, in bytes, roughly.

@@ -76,6 +76,9 @@ struct OwnValues {
         return isReplayDue
     }
 
+    /// The service may not have sent all values again.
+    mutating func replayWasCut() { isReplayDue = isReplayDue || !due.isEmpty }
+
     /// Another configuration may mend what made the broker refuse values.
     mutating func forgetRefused() { refused = [:] }
 

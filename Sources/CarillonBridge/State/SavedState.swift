@@ -19,6 +19,16 @@ package struct SavedState {
     var inbox: [InwardMessage] = []
     /// Values of other hosts that go with their posters, and whether the session has them.
     var bound: [BoundValues.Value] = []
+    /// The filters that a broker's session has.
+    struct Subscriptions: Equatable {
+        /// Its host and port.
+        var broker = ""
+        var filters: Set<String> = []
+    }
+
+    var subscriptions = Subscriptions()
+    /// Hosts of which there are values on other topics than a bridge's.
+    var irregular = IrregularHosts()
     /// Losses that are not announced.
     var losses: [LossLedger.Entry: UInt64] = [:]
 
@@ -37,6 +47,14 @@ package struct SavedState {
             "inbox": .array(inbox.map { $0.propertyList(now: now) }),
             "bound": .array(
                 bound.map { .array([$0.message.propertyList(now: now), .boolean($0.isHere)]) }),
+            "subscriptions": .dictionary([
+                "broker": .string(subscriptions.broker),
+                "filters": .array(subscriptions.filters.sorted().map { .string($0) }),
+            ]),
+            "irregular": .dictionary([
+                "full": .boolean(irregular.isFull),
+                "hosts": .array(irregular.origins.map { .array([.string($0.host), .string($0.user)]) }),
+            ]),
             "losses": .array(losses.map { $0.key.propertyList(count: $0.value) }),
         ]
         return Array(PropertyListJSON.text(.dictionary(entries)).utf8)
@@ -81,6 +99,18 @@ package struct SavedState {
                 continue
             }
             bound.append(.init(message: message, isHere: pair[1] == .boolean(true), now: now))
+        }
+        if case .dictionary(let saved)? = entries["subscriptions"], let broker = saved["broker"]?.text {
+            subscriptions = .init(broker: broker, filters: Set((saved["filters"]?.list ?? []).compactMap(\.text)))
+        }
+        if case .dictionary(let saved)? = entries["irregular"] {
+            irregular = .init(isFull: saved["full"] == .boolean(true))
+            for element in saved["hosts"]?.list ?? [] {
+                guard let pair = element.list, pair.count == 2, let host = pair[0].text, let user = pair[1].text,
+                    let origin = Origin(host: host, user: user)
+                else { continue }
+                irregular.insert(origin)
+            }
         }
         for element in entries["losses"]?.list ?? [] {
             if let (entry, count) = LossLedger.Entry.saved(element) { losses[entry] = count }

@@ -33,6 +33,13 @@ struct BridgeTopic {
         self.subject = subject
     }
 
+    /// The topic on which a bridge publishes a value.
+    ///
+    /// - Parameter object: empty for none.
+    init(value name: String, _ object: String, of origin: Origin) {
+        self.init(object.isEmpty ? .notification(name: name) : .value(name: name, object: object), of: origin)
+    }
+
     /// - Returns: nil for a topic of another realm or version, and for what is none of them.
     init?(_ text: String, in realm: String) {
         // Not by characters: one that combines with the slash before it makes another one of both.
@@ -78,7 +85,7 @@ struct BridgeTopic {
     }
 
     func text(in realm: String) -> String {
-        let root = Self.root(realm, TopicLevel.encoded(origin.host), TopicLevel.encoded(origin.user))
+        let root = Self.root(of: origin, in: realm)
         return switch subject {
         case .notification(let name): root + "n/" + Self.levels(of: name)
         case .value(let name, let object): root + "v/" + Self.levels(of: name) + "/" + TopicLevel.encoded(object)
@@ -111,39 +118,31 @@ struct BridgeTopic {
 
     // MARK: Filters
 
-    /// What all hosts publish of a name: notifications, and values of its objects.
-    static func filters(name: String, in realm: String) -> [String] {
-        let root = root(realm, "+", "+")
+    /// What a host, or each, publishes of a name: notifications, and values of its objects.
+    static func filters(name: String, of origin: Origin? = nil, in realm: String) -> [String] {
+        let root = root(of: origin, in: realm)
         return [root + "n/" + levels(of: name), root + "v/" + levels(of: name) + "/+"]
     }
 
     /// The same for all names that begin so.
     ///
     /// - Parameter prefix: with the point at its end.
-    static func filters(below prefix: String, in realm: String) -> [String] {
-        let root = root(realm, "+", "+")
+    static func filters(below prefix: String, of origin: Origin? = nil, in realm: String) -> [String] {
+        let root = root(of: origin, in: realm)
         let levels = levels(of: String(prefix.unicodeScalars.dropLast()))
         return [root + "n/" + levels + "/#", root + "v/" + levels + "/#"]
     }
 
-    /// Whether a filter is for a topic.
-    static func matches(_ filter: String, _ topic: String) -> Bool {
-        let wanted = filter.utf8.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
-        let levels = topic.utf8.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
-        for (index, level) in wanted.enumerated() {
-            if level.elementsEqual("#".utf8) { return levels.count >= index }
-            guard index < levels.count, level.elementsEqual("+".utf8) || level.elementsEqual(levels[index]) else {
-                return false
-            }
-        }
-        return wanted.count == levels.count
+    private static func root(of origin: Origin?, in realm: String) -> String {
+        guard let origin else { return root(realm, "+", "+") }
+        return root(realm, TopicLevel.encoded(origin.host), TopicLevel.encoded(origin.user))
     }
 
-    static func presenceFilter(in realm: String) -> String { root(realm, "+", "+") + "online" }
+    static func presenceFilter(in realm: String) -> String { root(of: nil, in: realm) + "online" }
 
     /// All that one origin keeps at the broker.
     static func filters(of origin: Origin, in realm: String) -> [String] {
-        let root = root(realm, TopicLevel.encoded(origin.host), TopicLevel.encoded(origin.user))
+        let root = root(of: origin, in: realm)
         return [root + "n/#", root + "v/#"]
     }
 }

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+import Collections
+import DBus
+import MainLoop
+import NotificationCore
+import NotificationWire
+import ServiceClient
+
+/// The service as a bridge posts to it.
+protocol PostingService: AskedService {
+    /// - Parameter completion: called on the loop's thread, not before this returns.
+    /// - Throws: what makes that no post.
+    func post(
+        _ post: PostCall, completion: @escaping @Sendable (Result<Int, ServiceError>) -> Void
+    ) throws(CenterError)
+}
+
+/// The messages of other hosts that are to be posted, in their order, each with its origin. It lives as long as the bridge, so
+/// that a reload neither loses nor repeats any.
+///
+/// Nothing is posted twice. Where nobody knows whether the service has taken a post, a message is lost, and a value, of which it
+/// is known what there has to be, is compared with what the service has.
+final class InwardPosts: @unchecked Sendable {
+    // Sendable: the bridge has one thread, on which everything here runs.
+
+    /// The maximum of unanswered posts.
+    static let window = 64
+    /// Before a question is asked again that the service did not answer, each time twice as long. In milliseconds.
+    private static let pauses: ClosedRange<UInt32> = 1_000...60_000
+
+    private let service: any PostingService
+    private let context: MainContext
+    /// Losses: their number, name, origin and reason.
+    private let lost: (UInt64, String?, Origin, LossReason) -> Void
+    private var inbox = Deque<InwardMessage>()
+    /// The messages whose posts the service has not answered, by the order of their posts.
+    private var unanswered: [UInt64: InwardMessage] = [:]
+    private var lastPost: UInt64 = 0
+    /// Those of values of which the service, or the bus, has not said whether they were posted.
+    private var uncertain: [UInt64: InwardMessage] = [:]
+    /// The last post of each value of which one is unanswered or uncertain.
+    private var lastPosts: [InwardMessage.HostValue: UInt64] = [:]
+    /// Whether the first of the inbox waits for a comparison, and all others behind it.
+    private var isComparing = false
+    /// While it runs the first of the inbox waits for the next comparison.
+    private var retryTimer: EventSource?
+    private var pause = pauses.lowerBound
+    private var isClosed = false
+    private(set) var imported: UInt64 = 0
+    /// Values that the session had.
+    private(set) var alike: UInt64 = 0
+    private(set) var refused: UInt64 = 0
+    /// Called whenever more or fewer messages wait.
+    var changed: () -> Void = {}
+
+    init(
+        _ service: any PostingService, context: MainContext,
+        lost: @escaping (UInt64, String?, Origin, LossReason) -> Void
+    ) {
+        self.service = service
+        self.context = context
+        self.lost = lost
+    }
+
+    /// Whether every message is posted and answered.
+    var isIdle: Bool { count == 0 }
+
+    /// The messages that wait, unposted and unanswered.
+    var count: Int { inbox.count + unanswered.count + uncertain.count }
+
+    /// Takes a message at the end of the line.
+    func append(_ message: InwardMessage) { inbox.append(message) }
+
+    /// Lets go of messages that wait.
+    func removeAll(where isUnwanted: (InwardMessage) -> Bool) {
+        guard inbox.contains(where: isUnwanted) else { return }
+        // The first stays as it is while it is compared.
+        let first = isComparing ? inbox.popFirst() : nil
+        inbox = Deque(inbox.filter { !isUnwanted($0) })
+        if let first { inbox.prepend(first) }
+    }
+
+    /// The service is there again, or another one: it is asked without a pause.
+    func serviceCame() {
+        (retryTimer, pause) = (nil, Self.pauses.lowerBound)
+        pump()
+    }
+
+    /// Posts messages that wait, while the service is there and answers.
+    func pump() {
+        defer { changed() }
+        while !isClosed, service.isThere, !isComparing, retryTimer == nil, unanswered.count < Self.window {
+            // What is behind an uncertain value waits: it may be a later one.
+            guard uncertain.isEmpty || unanswered.isEmpty else { return }
+            retryUncertain()
+            guard let message = inbox.popFirst() else { return }
+            if case .notification(let userInfo) = message.content, message.isToldAnew {
+                compare(message, userInfo)
+            } else {
+                carryOut(message)
+            }
+        }
+    }
+
+    // MARK: Posts
+
+    private func carryOut(_ message: InwardMessage) {
+        let number = noteUnanswered(message)
+        switch message.content {
+        case .removal:
+            let call = RemoveRetainedFrom(
+                host: message.origin.host, user: message.origin.user, name: message.name, object: message.object)
+            service.ask(call) { [self] result in
+                switch result {
+                case .success: answered(number, nil)
+                case .failure(let error): answered(number, error)
+                }
+            }
+        case .notification(let userInfo):
+            do throws(CenterError) {
+                var options = PostOptions()
+                options.origin = try OutsideOrigin(host: message.origin.host, user: message.origin.user)
+                options.retention = message.isKept ? Retention() : nil
+                options.expiresAfter = message.expiresAfter
+                let post = try PostCall(
+                    name: message.name, object: message.object, userInfo: userInfo, options: options)
+                try service.post(post) { [self] result in
+                    switch result {
+                    case .success:
+                        imported += 1
+                        answered(number, nil)
+                    case .failure(let error): answered(number, error)
+                    }
+                }
+            } catch {
+                settle(number, .refused(BusError(error)))
+            }
+        }
+    }
+
+    private func noteUnanswered(_ message: InwardMessage) -> UInt64 {
+        lastPost += 1
+        unanswered[lastPost] = message
+        if message.isKept { lastPosts[message.value] = lastPost }
+        return lastPost
+    }
+
+    private func answered(_ number: UInt64, _ error: ServiceError?) {
+        settle(number, error)
+        pump()
+    }
+
+    private func settle(_ number: UInt64, _ error: ServiceError?) {
+        // None of a bridge that has ended.
+        guard let message = unanswered.removeValue(forKey: number) else { return }
+        if let error { failed(message, number, error) }
+        if uncertain.isEmpty, lastPosts[message.value] == number { lastPosts[message.value] = nil }
+    }
+
+    private func failed(_ message: InwardMessage, _ number: UInt64, _ error: ServiceError) {
+        if case .refused = error {
+            Log.info("\(message.name) of \(message.origin.text) was refused: \(error)")
+            lose(message, .refused)
+        } else if message.isKept {
+            // It is known what there has to be.
+            uncertain[number] = message
+        } else {
+            // It may have been posted. Nothing comes twice, so it is announced as a possible loss.
+            lose(message, .uncertain)
+        }
+    }
+
+    private func lose(_ message: InwardMessage, _ reason: LossReason) {
+        refused += 1
+        lost(1, message.name, message.origin, reason)
+    }
+
+    /// Has values, and ends of values, carried out again of which nobody knows whether they were, ahead of those that wait. One
+    /// behind which there is a later one of the same value is over.
+    private func retryUncertain() {
+        guard !uncertain.isEmpty else { return }
+        let waiting = Set(inbox.lazy.filter(\.isKept).map(\.value))
+        for (number, message) in uncertain.sorted(by: { $0.key > $1.key }) {
+            if lastPosts[message.value] == number, !waiting.contains(message.value) {
+                inbox.prepend(message.told(anew: true))
+            } else {
+                lose(message, .uncertain)
+            }
+        }
+        (uncertain, lastPosts) = ([:], [:])
+    }
+
+    // MARK: Comparisons
+
+    /// Posts a value that was at the broker before only if the session does not have it: after a new connection the broker
+    /// sends all of them, and nothing has happened.
+    private func compare(_ message: InwardMessage, _ userInfo: [String: PropertyList]) {
+        isComparing = true
+        // It is not posted: until the answer it belongs to the inbox.
+        inbox.prepend(message)
+        service.ask(Get(name: message.name, object: message.object)) { [self] result in
+            guard isComparing else { return }
+            isComparing = false
+            switch result {
+            case .success(let kept):
+                pause = Self.pauses.lowerBound
+                compared(isHere: kept.contains { message.isKept(as: $0, userInfo) })
+            // It can't tell.
+            case .failure(.refused): compared(isHere: false)
+            case .failure: askLater()
+            }
+            pump()
+        }
+    }
+
+    private func compared(isHere: Bool) {
+        guard let message = inbox.popFirst() else { return }
+        guard isHere else { return carryOut(message) }
+        alike += 1
+        // An earlier one of it is over, whatever comes of its post.
+        if lastPosts[message.value] != nil {
+            lastPost += 1
+            lastPosts[message.value] = lastPost
+        }
+    }
+
+    private func askLater() {
+        retryTimer = .once(milliseconds: pause, on: context) { [unowned self] in
+            retryTimer = nil
+            pump()
+        }
+        pause = min(pause * 2, Self.pauses.upperBound)
+    }
+
+    // MARK: The end
+
+    /// Ends with the process: posts without an answer may be lost, which is announced.
+    ///
+    /// - Returns: the messages that are not posted, in order.
+    func close() -> [InwardMessage] {
+        isClosed = true
+        (isComparing, retryTimer) = (false, nil)
+        let left = unanswered.sorted { $0.key < $1.key }
+        unanswered = [:]
+        for (number, message) in left { failed(message, number, .disconnected("the bridge ends")) }
+        retryUncertain()
+        defer { inbox.removeAll() }
+        return Array(inbox)
+    }
+}

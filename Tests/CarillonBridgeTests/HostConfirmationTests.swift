@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+import MQTT
+import MainLoop
+import TestLimits
+import Testing
+
+@testable import CarillonBridge
+
+@Suite("G2: hosts that a broker has forgotten", .limited)
+struct HostConfirmationTests {
+    private final class Lab: BrokerLinkDelegate {
+        let broker = StagedBroker()
+        let clock = StageClock()
+        let context: MainContext
+        let link: BrokerLink
+        private(set) var hosts = HostTable()
+        private var confirmation: HostConfirmation!
+        private(set) var forgotten: [[String]] = []
+
+        init(knowing known: String...) throws {
+            context = MainContext(clock: clock)
+            var environment = BridgeEnvironment.own(address: "", context: context)
+            environment.makeBrokerClient = { [broker] _, _ throws(MQTTError) in broker }
+            link = try BrokerLink(.init(host: "h", port: 1, clientID: "c"), environment, context: context)
+            confirmation = HostConfirmation(
+                realm: "home", broker: link, context: context, began: { [unowned self] in hosts.beginConfirming() },
+                unconfirmed: { [unowned self] in hosts.unconfirmed },
+                forget: { [unowned self] origins in
+                    forgotten.append(origins.map(\.text))
+                    _ = hosts.endConfirming(origins)
+                })
+            link.delegate = self
+            for host in known { _ = hosts.take(presence(host), of: Origin(host: host, user: "u")!) }
+            link.connect()
+        }
+
+        private func presence(_ host: String) -> Publication {
+            let origin = Origin(host: host, user: "u")!
+            return Publication(
+                topic: BridgeTopic(.online, of: origin).text(in: "home"), payload: Array("on".utf8), isRetained: true)
+        }
+
+        func knows(_ origin: Origin) { _ = hosts.take(presence(origin.host), of: origin) }
+
+        func isAtBroker(_ hosts: String...) {
+            for host in hosts {
+                let presence = presence(host)
+                broker.retained[presence.topic] = presence
+            }
+        }
+
+        func again() { confirmation.again() }
+        func pass(seconds: Int64) { clock.pass(seconds: seconds, on: context) { broker.deliver() } }
+
+        func brokerChanged() {}
+        func brokerConnected(sessionPresent: Bool) { confirmation.begin() }
+        func brokerDisconnected(because error: MQTTError?) { confirmation.stop() }
+        func brokerSent(_ publication: Publication) {
+            if let topic = BridgeTopic(publication.topic, in: "home") { _ = hosts.take(publication, of: topic.origin) }
+        }
+        func brokerAcknowledged(_ id: PacketID, _ reason: ReasonCode) {}
+        func brokerSubscribed(_ id: PacketID, _ reasons: [ReasonCode]) {}
+        func brokerUnsubscribed(_ id: PacketID) {}
+    }
+
+    @Test("A host that the broker does not show is forgotten when all have had time to connect")
+    func forgotten() throws {
+        let lab = try Lab(knowing: "a", "b")
+        lab.isAtBroker("b")
+        lab.pass(seconds: 80)
+        #expect(lab.forgotten.isEmpty)
+        lab.pass(seconds: 20)
+        #expect(lab.forgotten == [["a/u"]])
+        lab.pass(seconds: 300)
+        #expect(lab.forgotten.count == 1 && !lab.clock.isAwaited)
+    }
+
+    @Test("That none is forgotten is told as well, also where the broker shows one only when it is asked for it")
+    func noneForgotten() throws {
+        let none = try Lab()
+        none.pass(seconds: 100)
+        #expect(none.forgotten == [[]])
+        let lab = try Lab(knowing: "a")
+        lab.broker.hides = { [clock = lab.clock] _ in clock.microseconds < 1_080_000_000 }
+        lab.isAtBroker("a")
+        lab.pass(seconds: 100)
+        #expect(lab.forgotten == [[]])
+    }
+
+    @Test("Messages that are dropped again and again put it off no further")
+    func drops() throws {
+        let lab = try Lab(knowing: "a")
+        for _ in 0..<8 {
+            lab.pass(seconds: 12)
+            lab.again()
+        }
+        #expect(lab.forgotten == [["a/u"]])
+        lab.pass(seconds: 100)
+        lab.pass(seconds: 300)
+        #expect(lab.forgotten.count == 3, "once more for those of the first, and of the second time")
+    }
+
+    @Test("Many are asked for a few at once, and the answer is one")
+    func many() throws {
+        let lab = try Lab(knowing: "h0")
+        for number in 1..<100 {
+            let origin = Origin(host: "h\(number)", user: "u")!
+            lab.knows(origin)
+        }
+        lab.broker.end()
+        lab.link.connect()
+        lab.isAtBroker("h7")
+        lab.pass(seconds: 120)
+        #expect(lab.forgotten.count == 1 && lab.forgotten[0].count == 99)
+        #expect(lab.broker.asked.allSatisfy { $0.count <= 32 })
+    }
+}

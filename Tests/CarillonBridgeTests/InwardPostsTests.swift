@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+import MQTT
+import MainLoop
+import NotificationCore
+import NotificationWire
+import ServiceClient
+import TestLimits
+import Testing
+
+@testable import CarillonBridge
+
+@Suite("G2: posts of what came from other machines", .limited)
+struct InwardPostsTests {
+    /// A service that answers as the test says, and keeps what it was told to.
+    private final class Service: PostingService {
+        enum Kind: Equatable {
+            case post(String)
+            case removal(String)
+            case question(String)
+        }
+
+        private struct Call {
+            let kind: Kind
+            let answer: (ServiceError?) -> Void
+        }
+
+        var isThere = true
+        private var calls: [Call] = []
+        /// What was asked for, in order.
+        private(set) var log: [Kind] = []
+        /// The values, by name.
+        var values: [String: [String: PropertyList]] = [:]
+
+        func post(
+            _ post: PostCall, completion: @escaping @Sendable (Result<Int, ServiceError>) -> Void
+        ) throws(CenterError) {
+            let value = post.userInfo["n"].map { "\($0)".filter(\.isNumber) } ?? ""
+            let isKept = post.options.retention != nil
+            add(.post("\(post.name)=\(value.suffix(1))")) { [self] error in
+                if error == nil, isKept { values[post.name] = post.userInfo }
+                completion(error.map { .failure($0) } ?? .success(1))
+            }
+        }
+
+        func ask<Method: CenterMethod>(
+            _ method: Method, completion: @escaping @Sendable (Result<Method.Reply, ServiceError>) -> Void
+        ) {
+            if let get = method as? Get {
+                add(.question(get.name)) { [self] error in
+                    let kept = values[get.name].map {
+                        [
+                            KeptValue(
+                                name: get.name, object: "", userInfo: $0,
+                                details: ["host": .string("lap"), "user": .string("ann")])
+                        ]
+                    }
+                    completion(error.map { .failure($0) } ?? .success((kept ?? []) as! Method.Reply))
+                }
+            } else if let removal = method as? RemoveRetainedFrom {
+                add(.removal(removal.name)) { [self] error in
+                    if error == nil { values[removal.name] = nil }
+                    completion(error.map { .failure($0) } ?? .success(1 as! Method.Reply))
+                }
+            } else {
+                Issue.record("\(method) was asked")
+            }
+        }
+
+        private func add(_ kind: Kind, _ answer: @escaping (ServiceError?) -> Void) {
+            log.append(kind)
+            calls.append(Call(kind: kind, answer: answer))
+        }
+
+        /// The first call that is unanswered is carried out, and answered.
+        func answer() { calls.removeFirst().answer(nil) }
+        func fail(_ error: ServiceError = .disconnected("no answer")) { calls.removeFirst().answer(error) }
+        func failLast() { calls.removeLast().answer(.disconnected("no answer")) }
+        func answerAll() { while !calls.isEmpty { answer() } }
+        var unanswered: [Kind] { calls.map(\.kind) }
+    }
+
+    private let service = Service()
+    private let clock = StageClock()
+    private let context: MainContext
+    private let posts: InwardPosts
+    private let losses = Losses()
+
+    private final class Losses {
+        var all: [String] = []
+    }
+
+    init() {
+        context = MainContext(clock: clock)
+        posts = InwardPosts(service, context: context) { [losses] count, name, _, reason in
+            losses.all.append("\(count) \(name ?? "") \(reason.rawValue)")
+        }
+    }
+
+    private func append(_ name: String, _ number: Int64? = 1, isKept: Bool = false, isAnew: Bool = false) throws {
+        let topic = try #require(BridgeTopic("carillon/1/home/lap/ann/n/\(name)", in: "home"))
+        let publication = Publication(
+            topic: "carillon/1/home/lap/ann/n/\(name)", payload: number.map { Array(#"{"n": \#($0)}"#.utf8) } ?? [],
+            isRetained: isKept)
+        posts.append(try InwardMessage(publication, on: topic).told(anew: isAnew))
+        posts.pump()
+    }
+
+    private func pass(seconds: Int64) { clock.pass(seconds: seconds, on: context) }
+
+    @Test("Messages are posted in order, and a value that was there before only if the session does not have it")
+    func inOrder() throws {
+        try append("A")
+        try append("V", 2, isKept: true, isAnew: true)
+        try append("B")
+        service.answer()
+        #expect(service.log == [.post("A=1"), .question("V")], "all behind it wait")
+        service.answer()
+        #expect(service.log.suffix(2) == [.post("V=2"), .post("B=1")])
+        service.answerAll()
+        try append("V", 2, isKept: true, isAnew: true)
+        service.answerAll()
+        #expect(service.log.count == 5 && posts.isIdle && posts.alike == 1 && posts.imported == 3)
+        try append("V", nil, isKept: true)
+        service.answerAll()
+        #expect(service.log.last == .removal("V") && losses.all.isEmpty && posts.refused == 0)
+    }
+
+    @Test("A value whose post had no answer is not posted again over a later one")
+    func later() throws {
+        try append("V", 1, isKept: true)
+        try append("V", 2, isKept: true)
+        #expect(service.log == [.post("V=1"), .post("V=2")])
+        service.fail()
+        service.answerAll()
+        #expect(service.log.count == 2 && service.values["V"] == ["n": .int64(2)])
+        #expect(losses.all == ["1 V uncertain"] && posts.isIdle)
+        // The same where the later one was found there.
+        try append("V", 3, isKept: true)
+        try append("V", 2, isKept: true, isAnew: true)
+        #expect(service.unanswered == [.post("V=3"), .question("V")])
+        service.failLast()
+        #expect(service.unanswered == [.post("V=3")])
+        pass(seconds: 2)
+        #expect(service.unanswered == [.post("V=3"), .question("V")])
+        service.fail()
+        service.answer()
+        service.answerAll()
+        #expect(service.values["V"] == ["n": .int64(2)] && posts.isIdle)
+    }
+
+    @Test("Two values without an answer: the later one is carried out again, in whatever order the answers fail")
+    func bothUncertain() throws {
+        try append("V", 1, isKept: true)
+        try append("V", 2, isKept: true)
+        service.failLast()
+        service.fail()
+        service.answerAll()
+        #expect(service.log.suffix(2) == [.question("V"), .post("V=2")])
+        #expect(losses.all == ["1 V uncertain"])
+    }
+
+    @Test("What comes behind a value without an answer waits until that is certain")
+    func waits() throws {
+        try append("V", 1, isKept: true)
+        try append("A")
+        service.fail()
+        try append("V", 2, isKept: true)
+        #expect(service.unanswered == [.post("A=1")])
+        service.answer()
+        // The later one is the one that counts.
+        #expect(service.unanswered == [.post("V=2")] && losses.all == ["1 V uncertain"])
+    }
+
+    @Test("A notification without an answer is announced, and never posted again")
+    func notifications() throws {
+        try append("A")
+        service.fail()
+        #expect(losses.all == ["1 A uncertain"] && posts.isIdle && posts.refused == 1)
+        try append("B")
+        service.fail(.refused(.init(.limitExceeded, message: "full")))
+        #expect(losses.all.last == "1 B refused" && service.log.count == 2)
+    }
+
+    @Test("A comparison without an answer is asked for again, more and more seldom, and posts nothing meanwhile")
+    func comparison() throws {
+        try append("V", 1, isKept: true, isAnew: true)
+        try append("A")
+        var pauses: [Int64] = []
+        for _ in 0..<8 {
+            service.fail()
+            let start = clock.microseconds
+            while service.unanswered.isEmpty { pass(seconds: 1) }
+            pauses.append((clock.microseconds - start) / 1_000_000)
+        }
+        #expect(pauses == [1, 2, 4, 8, 16, 32, 60, 60])
+        #expect(service.log.allSatisfy { $0 == .question("V") } && posts.refused == 0 && losses.all.isEmpty)
+        // Another service is asked at once.
+        service.isThere = false
+        service.fail()
+        service.isThere = true
+        posts.serviceCame()
+        service.answerAll()
+        #expect(service.log.suffix(3) == [.question("V"), .post("V=1"), .post("A=1")])
+        pass(seconds: 100)
+        #expect(service.log.count == 12 && !clock.isAwaited)
+    }
+
+    @Test("At the end nothing is lost without a word, whatever had an answer or none")
+    func close() throws {
+        try append("V", 1, isKept: true)
+        try append("W", 1, isKept: true)
+        try append("W", 2, isKept: true)
+        try append("A")
+        service.fail()
+        try append("B")
+        let left = posts.close()
+        #expect(left.map(\.name) == ["V", "W", "B"] && left.map(\.isToldAnew) == [true, true, false])
+        #expect(losses.all.sorted() == ["1 A uncertain", "1 W uncertain"])
+        service.answerAll()
+        #expect(posts.imported == 0 || losses.all.count == 2)
+    }
+
+    @Test("What may not be imported any more is let go of, but for the one that is being compared")
+    func unwanted() throws {
+        try append("V", 1, isKept: true, isAnew: true)
+        try append("A")
+        try append("B")
+        posts.removeAll { $0.name != "B" }
+        service.answerAll()
+        #expect(service.log == [.question("V"), .post("V=1"), .post("B=1")])
+    }
+}

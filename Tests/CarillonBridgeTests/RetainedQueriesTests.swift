@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+import MQTT
+import MainLoop
+import TestLimits
+import Testing
+
+@testable import CarillonBridge
+
+@Suite("G2: what a broker has retained", .limited)
+struct RetainedQueriesTests {
+    /// A link that asks, and what the broker sent it.
+    private final class Lab: BrokerLinkDelegate {
+        let broker = StagedBroker()
+        let clock = StageClock()
+        let context: MainContext
+        let link: BrokerLink
+        private(set) var received: [String] = []
+        private(set) var answers: [Set<String>] = []
+
+        init() throws {
+            context = MainContext(clock: clock)
+            var environment = BridgeEnvironment.own(address: "", context: context)
+            environment.makeBrokerClient = { [broker] _, _ throws(MQTTError) in broker }
+            link = try BrokerLink(.init(host: "h", port: 1, clientID: "c"), environment, context: context)
+            link.delegate = self
+            link.connect()
+        }
+
+        func retain(_ topics: String...) {
+            for topic in topics { broker.retained[topic] = Publication(topic: topic, payload: [1], isRetained: true) }
+        }
+
+        func ask(_ filters: String...) { link.showRetained(filters) { [self] refused in answers.append(refused) } }
+
+        func pass(seconds: Int64) { clock.pass(seconds: seconds, on: context) { broker.deliver() } }
+
+        func brokerChanged() {}
+        func brokerConnected(sessionPresent: Bool) {}
+        func brokerDisconnected(because error: MQTTError?) {}
+        func brokerSent(_ publication: Publication) { received.append(publication.topic) }
+        func brokerAcknowledged(_ id: PacketID, _ reason: ReasonCode) {}
+        func brokerSubscribed(_ id: PacketID, _ reasons: [ReasonCode]) {}
+        func brokerUnsubscribed(_ id: PacketID) {}
+    }
+
+    @Test("It is answered behind all that there is, and leaves no subscription")
+    func answered() throws {
+        let lab = try Lab()
+        lab.retain("a/b", "a/c", "d")
+        lab.ask("a/+", "e")
+        lab.pass(seconds: 2)
+        #expect(lab.received == ["a/b", "a/c"] && lab.answers.isEmpty && lab.broker.filters.count == 2)
+        #expect(lab.broker.asked.joined().allSatisfy { $0.quality == .atMostOnce && $0.retainHandling == .always })
+        lab.pass(seconds: 2)
+        #expect(lab.answers == [[]] && lab.broker.filters.isEmpty)
+    }
+
+    @Test("Messages that a broker sends in the background, or that are not read yet, come before the answer")
+    func late() throws {
+        let lab = try Lab()
+        lab.retain("a", "b")
+        lab.broker.isSlow = true
+        lab.ask("a", "b")
+        lab.pass(seconds: 2)
+        lab.broker.showLate()
+        lab.broker.isReadingPaused = true
+        lab.pass(seconds: 60)
+        #expect(lab.received.isEmpty && lab.answers.isEmpty)
+        lab.broker.isReadingPaused = false
+        lab.pass(seconds: 1)
+        #expect(lab.received == ["a", "b"])
+        lab.pass(seconds: 4)
+        #expect(lab.answers == [[]])
+    }
+
+    @Test("Messages that come all the time keep it for half a minute, and not for ever")
+    func busy() throws {
+        let lab = try Lab()
+        lab.ask("a")
+        for _ in 0..<14 {
+            lab.pass(seconds: 2)
+            lab.broker.publishOfOther(Publication(topic: "a", payload: [2], isRetained: true))
+        }
+        #expect(lab.answers.isEmpty)
+        lab.pass(seconds: 8)
+        #expect(lab.answers == [[]])
+    }
+
+    @Test("The answer has the filters that the broker refuses")
+    func refused() throws {
+        let lab = try Lab()
+        lab.broker.refuses = { $0 == "b" }
+        lab.ask("a", "b")
+        lab.pass(seconds: 5)
+        #expect(lab.answers == [["b"]])
+    }
+
+    @Test("What a lost connection cuts off is not answered, and leaves no subscription in the session")
+    func cut() throws {
+        let lab = try Lab()
+        lab.ask("a")
+        lab.pass(seconds: 1)
+        lab.broker.end()
+        #expect(lab.broker.filters.count == 1, "a session keeps them")
+        lab.link.connect()
+        // Also when the next connection ends before it has answered.
+        lab.broker.end()
+        lab.link.connect()
+        lab.pass(seconds: 60)
+        #expect(lab.broker.filters.isEmpty && lab.answers.isEmpty)
+        lab.ask("b")
+        lab.link.end(as: .stopped, nil)
+        #expect(lab.broker.filters.isEmpty, "nor does an end in order")
+        lab.ask("c")
+        lab.pass(seconds: 60)
+        #expect(lab.answers.isEmpty)
+    }
+}

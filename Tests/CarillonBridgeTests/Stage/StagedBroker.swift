@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+import MQTT
+
+@testable import CarillonBridge
+
+/// A broker with one session, whose packets arrive when the test says so.
+final class StagedBroker: BrokerClient {
+    var delegate: (any MQTTClientDelegate)?
+    var isReadingPaused = false
+    /// What it has retained, by topic.
+    var retained: [String: Publication] = [:]
+    /// Topics whose messages it keeps from this client without a word.
+    var hides: (String) -> Bool = { _ in false }
+    /// Topics of subscriptions that it refuses.
+    var refuses: (String) -> Bool = { _ in false }
+    /// Whether retained messages come in the background: some time after the answer to the subscription.
+    var isSlow = false
+    private(set) var filters: [String: TopicFilter] = [:]
+    /// All subscriptions that were asked for.
+    private(set) var asked: [[TopicFilter]] = []
+    private(set) var connections = 0
+    private(set) var isConnected = false
+    private var outgoing: [() -> Void] = []
+    private var later: [Publication] = []
+    private var lastID: UInt16 = 0
+
+    var topicsAsked: [String] { asked.flatMap { $0.map(\.topic) } }
+
+    func forgetAsked() { asked = [] }
+
+    func connect(startsClean: Bool) throws(MQTTError) {
+        isConnected = true
+        connections += 1
+        let isPresent = connections > 1 && !isForgetful
+        if !isPresent { filters = [:] }
+        delegate?.connected(sessionPresent: isPresent, limits: BrokerLimits())
+    }
+
+    /// Whether it forgets the session with the connection.
+    var isForgetful = false
+
+    func disconnect(_ reason: ReasonCode) { isConnected = false }
+
+    /// The connection ends. Nothing of it arrives any more.
+    func end() {
+        isConnected = false
+        (outgoing, later) = ([], [])
+        delegate?.disconnected(MQTTError(.connectionLost))
+    }
+
+    private func nextID() throws(MQTTError) -> PacketID {
+        guard isConnected else { throw MQTTError(.notConnected) }
+        lastID += 1
+        return PacketID(rawValue: lastID)
+    }
+
+    func publish(_ publication: Publication) throws(MQTTError) -> PacketID {
+        let id = try nextID()
+        outgoing.append { [unowned self] in delegate?.acknowledged(id, .success) }
+        return id
+    }
+
+    func subscribe(_ filters: [TopicFilter]) throws(MQTTError) -> PacketID {
+        let id = try nextID()
+        asked.append(filters)
+        var shown: [Publication] = []
+        for filter in filters where !refuses(filter.topic) {
+            let isNew = self.filters.updateValue(filter, forKey: filter.topic) == nil
+            guard filter.retainHandling == .always || filter.retainHandling == .ifNew && isNew else { continue }
+            for (topic, publication) in retained.sorted(by: { $0.key < $1.key })
+            where Self.matches(filter.topic, topic) && !hides(topic) {
+                shown.append(publication)
+            }
+        }
+        let reasons = filters.map { refuses($0.topic) ? ReasonCode.notAuthorized : .grantedAtLeastOnce }
+        outgoing.append { [unowned self] in delegate?.subscribed(id, reasons) }
+        if isSlow { later += shown } else { shown.forEach(send) }
+        return id
+    }
+
+    func unsubscribe(_ topics: [String]) throws(MQTTError) -> PacketID {
+        let id = try nextID()
+        for topic in topics { filters[topic] = nil }
+        outgoing.append { [unowned self] in delegate?.unsubscribed(id) }
+        return id
+    }
+
+    private func send(_ publication: Publication) {
+        outgoing.append { [unowned self] in delegate?.received(publication) }
+    }
+
+    /// Somebody else publishes.
+    func publishOfOther(_ publication: Publication) {
+        if publication.isRetained {
+            retained[publication.topic] = publication.payload.isEmpty ? nil : publication
+        }
+        if filters.keys.contains(where: { Self.matches($0, publication.topic) }), !hides(publication.topic) {
+            send(publication)
+        }
+    }
+
+    /// What is sent in the background is on its way.
+    func showLate() {
+        later.forEach(send)
+        later = []
+    }
+
+    /// All that is on its way arrives.
+    func deliver() {
+        while !outgoing.isEmpty, !isReadingPaused { outgoing.removeFirst()() }
+    }
+
+    private static func matches(_ filter: String, _ topic: String) -> Bool {
+        let wanted = filter.split(separator: "/", omittingEmptySubsequences: false)
+        let levels = topic.split(separator: "/", omittingEmptySubsequences: false)
+        for (index, level) in wanted.enumerated() {
+            if level == "#" { return levels.count >= index }
+            guard index < levels.count, level == "+" || level == levels[index] else { return false }
+        }
+        return wanted.count == levels.count
+    }
+}

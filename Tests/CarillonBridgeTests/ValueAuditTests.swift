@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: Apache-2.0
+import MQTT
+import MainLoop
+import NotificationCore
+import NotificationWire
+import TestLimits
+import Testing
+
+@testable import CarillonBridge
+
+@Suite("R1: values of others that ended unseen", .limited)
+struct ValueAuditTests {
+    /// An audit with a broker, and a service that has the values that the test says.
+    private final class Lab: BrokerLinkDelegate, ValueAuditDelegate {
+        let broker = StagedBroker()
+        let clock = StageClock()
+        let context: MainContext
+        let link: BrokerLink
+        let audit: ValueAudit
+        private(set) var hosts = HostTable()
+        private(set) var wanted = WantedNames()
+        private var subscribed: Set<String> = []
+        /// The values that the session has, and whether the service tells.
+        var values: [FollowValues.Listed] = []
+        var isServiceThere = true
+        private var isAsked = false
+        private(set) var questions = 0
+        private(set) var gone: [String] = []
+
+        static let host = Origin(host: "lap", user: "ann")!
+        static let other = Origin(host: "tower", user: "ben")!
+
+        init(wanting names: String..., isConnected: Bool = true) throws {
+            context = MainContext(clock: clock)
+            var environment = BridgeEnvironment.own(address: "", context: context)
+            environment.makeBrokerClient = { [broker] _, _ throws(MQTTError) in broker }
+            link = try BrokerLink(.init(host: "h", port: 1, clientID: "c"), environment, context: context)
+            audit = ValueAudit(realm: "home", broker: link, context: context)
+            audit.delegate = self
+            link.delegate = self
+            want(names)
+            if isConnected { link.connect() }
+        }
+
+        func want(_ names: [String]) {
+            let imports = [NamePattern.all]
+            wanted = WantedNames(observed: names, isAnyObserved: false, imports: imports, mostSubscriptions: 100)
+            subscribe()
+        }
+
+        private func subscribe() {
+            let filters = wanted.filters(in: "home")
+            let (new, old) = (filters.subtracting(subscribed), subscribed.subtracting(filters))
+            if let id = link.unsubscribe(old.sorted()) { audit.unsubscribed(by: id) }
+            let id = link.subscribe(
+                new.sorted().map { TopicFilter($0, keepsRetainFlag: true, retainHandling: .always) })
+            if let id { audit.subscribed(by: id) }
+            subscribed = link.isConnected ? filters : []
+        }
+
+        static func topic(_ name: String, _ object: String = "", of origin: Origin = host) -> String {
+            BridgeTopic(value: name, object, of: origin).text(in: "home")
+        }
+
+        /// A host says something of itself.
+        func tell(_ origin: Origin = host, run: String = "r", mark: String? = nil) {
+            let values = mark.map { #", "values": "\#($0)""# } ?? ""
+            let payload = #"{"online": true, "protocol": 1, "run": "\#(run)"\#(values)}"#
+            let topic = BridgeTopic(.online, of: origin).text(in: "home")
+            let publication = Publication(topic: topic, payload: Array(payload.utf8), isRetained: true)
+            let before = hosts[origin]
+            guard let host = hosts.take(publication, of: origin) else { return }
+            audit.follow(origin, host, before: before)
+        }
+
+        /// A host that is there, and whose word is taken.
+        func certain(_ origin: Origin = host) {
+            tell(origin)
+            tell(origin, mark: "1")
+        }
+
+        /// The session has a value of a host.
+        func has(_ name: String, _ object: String = "", of origin: Origin = host, atBroker: Bool = false) {
+            values.append(
+                .init(
+                    name: name, object: object, serial: UInt64(values.count + 1), host: origin.host, user: origin.user))
+            if atBroker { publish(name, object, of: origin) }
+        }
+
+        func publish(_ name: String, _ object: String = "", of origin: Origin = host, payload: [UInt8] = [1]) {
+            broker.publishOfOther(
+                Publication(topic: Self.topic(name, object, of: origin), payload: payload, isRetained: true))
+        }
+
+        func pass(seconds: Int64) {
+            clock.pass(seconds: seconds, on: context) {
+                broker.deliver()
+                guard isAsked, isServiceThere else { return }
+                isAsked = false
+                audit.answered(values)
+            }
+        }
+
+        func askForValues() {
+            questions += 1
+            isAsked = true
+        }
+
+        func valuesAreGone(_ topics: [String], of origin: Origin) {
+            gone += topics.sorted()
+            values.removeAll { topics.contains(Self.topic($0.name, $0.object, of: origin)) && $0.host == origin.host }
+        }
+
+        func confirm() { hosts.beginConfirming() }
+
+        func brokerChanged() {}
+        func brokerConnected(sessionPresent: Bool) {
+            audit.connected(sessionPresent: sessionPresent)
+            if !sessionPresent { subscribed = [] }
+            subscribe()
+        }
+        func brokerDisconnected(because error: MQTTError?) { audit.connectionEnded() }
+        func brokerSent(_ publication: Publication) {
+            guard let topic = BridgeTopic(publication.topic, in: "home"), publication.isRetained else { return }
+            if case .notification(let name) = topic.subject {
+                audit.take(publication, isWanted: wanted.contains(name))
+            } else if case .value(let name, _) = topic.subject {
+                audit.take(publication, isWanted: wanted.contains(name))
+            }
+        }
+        func brokerAcknowledged(_ id: PacketID, _ reason: ReasonCode) {}
+        func brokerSubscribed(_ id: PacketID, _ reasons: [ReasonCode]) { audit.answeredSubscription(id) }
+        func brokerUnsubscribed(_ id: PacketID) { audit.answeredUnsubscription(id) }
+    }
+
+    @Test("A value goes that the broker does not have, and no other one; then it rests")
+    func gone() throws {
+        let lab = try Lab(wanting: "N", "M")
+        lab.has("N", "a", atBroker: true)
+        lab.has("N", "b")
+        lab.has("N")
+        lab.has("M", atBroker: true)
+        lab.has("Unwanted")
+        lab.certain()
+        lab.pass(seconds: 30)
+        #expect(lab.gone == [Lab.topic("N"), Lab.topic("N", "b")])
+        #expect(lab.questions == 1)
+        lab.pass(seconds: 200)
+        #expect(lab.questions == 1 && !lab.clock.isAwaited, "nothing is in doubt")
+        #expect(lab.broker.filters.count == 4, "those of two names")
+    }
+
+    @Test("The word of a host from before the connection counts when the host has had time to connect as well")
+    func trusted() throws {
+        let lab = try Lab(wanting: "N", isConnected: false)
+        lab.has("N")
+        lab.tell(mark: "1")
+        lab.link.connect()
+        lab.pass(seconds: 94)
+        #expect(lab.gone.isEmpty && lab.questions == 0)
+        lab.pass(seconds: 20)
+        #expect(lab.gone == [Lab.topic("N")])
+    }
+
+    @Test("Values of a host that the broker has not shown, or that does not tell, stay")
+    func unconfirmed() throws {
+        let lab = try Lab(wanting: "N", isConnected: false)
+        lab.has("N")
+        lab.has("N", of: Lab.other)
+        lab.tell(mark: "1")
+        lab.tell(Lab.other)
+        lab.confirm()
+        lab.link.connect()
+        lab.pass(seconds: 400)
+        #expect(lab.gone.isEmpty)
+        // It is there after all, and nothing is new about it.
+        lab.tell(mark: "1")
+        lab.audit.hostsAreConfirmed()
+        lab.pass(seconds: 30)
+        #expect(lab.gone == [Lab.topic("N")])
+    }
+
+    @Test("A value that ended while nobody wanted its name goes when somebody does again")
+    func unwantedMeanwhile() throws {
+        let lab = try Lab(wanting: "N", "M")
+        lab.has("N", atBroker: true)
+        lab.certain()
+        lab.pass(seconds: 100)
+        lab.want(["M"])
+        lab.pass(seconds: 1)
+        lab.publish("N", payload: [])
+        lab.pass(seconds: 100)
+        #expect(lab.gone.isEmpty, "nobody wants it")
+        lab.want(["M", "N"])
+        lab.pass(seconds: 30)
+        #expect(lab.gone == [Lab.topic("N")])
+    }
+
+    @Test("A message that was on its way when its name became unwanted proves nothing")
+    func overtaken() throws {
+        let lab = try Lab(wanting: "N", "M")
+        lab.has("N")
+        lab.certain()
+        lab.publish("N")
+        lab.want(["M"])
+        lab.broker.retained[Lab.topic("N")] = nil
+        lab.want(["M", "N"])
+        lab.pass(seconds: 30)
+        #expect(lab.gone == [Lab.topic("N")])
+    }
+
+    @Test("Values that the broker shows late, or while others change all the time, are there")
+    func slow() throws {
+        let lab = try Lab(wanting: "N", "M")
+        lab.broker.isSlow = true
+        lab.has("N", "a", atBroker: true)
+        lab.has("N", "b")
+        lab.has("M", atBroker: true)
+        lab.certain()
+        for round in 0..<120 {
+            lab.pass(seconds: 1)
+            if round % 2 == 0 { lab.broker.showLate() }
+            if round % 3 == 0 { lab.publish("M") }
+        }
+        #expect(lab.gone == [Lab.topic("N", "b")])
+    }
+
+    @Test("A value that the broker does not let be looked for stays")
+    func refused() throws {
+        let lab = try Lab(wanting: "N")
+        lab.broker.refuses = { !$0.contains("+") }
+        lab.has("N")
+        lab.certain()
+        lab.pass(seconds: 300)
+        #expect(lab.gone.isEmpty && lab.questions == 1)
+    }
+
+    @Test("Without an answer of the service it waits for one, without a timer")
+    func unanswered() throws {
+        let lab = try Lab(wanting: "N")
+        lab.has("N")
+        lab.isServiceThere = false
+        lab.certain()
+        lab.pass(seconds: 200)
+        #expect(lab.questions == 1 && !lab.clock.isAwaited)
+        lab.isServiceThere = true
+        lab.pass(seconds: 10)
+        #expect(lab.gone == [Lab.topic("N")])
+    }
+
+    @Test("A host that says again and again that the broker had lacked its values has itself looked at, and not often")
+    func restless() throws {
+        let lab = try Lab(wanting: "N")
+        lab.certain()
+        lab.certain(Lab.other)
+        lab.pass(seconds: 100)
+        lab.broker.forgetAsked()
+        let before = lab.questions
+        for mark in 0..<600 {
+            lab.tell(mark: "\(mark + 10)")
+            lab.pass(seconds: 1)
+        }
+        #expect((2...11).contains(lab.questions - before))
+        #expect(lab.broker.topicsAsked.allSatisfy { $0.contains("/lap/ann/") }, "only its own values are fetched")
+        #expect(!lab.broker.topicsAsked.isEmpty)
+    }
+
+    @Test("Values of a host for which plain clients publish on other topics stay")
+    func irregular() throws {
+        let lab = try Lab(wanting: "N")
+        lab.has("N", "door")
+        lab.audit.irregular.insert(Lab.host)
+        lab.certain()
+        lab.pass(seconds: 100)
+        #expect(lab.gone.isEmpty)
+        var many = IrregularHosts()
+        for number in 0..<5_000 { many.insert(Origin(host: "h\(number)", user: "u")!) }
+        #expect(many.isFull && many.origins.count == 4_096 && many.contains(Lab.host))
+    }
+
+    @Test("Of many only those are asked for again that the broker has not shown")
+    func many() throws {
+        let lab = try Lab(wanting: "N")
+        for number in 0..<1_000 { lab.has("N", "\(number)", atBroker: number % 100 != 0) }
+        // The broker sent them before this connection.
+        lab.broker.isForgetful = false
+        lab.certain()
+        lab.audit.doubtAfterDrops()
+        lab.broker.forgetAsked()
+        lab.pass(seconds: 60)
+        #expect(lab.gone.count == 10)
+        #expect(lab.broker.topicsAsked.count < 1_020)
+    }
+
+    @Test("What a connection cuts off begins anew with the next one")
+    func cut() throws {
+        let lab = try Lab(wanting: "N")
+        lab.has("N")
+        lab.certain()
+        lab.pass(seconds: 7)
+        #expect(lab.gone.isEmpty)
+        lab.broker.end()
+        lab.link.connect()
+        lab.tell()
+        lab.tell(mark: "2")
+        lab.pass(seconds: 30)
+        #expect(lab.gone == [Lab.topic("N")])
+        #expect(lab.broker.filters.count == 2, "no other subscription is left")
+    }
+
+    @Test("A host that is not there any more, or lacks values itself, keeps its values meanwhile")
+    func goneMeanwhile() throws {
+        let lab = try Lab(wanting: "N")
+        lab.has("N")
+        lab.certain()
+        lab.pass(seconds: 7)
+        lab.tell()
+        lab.pass(seconds: 20)
+        #expect(lab.gone.isEmpty)
+        lab.tell(mark: "2")
+        lab.pass(seconds: 20)
+        #expect(lab.gone.isEmpty, "looked at within the last minute")
+        lab.pass(seconds: 60)
+        #expect(lab.gone == [Lab.topic("N")])
+    }
+}
