@@ -11,6 +11,8 @@ public struct BrokerLimits: Equatable, Sendable {
     public var retainAvailable: Bool
     /// Whether filters may have wildcards.
     public var wildcardsAvailable: Bool
+    /// Whether publications come with the identifiers of their subscriptions.
+    public var identifiersAvailable: Bool
     /// The keep-alive time in seconds that it wants instead of the one that it was told.
     public var keepAlive: UInt16?
     /// For how many seconds it keeps the session, instead of those that it was told.
@@ -19,6 +21,7 @@ public struct BrokerLimits: Equatable, Sendable {
     public init(
         receiveMaximum: UInt16 = .max, maximumPacketSize: UInt32? = nil,
         maximumQuality: QualityOfService = .atLeastOnce, retainAvailable: Bool = true, wildcardsAvailable: Bool = true,
+        identifiersAvailable: Bool = true,
         keepAlive: UInt16? = nil, sessionExpiry: UInt32? = nil
     ) {
         self.receiveMaximum = receiveMaximum
@@ -26,6 +29,7 @@ public struct BrokerLimits: Equatable, Sendable {
         self.maximumQuality = maximumQuality
         self.retainAvailable = retainAvailable
         self.wildcardsAvailable = wildcardsAvailable
+        self.identifiersAvailable = identifiersAvailable
         self.keepAlive = keepAlive
         self.sessionExpiry = sessionExpiry
     }

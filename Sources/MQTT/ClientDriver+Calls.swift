@@ -34,9 +34,12 @@ extension ClientDriver {
         defer { subscriptions.wait(for: packets) }
         for places in Subscriptions.packets(of: filters) {
             let (quality, options) = (filters[places[0]].quality, filters[places[0]].options)
+            var properties = PropertyList()
+            if let identifier = filters[places[0]].identifier { try properties.addSubscription(identifier) }
             var number: Int32 = 0
             let code = withCStrings(places.map { filters[$0].topic }) { count, texts in
-                mosquitto_subscribe_multiple(handle.pointer, &number, count, texts, quality.rawValue, options, nil)
+                mosquitto_subscribe_multiple(
+                    handle.pointer, &number, count, texts, quality.rawValue, options, properties.pointer)
             }
             packets.append((try sent(number, code, errno: errno), places))
         }

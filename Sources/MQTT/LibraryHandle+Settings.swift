@@ -169,7 +169,7 @@ extension TopicFilter {
     }
 
     func hasOptions(of other: TopicFilter) -> Bool {
-        quality == other.quality && options == other.options
+        quality == other.quality && options == other.options && identifier == other.identifier
     }
 }
 
@@ -181,6 +181,7 @@ extension BrokerLimits {
             maximumQuality: properties.byte(MQTT_PROP_MAXIMUM_QOS) == 0 ? .atMostOnce : .atLeastOnce,
             retainAvailable: properties.byte(MQTT_PROP_RETAIN_AVAILABLE) != 0,
             wildcardsAvailable: properties.byte(MQTT_PROP_WILDCARD_SUB_AVAILABLE) != 0,
+            identifiersAvailable: properties.byte(MQTT_PROP_SUBSCRIPTION_ID_AVAILABLE) != 0,
             keepAlive: properties.number16(MQTT_PROP_SERVER_KEEP_ALIVE),
             sessionExpiry: properties.number32(MQTT_PROP_SESSION_EXPIRY_INTERVAL))
     }
@@ -198,7 +199,7 @@ extension Publication {
             isRetained: message.retain,
             contentType: try properties.text(MQTT_PROP_CONTENT_TYPE),
             expiry: properties.number32(MQTT_PROP_MESSAGE_EXPIRY_INTERVAL),
-            userProperties: try properties.userProperties())
+            userProperties: try properties.userProperties(), subscriptions: properties.subscriptions)
     }
 
     /// The most that can follow the first bytes of a packet.

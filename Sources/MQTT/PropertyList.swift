@@ -24,6 +24,11 @@ struct PropertyList: ~Copyable {
         try check(mosquitto_property_add_int32(&pointer, Int32(property.rawValue), value))
     }
 
+    mutating func addSubscription(_ identifier: UInt32) throws(MQTTError) {
+        let number = Int32(MQTT_PROP_SUBSCRIPTION_IDENTIFIER.rawValue)
+        try check(mosquitto_property_add_varint(&pointer, number, identifier))
+    }
+
     mutating func add(_ property: mqtt5_property, _ value: String) throws(MQTTError) {
         try value.checkForPacket()
         try check(mosquitto_property_add_string(&pointer, Int32(property.rawValue), value))
@@ -111,6 +116,19 @@ struct ArrivedProperties {
         String(
             String.UnicodeScalarView(
                 text.unicodeScalars.prefix(200).filter { $0.properties.generalCategory != .control }))
+    }
+
+    /// The identifiers of the subscriptions that a publication is for.
+    var subscriptions: [UInt32] {
+        var identifiers: [UInt32] = []
+        var last = pointer
+        while true {
+            var value: UInt32 = 0
+            let number = Int32(MQTT_PROP_SUBSCRIPTION_IDENTIFIER.rawValue)
+            last = mosquitto_property_read_varint(last, number, &value, !identifiers.isEmpty)
+            guard last != nil else { return identifiers }
+            identifiers.append(value)
+        }
     }
 
     /// - Throws: ``InvalidText``.

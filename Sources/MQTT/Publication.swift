@@ -34,10 +34,13 @@ public struct Publication: Equatable, Sendable {
     public var expiry: UInt32?
     /// In their order; names may come more than once.
     public var userProperties: [UserProperty]
+    /// Arrived: the identifiers of the subscriptions that it is for; none of those without one.
+    public var subscriptions: [UInt32]
 
     public init(
         topic: String, payload: [UInt8], quality: QualityOfService = .atLeastOnce, isRetained: Bool = false,
-        contentType: String? = nil, expiry: UInt32? = nil, userProperties: [UserProperty] = []
+        contentType: String? = nil, expiry: UInt32? = nil, userProperties: [UserProperty] = [],
+        subscriptions: [UInt32] = []
     ) {
         self.topic = topic
         self.payload = payload
@@ -46,6 +49,7 @@ public struct Publication: Equatable, Sendable {
         self.contentType = contentType
         self.expiry = expiry
         self.userProperties = userProperties
+        self.subscriptions = subscriptions
     }
 }
 
@@ -69,16 +73,20 @@ public struct TopicFilter: Hashable, Sendable {
     /// Whether publications arrive with the flag that they were published with (Retain As Published).
     public var keepsRetainFlag: Bool
     public var retainHandling: RetainHandling
+    /// Comes with each publication for this subscription, from 1 to 268,435,455; nil for none. Of no effect with a broker that
+    /// has none (``BrokerLimits/identifiersAvailable``).
+    public var identifier: UInt32?
 
     public init(
         _ topic: String, quality: QualityOfService = .atLeastOnce, excludesOwn: Bool = true,
-        keepsRetainFlag: Bool = true, retainHandling: RetainHandling = .ifNew
+        keepsRetainFlag: Bool = true, retainHandling: RetainHandling = .ifNew, identifier: UInt32? = nil
     ) {
         self.topic = topic
         self.quality = quality
         self.excludesOwn = excludesOwn
         self.keepsRetainFlag = keepsRetainFlag
         self.retainHandling = retainHandling
+        self.identifier = identifier
     }
 }
 

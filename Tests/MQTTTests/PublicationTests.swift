@@ -42,6 +42,19 @@ struct PublicationTests {
         #expect(!one.wasToldInCall && !other.wasToldInCall)
     }
 
+    @Test("A publication comes with the identifiers of its subscriptions")
+    func identifiers() throws {
+        try other.subscribe(TopicFilter("bells/#", identifier: 7))
+        try other.subscribe(TopicFilter("bells/+", identifier: 268_435_455))
+        try other.subscribe(TopicFilter("clocks"))
+        try one.publish(Publication(topic: "bells/a", payload: []))
+        try one.publish(Publication(topic: "clocks", payload: []))
+        // mosquitto sends one for each subscription.
+        try other.waitForPublications(3)
+        #expect(Set(other.received.prefix(2).flatMap(\.subscriptions)) == [7, 268_435_455])
+        #expect(other.received[2].subscriptions.isEmpty)
+    }
+
     @Test("Without properties there are none")
     func plain() throws {
         try other.subscribe(TopicFilter("#"))
