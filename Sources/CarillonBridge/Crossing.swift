@@ -96,6 +96,9 @@ final class Crossing {
     private let presence: PresenceKeeper
     private var confirmation: HostConfirmation!
     private var replayTimer: EventSource?
+    #if CARILLON_PLANTED
+        private lazy var firstCounts = exporter.counts
+    #endif
     /// How often the service sends its values at the moment.
     private var replays = 0
     private var drainReason = DrainReason.end
@@ -161,6 +164,10 @@ final class Crossing {
             began: { [importer] in importer.beginConfirmingHosts() },
             unconfirmed: { [importer] in importer.gate.hosts.unconfirmed }, forget: { [unowned self] in forget($0) })
         broker.delegate = self
+        broker.canary = (
+            Self.topic(.online, configuration),
+            BridgeTopic.presenceCanary(of: configuration.origin, in: configuration.realm)
+        )
         exporter.onIdle = { [weak self] in self?.exporterIsIdle() }
         importer.onDoubt = { [weak self] in self?.values.ask() }
         // Presences may be among them.
@@ -197,6 +204,9 @@ final class Crossing {
             }
             importer.goOn(with: state)
         }
+        #if CARILLON_PLANTED
+            _ = firstCounts
+        #endif
         center.delegate = self
         center.export(configuration.exports)
         if center.isThere { serviceChanged(isThere: true) }
@@ -350,6 +360,13 @@ final class Crossing {
         drained = nil
         done? { [self] in
             (state.counts, state.queue, state.losses) = (exporter.counts, exporter.unacknowledged, losses.pending)
+            #if CARILLON_PLANTED
+                if PlantedFault.strikes(.inboxForgotten) { state.inbox = [] }
+                if PlantedFault.strikes(.queueForgotten) { state.queue = [] }
+                if PlantedFault.strikes(.lossForgotten), drainReason == .end { state.losses = [:] }
+                if PlantedFault.strikes(.placesForgotten) { state.places = [] }
+                if PlantedFault.strikes(.numbersReused) { state.counts = firstCounts }
+            #endif
             return state
         }
     }
@@ -532,10 +549,10 @@ extension Crossing: BrokerLinkDelegate {
         exporter.values.beginLooking()
         look = .looking
         let filters = BridgeTopic.filters(of: configuration.origin, in: configuration.realm)
-        broker.showRetained(filters, excludesOwn: false) { [weak self] refused in
+        broker.showRetained(filters, excludesOwn: false) { [weak self] answer in
             guard let self, look == .looking else { return }
             // A broker that shows nothing has not forgotten anything.
-            guard refused.isEmpty else { return stopLooking() }
+            guard answer.refused.isEmpty, answer.isComplete else { return stopLooking() }
             look = .compared
             values.ask()
         }

@@ -6,6 +6,45 @@ import Testing
 
 @Suite("G2: losses and repetitions", .limited)
 struct PlaceCheckTests {
+    @Test("An earlier value is over when a later one has come, and what may have been overtaken has more time")
+    func overtaken() {
+        var places = PlaceCheck()
+        let (start, origin) = (SuspendingClock.now, Origin(host: "lap", user: "u")!)
+        func check(_ count: UInt64, isValue: Bool = true, mayOvertake: Bool = false) -> PlaceCheck.Verdict {
+            places.check(
+                topic: "t", origin: origin, name: "N", place: .init(run: "r", count: count), isValue: isValue,
+                mayOvertake: mayOvertake, now: start)
+        }
+        #expect(check(1) == .first && check(5, mayOvertake: true) == .new)
+        #expect(places.losses(at: start + .seconds(60)).isEmpty)
+        #expect(check(2) == .repeated && check(3, isValue: false) == .new)
+        #expect(places.losses(at: start + .seconds(301)).map(\.count) == [1])
+        #expect(check(7) == .new)
+        places.extendHoles(now: start + .seconds(4))
+        #expect(places.losses(at: start + .seconds(8)).isEmpty)
+        #expect(places.losses(at: start + .seconds(9)).map(\.count) == [1])
+    }
+
+    @Test("A value that is gone is there again when the broker shows it after all, also behind a restart")
+    func gone() throws {
+        var places = PlaceCheck()
+        let (start, origin) = (SuspendingClock.now, Origin(host: "lap", user: "u")!)
+        func check(_ count: UInt64, isValue: Bool = true) -> PlaceCheck.Verdict {
+            places.check(
+                topic: "t", origin: origin, name: "N", place: .init(run: "r", count: count), isValue: isValue,
+                now: start)
+        }
+        #expect(check(2) == .first && check(2) == .repeated)
+        places.valueIsGone(on: "t")
+        let saved = places.saved
+        #expect(check(2, isValue: false) == .repeated)
+        places = PlaceCheck()
+        for place in saved { places.restore(place, now: start) }
+        #expect(check(1) == .repeated)
+        places.valueIsGone(on: "t")
+        #expect(check(2) == .first && check(2) == .repeated)
+    }
+
     private let origin = Origin(host: "lap", user: "ben")!
     private let start = SuspendingClock.now
 

@@ -30,7 +30,11 @@ struct RetainedQueriesTests {
             for topic in topics { broker.retained[topic] = Publication(topic: topic, payload: [1], isRetained: true) }
         }
 
-        func ask(_ filters: String...) { link.showRetained(filters) { [self] refused in answers.append(refused) } }
+        func ask(_ filters: String...) { link.showRetained(filters) { [self] answer in note(answer) } }
+
+        func note(_ answer: RetainedQueries.Answer) {
+            answers.append(answer.isComplete ? answer.refused : ["incomplete"])
+        }
 
         func pass(seconds: Int64) { clock.pass(seconds: seconds, on: context) { broker.deliver() } }
 
@@ -84,6 +88,54 @@ struct RetainedQueriesTests {
         #expect(lab.answers.isEmpty)
         lab.pass(seconds: 8)
         #expect(lab.answers == [[]])
+    }
+
+    @Test("Others' messages do not keep it")
+    func others() throws {
+        let lab = try Lab()
+        lab.retain("x")
+        _ = lab.link.subscribe([TopicFilter("x")])
+        lab.ask("a/+")
+        for _ in 0..<3 {
+            lab.pass(seconds: 2)
+            lab.broker.publishOfOther(Publication(topic: "x", payload: [2], isRetained: true))
+        }
+        #expect(lab.answers == [[]] && lab.received.count == 3)
+    }
+
+    @Test("A broker that answers nothing, or drops the canary, has not shown all")
+    func incomplete() throws {
+        let lab = try Lab()
+        lab.broker.isDeaf = true
+        lab.ask("a")
+        lab.pass(seconds: 100)
+        #expect(lab.answers == [["incomplete"]])
+        let other = try Lab()
+        other.link.canary = ("own", "+")
+        other.retain("own")
+        func askWithCanary() {
+            other.link.showRetained(["a/b"], usesCanary: true) { answer in other.note(answer) }
+            other.pass(seconds: 5)
+        }
+        askWithCanary()
+        #expect(other.answers == [[]] && other.broker.filters.isEmpty)
+        other.broker.hides = { $0 == "own" }
+        askWithCanary()
+        #expect(other.answers.last == ["incomplete"] && other.broker.filters.isEmpty)
+        other.broker.refuses = { $0 == "+" }
+        askWithCanary()
+        #expect(other.answers.last == [], "a broker that does not allow it has no canary")
+    }
+
+    @Test("What others publish meanwhile does not come twice")
+    func copies() throws {
+        let lab = try Lab()
+        _ = lab.link.subscribe([TopicFilter("+")])
+        lab.ask("a")
+        lab.pass(seconds: 1)
+        lab.broker.publishOfOther(Publication(topic: "a", payload: [1]))
+        lab.pass(seconds: 1)
+        #expect(lab.received.count == 1)
     }
 
     @Test("The answer has the filters that the broker refuses")

@@ -54,7 +54,7 @@ struct ValueAuditTests {
             if let id = link.unsubscribe(old.sorted()) { audit.unsubscribed(by: id) }
             let id = link.subscribe(
                 new.sorted().map { TopicFilter($0, keepsRetainFlag: true, retainHandling: .always) })
-            if let id { audit.subscribed(by: id) }
+            if id != nil { audit.doubt() }
             subscribed = link.isConnected ? filters : []
         }
 
@@ -129,7 +129,7 @@ struct ValueAuditTests {
             }
         }
         func brokerAcknowledged(_ id: PacketID, _ reason: ReasonCode) {}
-        func brokerSubscribed(_ id: PacketID, _ reasons: [ReasonCode]) { audit.answeredSubscription(id) }
+        func brokerSubscribed(_ id: PacketID, _ reasons: [ReasonCode]) {}
         func brokerUnsubscribed(_ id: PacketID) { audit.answeredUnsubscription(id) }
     }
 
@@ -273,9 +273,58 @@ struct ValueAuditTests {
         lab.certain()
         lab.pass(seconds: 100)
         #expect(lab.gone.isEmpty)
+    }
+
+    @Test("One machine with many users leaves room for others among the hosts that are irregular")
+    func manyIrregular() throws {
         var many = IrregularHosts()
-        for number in 0..<5_000 { many.insert(Origin(host: "h\(number)", user: "u")!) }
-        #expect(many.isFull && many.origins.count == 4_096 && many.contains(Lab.host))
+        for number in 0..<5_000 { many.insert(Origin(host: "greedy", user: "\(number)")!) }
+        #expect(many.origins.count == 3_584)
+        many.insert(Lab.host)
+        many.insert(Lab.host)
+        #expect(many.contains(Lab.host))
+        many.remove(Lab.host)
+        #expect(!many.contains(Lab.host) && many.origins.count == 3_584)
+    }
+
+    @Test("A broker that has no room to show what it has ends no value, and is asked more and more seldom")
+    func dropping() throws {
+        let lab = try Lab(wanting: "N")
+        lab.has("N")
+        lab.has("N", "a", atBroker: true)
+        lab.certain()
+        lab.link.canary = ("own/online", "own/+")
+        lab.pass(seconds: 4_000)
+        #expect(lab.gone.isEmpty && (3...8).contains(lab.questions))
+        lab.broker.retained["own/online"] = Publication(topic: "own/online", payload: [1], isRetained: true)
+        lab.pass(seconds: 4_000)
+        #expect(lab.gone == [Lab.topic("N")] && !lab.clock.isAwaited)
+        #expect(lab.broker.filters.count == 2)
+    }
+
+    @Test("A value that its host sets anew while others are looked for stays")
+    func setAnew() throws {
+        let lab = try Lab(wanting: "N")
+        for number in 0..<100 { lab.has("N", "\(number)") }
+        lab.certain()
+        lab.pass(seconds: 13)
+        #expect(lab.gone.isEmpty)
+        lab.publish("N", "0")
+        lab.pass(seconds: 30)
+        #expect(lab.gone.count == 99 && !lab.gone.contains(Lab.topic("N", "0")))
+    }
+
+    @Test("A host with very many values that have ended does not keep others waiting for all of them")
+    func greedy() throws {
+        let lab = try Lab(wanting: "N")
+        for number in 0..<3_000 { lab.has("N", "\(number)") }
+        lab.has("N", of: Lab.other)
+        lab.certain()
+        lab.certain(Lab.other)
+        lab.pass(seconds: 130)
+        #expect(lab.gone.count == 1_025 && lab.gone.contains(Lab.topic("N", of: Lab.other)))
+        lab.pass(seconds: 1_000)
+        #expect(lab.gone.count == 3_001 && !lab.clock.isAwaited)
     }
 
     @Test("Of many only those are asked for again that the broker has not shown")

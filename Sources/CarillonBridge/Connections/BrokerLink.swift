@@ -73,7 +73,7 @@ final class BrokerLink {
         self.context = context
         client.delegate = self
         queries = RetainedQueries(
-            context: context, subscribe: { [unowned self] in subscribe($0) },
+            context: context, subscribe: { [unowned self] in subscribe($0, as: Identifier.query) },
             unsubscribe: { [unowned self] in unsubscribe($0) })
     }
 
@@ -170,8 +170,26 @@ final class BrokerLink {
 
     func publish(_ publication: Publication) throws(MQTTError) -> PacketID { try client.publish(publication) }
 
-    func subscribe(_ filters: [TopicFilter]) -> PacketID? {
+    /// The identifiers of the subscriptions to what is wanted, and of those of queries.
+    private enum Identifier {
+        static let wanted: UInt32 = 1
+        static let query: UInt32 = 2
+    }
+
+    /// Whether a publication came for a query only: it may have overtaken others, as nothing of it waits for a place in the
+    /// window.
+    static func isOfQuery(_ publication: Publication) -> Bool {
+        !publication.subscriptions.isEmpty && publication.subscriptions.allSatisfy { $0 == Identifier.query }
+    }
+
+    func subscribe(_ filters: [TopicFilter]) -> PacketID? { subscribe(filters, as: Identifier.wanted) }
+
+    private func subscribe(_ filters: [TopicFilter], as identifier: UInt32) -> PacketID? {
         guard isConnected, !filters.isEmpty else { return nil }
+        var filters = filters
+        if limits?.identifiersAvailable != false {
+            for index in filters.indices { filters[index].identifier = identifier }
+        }
         do throws(MQTTError) {
             let id = try client.subscribe(filters)
             grants.asked(filters, id)
@@ -198,12 +216,19 @@ final class BrokerLink {
     ///
     /// - Parameters:
     ///   - excludesOwn: whether messages that this bridge publishes meanwhile do not come.
-    ///   - done: gets the filters that the broker refused, when it has shown those of all others. Not called if the connection
-    ///     ends before, or there is none.
+    ///   - usesCanary: whether it matters that none is missing.
+    ///   - done: called when the broker has shown them. Not called if the connection ends before, or there is none.
     func showRetained(
-        _ filters: [String], excludesOwn: Bool = true, _ done: @escaping (_ refused: Set<String>) -> Void
+        _ filters: [String], excludesOwn: Bool = true, usesCanary: Bool = false,
+        _ done: @escaping (_ answer: RetainedQueries.Answer) -> Void
     ) {
-        if isConnected { queries.ask(filters, excludesOwn: excludesOwn, done) }
+        if isConnected { queries.ask(filters, excludesOwn: excludesOwn, usesCanary: usesCanary, done) }
+    }
+
+    /// A topic on which the broker has a message for certain, and a filter for it that nobody else uses.
+    var canary: (topic: String, filter: String)? {
+        get { queries.canary }
+        set { queries.canary = newValue }
     }
 
     var isReadingPaused: Bool {
@@ -234,8 +259,9 @@ extension BrokerLink: MQTTClientDelegate {
     }
 
     func received(_ publication: Publication) {
-        if publication.isRetained { queries.received() }
-        delegate?.brokerSent(publication)
+        if publication.isRetained { queries.received(publication.topic) }
+        // What is published while a query is open comes by the subscription to it as well, in its order.
+        if publication.isRetained || !Self.isOfQuery(publication) { delegate?.brokerSent(publication) }
     }
 
     func acknowledged(_ id: PacketID, _ reason: ReasonCode) {

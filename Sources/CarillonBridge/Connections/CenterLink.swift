@@ -32,6 +32,9 @@ final class CenterLink: @unchecked Sendable {
     /// Why nothing can be exported; nil when it can.
     private(set) var refusal: String?
     private var timer: EventSource?
+    /// The posts for which there was no room.
+    private var full: [@Sendable (Result<Int, ServiceError>) -> Void] = []
+    private var fullTimer: EventSource?
     private var isStarted = false
     /// Whether the service was asked again, for fewer details.
     private var isWithoutLifetimes = false
@@ -228,7 +231,20 @@ extension CenterLink: PostingService {
     func post(
         _ post: PostCall, completion: @escaping @Sendable (Result<Int, ServiceError>) -> Void
     ) throws(CenterError) {
-        submit(.post(try OutgoingPost(post, completion: completion)))
+        let post = try OutgoingPost(post, completion: completion)
+        do throws(ServiceError) {
+            try outbox.append(.post(post))
+        } catch {
+            // Never before this returns.
+            full.append(completion)
+            fullTimer = .once(milliseconds: 100, on: context) { [unowned self] in
+                let completions = full
+                (full, fullTimer) = ([], nil)
+                for completion in completions { completion(.failure(error)) }
+            }
+            return
+        }
+        session.pump()
     }
 }
 

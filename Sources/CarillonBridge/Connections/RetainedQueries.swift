@@ -5,33 +5,61 @@ import MainLoop
 /// The subscriptions with which the bridge asks once what a broker has retained: its own values, those of one host, or certain
 /// topics.
 ///
-/// The messages come as all others do. They have all come when the broker has sent none for a while, as some send them in the
-/// background, and has answered the end of the subscription, which it does behind all that it sent before: so neither a slow
-/// link nor a pause in reading makes a message seem to be missing.
+/// The messages come as all others do. They have come when the broker has sent none of them for a while, as some send them in
+/// the background, and has answered the end of the subscription, which it does behind all that it sent before: so neither a slow
+/// link nor a pause in reading makes a message seem to be missing. A broker that has no room drops some without a word; then it
+/// drops the canary behind them as well, a message that it surely has.
 final class RetainedQueries {
     private enum Time {
         /// In milliseconds.
         static let calm: UInt32 = 3_000
         /// The maximum: messages of others may come all the time.
         static let showing = Duration.seconds(30)
+        /// The maximum for the broker to answer a packet, in milliseconds.
+        static let answer: UInt32 = 90_000
+    }
+
+    /// What is known when a query is over.
+    struct Answer {
+        /// The filters that the broker does not let be subscribed to.
+        var refused: Set<String> = []
+        /// Whether it has shown all that it has of the others.
+        var isComplete = true
     }
 
     /// The maximum of filters in a packet.
     static let together = 32
 
     private final class Query {
+        enum Phase {
+            case asking
+            case showing
+            case ending
+        }
+
         let filters: [String]
+        let topics: Set<String>
+        let wildcards: [String]
+        var phase = Phase.asking
         /// The packets that the broker has not answered, with their filters.
         var unanswered: [PacketID: [String]] = [:]
-        var refused: Set<String> = []
+        var answer = Answer()
         var timer: EventSource?
         var shownSince = SuspendingClock.now
-        var isEnding = false
-        let done: (Set<String>) -> Void
+        /// The packets with a canary, and how often it was shown.
+        var canaries = 0
+        var shownCanaries = 0
+        let done: (Answer) -> Void
 
-        init(_ filters: [String], _ done: @escaping (Set<String>) -> Void) {
+        init(_ filters: [String], _ done: @escaping (Answer) -> Void) {
             self.filters = filters
             self.done = done
+            wildcards = filters.filter { $0.utf8.contains { $0 == UInt8(ascii: "+") || $0 == UInt8(ascii: "#") } }
+            topics = Set(filters).subtracting(wildcards)
+        }
+
+        func isFor(_ topic: String) -> Bool {
+            topics.contains(topic) || wildcards.contains { BridgeTopic.matches($0, topic) }
         }
     }
 
@@ -54,71 +82,103 @@ final class RetainedQueries {
         self.unsubscribe = unsubscribe
     }
 
+    /// A topic on which the broker has a message for certain, and a filter for it that nobody else uses.
+    var canary: (topic: String, filter: String)?
+
     /// Asks for the retained messages of filters.
     ///
-    /// - Parameter done: gets the filters that the broker refused, when it has shown those of all others. Not called if the
-    ///   connection ends before.
-    func ask(_ filters: [String], excludesOwn: Bool, _ done: @escaping (_ refused: Set<String>) -> Void) {
+    /// - Parameters:
+    ///   - excludesOwn: whether messages that this bridge publishes meanwhile do not come.
+    ///   - usesCanary: whether it matters that none is missing.
+    ///   - done: called when it is over. Not called if the connection ends before.
+    func ask(
+        _ filters: [String], excludesOwn: Bool, usesCanary: Bool, _ done: @escaping (_ answer: Answer) -> Void
+    ) {
+        let canary = usesCanary ? canary : nil
         let query = Query(filters, done)
         for part in filters.chunks(of: Self.together) {
-            let id = subscribe(
-                part.map {
-                    // Not limited by the window, and nothing of it waits in the session behind a lost connection.
-                    TopicFilter(
-                        $0, quality: .atMostOnce, excludesOwn: excludesOwn, keepsRetainFlag: true,
-                        retainHandling: .always)
-                })
-            if let id { query.unanswered[id] = Array(part) } else { query.refused.formUnion(part) }
+            var packet = part.map { filter($0, excludesOwn: excludesOwn) }
+            if let canary { packet.append(filter(canary.filter, excludesOwn: false)) }
+            if let id = subscribe(packet) {
+                query.unanswered[id] = Array(part)
+                if canary != nil { query.canaries += 1 }
+            } else {
+                query.answer.refused.formUnion(part)
+            }
         }
         open.formUnion(filters)
         queries.append(query)
-        if query.unanswered.isEmpty { wait(for: query) }
+        wait(for: query, Time.answer)
+        if query.unanswered.isEmpty { end(query) }
+    }
+
+    /// Not limited by the window, and nothing of it waits in the session behind a lost connection.
+    private func filter(_ text: String, excludesOwn: Bool) -> TopicFilter {
+        TopicFilter(
+            text, quality: .atMostOnce, excludesOwn: excludesOwn, keepsRetainFlag: true, retainHandling: .always)
     }
 
     /// The broker has answered a subscription.
     func answered(_ id: PacketID, _ reasons: [ReasonCode]) {
-        guard let query = queries.first(where: { $0.unanswered[id] != nil && !$0.isEnding }) else { return }
+        guard let query = queries.first(where: { $0.phase == .asking && $0.unanswered[id] != nil }) else { return }
         let asked = query.unanswered.removeValue(forKey: id)!
-        query.refused.formUnion(zip(asked, reasons).filter { $0.1.isFailure }.map(\.0))
+        query.answer.refused.formUnion(zip(asked, reasons).filter { $0.1.isFailure }.map(\.0))
+        // The last is the canary.
+        if reasons.count > asked.count, reasons.last?.isFailure == true { query.canaries -= 1 }
         guard query.unanswered.isEmpty else { return }
+        query.phase = .showing
         query.shownSince = context.now
-        wait(for: query)
+        wait(for: query, Time.calm)
     }
 
     /// The broker has sent a retained message.
-    func received() {
-        for query in queries where query.timer != nil && context.now - query.shownSince < Time.showing {
-            wait(for: query)
+    func received(_ topic: String) {
+        for query in queries where query.phase != .ending {
+            if topic == canary?.topic { query.shownCanaries += 1 }
+            guard query.phase == .showing, context.now - query.shownSince < Time.showing, query.isFor(topic) else {
+                continue
+            }
+            wait(for: query, Time.calm)
         }
     }
 
-    private func wait(for query: Query) {
-        query.timer = .once(milliseconds: Time.calm, on: context) { [unowned self, unowned query] in
+    private func wait(for query: Query, _ milliseconds: UInt32) {
+        query.timer = .once(milliseconds: milliseconds, on: context) { [unowned self, unowned query] in
             query.timer = nil
-            end(query)
+            switch query.phase {
+            case .showing: end(query)
+            case .asking, .ending:
+                query.answer.isComplete = false
+                end(of: query)
+            }
         }
     }
 
     private func end(_ query: Query) {
-        query.isEnding = true
+        query.phase = .ending
+        wait(for: query, Time.answer)
+        let isLast = queries.allSatisfy { $0 === query || $0.phase == .ending }
         for part in query.filters.chunks(of: Self.together) {
-            if let id = unsubscribe(Array(part)) { query.unanswered[id] = Array(part) }
+            if let id = unsubscribe(Array(part) + (isLast ? canary.map { [$0.filter] } ?? [] : [])) {
+                query.unanswered[id] = Array(part)
+            }
         }
-        // There is a connection, and the packet is none: nobody answers.
-        if query.unanswered.isEmpty { end(of: query) }
     }
 
     /// The broker has answered the end of a subscription.
     func ended(_ id: PacketID) {
         if let filters = leftovers.removeValue(forKey: id) { return open.subtract(filters) }
-        guard let query = queries.first(where: { $0.unanswered[id] != nil && $0.isEnding }) else { return }
+        guard let query = queries.first(where: { $0.phase == .ending && $0.unanswered[id] != nil }) else { return }
         open.subtract(query.unanswered.removeValue(forKey: id)!)
-        if query.unanswered.isEmpty { end(of: query) }
+        guard query.unanswered.isEmpty else { return }
+        if query.shownCanaries < query.canaries { query.answer.isComplete = false }
+        end(of: query)
     }
 
     private func end(of query: Query) {
+        query.timer = nil
         queries.removeAll { $0 === query }
-        query.done(query.refused)
+        query.done(query.answer)
     }
 
     // MARK: Connections

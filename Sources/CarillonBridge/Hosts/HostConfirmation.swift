@@ -30,7 +30,7 @@ final class HostConfirmation {
     /// - Parameters:
     ///   - began: called when the broker is about to show all.
     ///   - unconfirmed: the hosts that were online, and that the broker has not shown since.
-    ///   - forget: gets those that it has forgotten, when that is known of all.
+    ///   - forget: gets those that it has forgotten, in parts; at last none, when all are known.
     init(
         realm: String, broker: BrokerLink, context: MainContext, began: @escaping () -> Void,
         unconfirmed: @escaping () -> Set<Origin>, forget: @escaping ([Origin]) -> Void
@@ -56,7 +56,7 @@ final class HostConfirmation {
             timer = nil
             phase = .asking
             let hosts = unconfirmed().sorted { $0.text < $1.text }
-            ask(hosts[...], forgotten: [])
+            ask(hosts[...])
         }
     }
 
@@ -68,21 +68,25 @@ final class HostConfirmation {
     }
 
     /// Asks for hosts, a few at once: of many that a subscription shows a broker may drop some for want of room.
-    private func ask(_ hosts: ArraySlice<Origin>, forgotten: [Origin]) {
-        guard !hosts.isEmpty else { return end(forgotten) }
+    private func ask(_ hosts: ArraySlice<Origin>) {
+        guard !hosts.isEmpty else { return end() }
         let asked = hosts.prefix(RetainedQueries.together)
         func topic(_ origin: Origin) -> String { BridgeTopic(.online, of: origin).text(in: realm) }
-        broker.showRetained(asked.map(topic)) { [weak self] refused in
+        broker.showRetained(asked.map(topic), usesCanary: true) { [weak self] answer in
             guard let self, phase == .asking else { return }
             let unconfirmed = unconfirmed()
-            let gone = asked.filter { unconfirmed.contains($0) && !refused.contains(topic($0)) }
-            ask(hosts.dropFirst(asked.count), forgotten: forgotten + gone)
+            let gone = asked.filter {
+                unconfirmed.contains($0) && answer.isComplete && !answer.refused.contains(topic($0))
+            }
+            if !gone.isEmpty { forget(gone) }
+            ask(hosts.dropFirst(asked.count))
         }
     }
 
-    private func end(_ forgotten: [Origin]) {
+    private func end() {
         phase = .idle
-        forget(forgotten)
+        // Also those of which an earlier process knew values only.
+        forget([])
         if isDue { begin() }
     }
 }

@@ -53,7 +53,7 @@ final class HostRemoval {
         let filters =
             BridgeTopic.filters(of: origin, in: realm)
             + [.online, .status].map { BridgeTopic($0, of: origin).text(in: realm) }
-        broker.showRetained(filters) { [weak self] refused in self?.shown(refused) }
+        broker.showRetained(filters) { [weak self] answer in self?.shown(answer) }
         wait()
     }
 
@@ -63,10 +63,11 @@ final class HostRemoval {
         timer = .once(milliseconds: Self.timeout, on: context) { [unowned self] in fail("the broker does not answer") }
     }
 
-    private func shown(_ refused: Set<String>) {
+    private func shown(_ answer: RetainedQueries.Answer) {
         guard phase == .looking else { return }
-        guard refused.isEmpty else {
-            return fail("the broker does not show what it keeps of \(origin.text): it refuses to")
+        guard answer.refused.isEmpty, answer.isComplete else {
+            let reason = answer.isComplete ? "it refuses to" : "it does not answer"
+            return fail("the broker does not show what it keeps of \(origin.text): \(reason)")
         }
         phase = .removing
         rest = Deque(topics.sorted())
@@ -76,10 +77,14 @@ final class HostRemoval {
     /// - Returns: whether the message is about the host, and nobody else's business meanwhile.
     func take(_ publication: Publication) -> Bool {
         guard phase == .looking, publication.isRetained, !publication.payload.isEmpty,
-            BridgeTopic(publication.topic, in: realm)?.origin == origin
+            let topic = BridgeTopic(publication.topic, in: realm), topic.origin == origin
         else { return false }
-        if topics.count < Self.maxTopics { topics.insert(publication.topic) }
+        if case .online = topic.subject, HostTable.host(in: publication)?.isOnline == true {
+            fail("\(origin.text) is online: it removes its values itself")
+            return false
+        }
         wait()
+        if topics.count < Self.maxTopics { topics.insert(publication.topic) }
         return true
     }
 

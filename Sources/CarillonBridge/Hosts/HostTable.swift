@@ -70,7 +70,7 @@ struct HostTable {
 
     subscript(origin: Origin) -> Host? { hosts[origin] }
 
-    private static func host(in publication: Publication) -> Host? {
+    static func host(in publication: Publication) -> Host? {
         // A plain client may say it in JSON or in a word, as is common.
         switch String(decoding: publication.payload.prefix(16), as: UTF8.self).lowercased() {
         case "online", "true", "1", "on": return Host(isOnline: true)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import JSON
 import MQTT
+import NotificationCore
 import NotificationWire
 
 /// The presence that the bridge publishes of itself, and the detection of a second bridge with the same realm, host and user
@@ -40,6 +41,8 @@ struct OwnPresence {
     private(set) var challenge: String?
     /// Tells others that the broker has all values of this host: another one each time when it has lacked some.
     var mark: String?
+    /// Whether that was found on this connection.
+    var isVouched = false
     /// Whether the broker has shown an announcement of this process on this connection.
     private var hasSeenOwn = false
 
@@ -51,7 +54,7 @@ struct OwnPresence {
     ///
     /// - Parameter sessionPresent: whether it has kept the session, and so perhaps everything.
     mutating func connected(sessionPresent: Bool) {
-        hasSeenOwn = false
+        (hasSeenOwn, isVouched) = (false, false)
         if !sessionPresent { mark = nil }
     }
 
@@ -68,6 +71,9 @@ struct OwnPresence {
             hasSeenOwn = true
             return .none
         }
+        #if CARILLON_PLANTED
+            if PlantedFault.strikes(.ownRunFeared), claim.isOnline { return .giveWay }
+        #endif
         guard !isRetained || hasSeenOwn else { return .none }
         guard claim.isOnline, let other = claim.run else { return .correct(answer: nil) }
         if let challenge, claim.answer == challenge { return .giveWay }
@@ -83,12 +89,12 @@ struct OwnPresence {
     ///   - next: a challenge to ask with, if none is open; nil for asking nothing.
     mutating func announcement(answer: String?, asking next: String?, topic: String) -> Publication {
         guard answer == nil, let next else {
-            return Self.message(isOnline: true, run: run, mark: mark, answer: answer, topic: topic)
+            return Self.message(isOnline: true, run: run, mark: isVouched ? mark : nil, answer: answer, topic: topic)
         }
         // Another one would make the answer to this one worth nothing.
         let challenge = challenge ?? next
         self.challenge = challenge
-        return Self.message(isOnline: true, run: run, mark: mark, challenge: challenge, topic: topic)
+        return Self.message(isOnline: true, run: run, mark: isVouched ? mark : nil, challenge: challenge, topic: topic)
     }
 
     func farewell(topic: String) -> Publication { Self.message(isOnline: false, run: run, topic: topic) }

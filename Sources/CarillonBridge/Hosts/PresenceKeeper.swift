@@ -50,8 +50,9 @@ final class PresenceKeeper {
     ///
     /// - Parameter again: whether it has lacked some.
     func tellValues(again: Bool) {
-        guard presence.mark == nil || again else { return }
-        presence.mark = environment.makeToken()
+        if presence.mark == nil || again { presence.mark = environment.makeToken() }
+        guard !presence.isVouched || again else { return }
+        presence.isVouched = true
         announce(answer: nil, asks: false)
     }
 

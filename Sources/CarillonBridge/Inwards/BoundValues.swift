@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import MQTT
+import NotificationCore
 
 /// The values of other hosts that go with their posters (R8): each is there while its host is online with the run that it was
 /// published under. No input and output.
@@ -109,6 +110,9 @@ struct BoundValues {
     ) -> (over: [InwardMessage], again: [InwardMessage]) {
         var result: (over: [InwardMessage], again: [InwardMessage]) = ([], [])
         guard let known = values[origin] else { return result }
+        #if CARILLON_PLANTED
+            if PlantedFault.strikes(.presenceStays), host?.isOnline != true { return result }
+        #endif
         for (kind, value) in known.sorted(by: { $0.key < $1.key }) {
             guard let message = value.rest(at: now) else {
                 remove(origin, kind)

@@ -22,6 +22,7 @@ final class Importer {
     private var refreshTimer: EventSource?
     private var isRefreshDue = false
     private var pause = pauses.lowerBound
+    private var refreshedAt: SuspendingClock.Instant?
     private let context: MainContext
     /// Microseconds since 1970 in UTC.
     private let time: () -> Int64
@@ -58,6 +59,8 @@ final class Importer {
 
     /// Continues where an earlier bridge ended.
     func goOn(with state: SavedState) {
+        // They are acknowledged: nobody else has them.
+        state.inbox.forEach(posts.append)
         let isSameRealm = state.realm == configuration.realm
         if isSameRealm, configuration.followsPresence {
             for value in state.bound { bound.restore(value, now: time()) }
@@ -69,14 +72,16 @@ final class Importer {
         if isSameRealm {
             for place in state.places { check.restore(place, now: context.now) }
             audit.irregular = state.irregular
+            isRefreshDue = state.isDoubtful
             if state.subscriptions.broker == configuration.brokerText { subscribed = state.subscriptions.filters }
         }
         gate = InwardGate(
             realm: configuration.realm, own: configuration.origin, imports: configuration.imports, places: check,
             hosts: gate.hosts)
-        // They are acknowledged: nobody else has them.
-        state.inbox.forEach(posts.append)
-        posts.removeAll { [imports = configuration.imports] in !WantedNames.mayImport($0.name, imports) }
+        posts.removeAll { [imports = configuration.imports] in
+            // That a value is gone is true all the same.
+            if case .removal = $0.content { false } else { !WantedNames.mayImport($0.name, imports) }
+        }
         watchHoles()
         posts.pump()
     }
@@ -113,6 +118,8 @@ final class Importer {
     /// Subscribes to everything again, as the broker may have forgotten. It sends values only for what is new to it.
     func connected(sessionPresent: Bool) {
         audit.connected(sessionPresent: sessionPresent)
+        gate.extendHoles(now: context.now)
+        watchHoles()
         // It shows all values then.
         if !sessionPresent { isRefreshDue = false }
         let isRefreshed = isRefreshDue && refreshTimer == nil
@@ -129,7 +136,6 @@ final class Importer {
     func subscribed(_ id: PacketID, _ reasons: [ReasonCode]) {
         guard let asked = subscribing.removeValue(forKey: id) else { return }
         subscribed.formUnion(zip(asked, reasons).filter { !$0.1.isFailure }.map(\.0))
-        audit.answeredSubscription(id)
     }
 
     func unsubscribed(_ id: PacketID) { audit.answeredUnsubscription(id) }
@@ -147,7 +153,7 @@ final class Importer {
                     })
                 guard let id else { continue }
                 subscribing[id] = Array(part)
-                if !known { audit.subscribed(by: id) }
+                if !known { audit.doubt() }
             }
         }
     }
@@ -181,12 +187,18 @@ final class Importer {
     private func beginRefresh() {
         isRefreshDue = false
         audit.doubtAfterDrops()
+        // Half for each time as long as the last pause that it was not necessary.
+        var quiet = refreshedAt.map { (context.now - $0).microseconds / 1000 - Int64(pause) } ?? 0
+        while quiet >= Int64(pause), pause > Self.pauses.lowerBound {
+            quiet -= Int64(pause)
+            pause = max(pause / 2, Self.pauses.lowerBound)
+        }
+        refreshedAt = context.now
         refreshTimer = .once(milliseconds: pause, on: context) { [unowned self] in
             refreshTimer = nil
-            guard isRefreshDue else { return pause = Self.pauses.lowerBound }
-            pause = min(pause * 2, Self.pauses.upperBound)
             goOnRefreshing()
         }
+        pause = min(pause * 2, Self.pauses.upperBound)
     }
 
     // MARK: Messages
@@ -318,6 +330,12 @@ final class Importer {
         guard gate.isWaitingForLosses, holeTimer == nil else { return }
         holeTimer = .once(milliseconds: 1_000, on: context) { [unowned self] in
             holeTimer = nil
+            // Nothing can fill them meanwhile.
+            guard broker.isConnected else { return }
+            if broker.isReadingPaused {
+                gate.extendHoles(now: context.now)
+                return watchHoles()
+            }
             let losses = gate.losses(at: context.now)
             for loss in losses { lost(loss.count, loss.name, loss.origin, .missing) }
             // A broker that has dropped messages may have dropped values, and their ends.
@@ -332,6 +350,8 @@ final class Importer {
     func close(savingIn state: inout SavedState) {
         (onDrops, onDoubt) = ({}, {})
         (holeTimer, refreshTimer) = (nil, nil)
+        for loss in gate.losses(at: context.now) { lost(loss.count, loss.name, loss.origin, .missing) }
+        state.isDoubtful = isRefreshDue || audit.mustFetch
         state.places = gate.places.saved
         state.bound = bound.saved(at: time())
         state.irregular = audit.irregular

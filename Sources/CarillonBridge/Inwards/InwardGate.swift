@@ -44,6 +44,7 @@ struct InwardGate {
 
     mutating func take(_ hosts: HostTable) { self.hosts = hosts }
     mutating func forget(_ host: Origin) { hosts.forget(host) }
+    mutating func extendHoles(now: SuspendingClock.Instant) { places.extendHoles(now: now) }
     mutating func valueIsGone(on topic: String) { places.valueIsGone(on: topic) }
     mutating func beginConfirmingHosts() { hosts.beginConfirming() }
     mutating func endConfirmingHosts(_ forgotten: [Origin]) -> [Origin] { hosts.endConfirming(forgotten) }
@@ -58,6 +59,8 @@ struct InwardGate {
             guard let host = hosts.take(publication, of: topic.origin) else { return .ignored }
             return .presence(topic.origin, host, before: before)
         case .notification(let name), .value(let name, _):
+            // Nobody ever wants those.
+            guard !WantedNames.ownNames.matches(name) else { return .ignored }
             guard wanted.contains(name), WantedNames.mayImport(name, imports) else { return .unwanted(name: name) }
             return judge(publication, on: topic, name, now)
         }
@@ -76,7 +79,8 @@ struct InwardGate {
         }
         // Also of a message that is refused, or it would be missing besides.
         let verdict = places.check(
-            topic: publication.topic, origin: topic.origin, name: name, place: properties.place, now: now)
+            topic: publication.topic, origin: topic.origin, name: name, place: properties.place,
+            isValue: publication.isRetained, mayOvertake: BrokerLink.isOfQuery(publication), now: now)
         if verdict == .repeated { return .repeated }
         do throws(InwardMessage.Refusal) {
             let message = try InwardMessage(publication, on: topic)

@@ -179,6 +179,11 @@ final class InwardPosts: @unchecked Sendable {
     /// behind which there is a later one of the same value is over.
     private func retryUncertain() {
         guard !uncertain.isEmpty else { return }
+        #if CARILLON_PLANTED
+            if PlantedFault.strikes(.oldValueAgain) {
+                lastPosts = uncertain.reduce(into: [:]) { $0[$1.value.value] = $1.key }
+            }
+        #endif
         let waiting = Set(inbox.lazy.filter(\.isKept).map(\.value))
         for (number, message) in uncertain.sorted(by: { $0.key > $1.key }) {
             if lastPosts[message.value] == number, !waiting.contains(message.value) {

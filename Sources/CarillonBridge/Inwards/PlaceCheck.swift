@@ -11,6 +11,7 @@ struct PlaceCheck: Equatable {
         case new
         /// The first that is heard of on a topic, of which nobody can say whether something was before it.
         case first
+        /// It came already, or a later value did.
         case repeated
     }
 
@@ -29,6 +30,8 @@ struct PlaceCheck: Equatable {
     static let mostHoles = 16
     /// How long a hole may stay open.
     static let patience = Duration.seconds(5)
+    /// The same where the messages may wait behind others.
+    static let patienceWithOvertaken = Duration.seconds(300)
 
     private struct Hole: Equatable {
         var numbers: ClosedRange<UInt64>
@@ -58,9 +61,13 @@ struct PlaceCheck: Equatable {
 
     var count: Int { states.count }
 
-    /// - Parameter place: of the message; nil where it has none.
+    /// - Parameters:
+    ///   - place: of the message; nil where it has none.
+    ///   - isValue: whether it is one: an earlier one is over when a later one has come.
+    ///   - mayOvertake: whether it may have overtaken others, which come yet.
     mutating func check(
-        topic: String, origin: Origin, name: String, place: MessageProperties.Place?, now: SuspendingClock.Instant
+        topic: String, origin: Origin, name: String, place: MessageProperties.Place?, isValue: Bool = false,
+        mayOvertake: Bool = false, now: SuspendingClock.Instant
     ) -> Verdict {
         let topic = ExactText(topic)
         guard let place else { return states[topic] == nil ? .first : .new }
@@ -83,11 +90,12 @@ struct PlaceCheck: Equatable {
         }
         if state.isGone {
             state.isGone = false
-            if place.count == state.highest { return .first }
+            if isValue, place.count == state.highest { return .first }
         }
         if place.count > state.highest {
             if place.count > state.highest + 1 {
-                state.holes.append(Hole(numbers: state.highest + 1...place.count - 1, since: now))
+                let since = mayOvertake ? now + Self.patienceWithOvertaken - Self.patience : now
+                state.holes.append(Hole(numbers: state.highest + 1...place.count - 1, since: since))
                 if state.holes.count > Self.mostHoles { give(up: [state.holes.removeFirst()], of: state) }
                 open.insert(topic)
             }
@@ -102,7 +110,17 @@ struct PlaceCheck: Equatable {
         if place.count > hole.numbers.lowerBound {
             state.holes.insert(Hole(numbers: hole.numbers.lowerBound...place.count - 1, since: hole.since), at: index)
         }
-        return .new
+        return isValue ? .repeated : .new
+    }
+
+    /// Nothing could arrive: the time in which holes can be filled begins anew.
+    mutating func extendHoles(now: SuspendingClock.Instant) {
+        for topic in open {
+            guard let holes = states[topic]?.holes else { continue }
+            for index in holes.indices {
+                states[topic]!.holes[index] = Hole(numbers: holes[index].numbers, since: max(holes[index].since, now))
+            }
+        }
     }
 
     /// The value on a topic is over, without a message. The last one is there again if the broker shows it after all.
@@ -151,6 +169,8 @@ struct PlaceCheck: Equatable {
         let place: MessageProperties.Place
         /// Numbers that are still missing.
         var holes: [ClosedRange<UInt64>] = []
+        /// Whether the last message is over, as the broker did not show it.
+        var isGone = false
     }
 
     /// The state of all topics, in the order in which they were heard of last.
@@ -158,7 +178,8 @@ struct PlaceCheck: Equatable {
         states.sorted { $0.value.age < $1.value.age }.map { topic, state in
             Saved(
                 topic: topic.text, origin: state.origin, name: state.name,
-                place: .init(run: state.run, count: state.highest), holes: state.holes.map(\.numbers))
+                place: .init(run: state.run, count: state.highest), holes: state.holes.map(\.numbers),
+                isGone: state.isGone)
         }
     }
 
@@ -170,7 +191,8 @@ struct PlaceCheck: Equatable {
         let topic = ExactText(saved.topic)
         states[topic] = State(
             origin: saved.origin, name: saved.name, run: saved.place.run, highest: saved.place.count,
-            holes: saved.holes.map { Hole(numbers: $0, since: now) }, age: age, isRestored: true)
+            holes: saved.holes.map { Hole(numbers: $0, since: now) }, age: age, isRestored: true,
+            isGone: saved.isGone)
         if !saved.holes.isEmpty { open.insert(topic) }
     }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import MQTT
 import MainLoop
+import NotificationCore
 import NotificationWire
 
 /// The part of the bridge that a ``ValueAudit`` works for. Called on the loop's thread.
@@ -30,8 +31,9 @@ final class ValueAudit {
         /// The word of a host from before this connection is trusted after so long, in milliseconds: a broker that has forgotten
         /// something has ended the host's connection, too.
         static let trust: UInt32 = 95_000
-        /// The minimum between two looks at a host.
-        static let betweenLooks = Duration.seconds(60)
+        /// The pause between two looks at a host: each time twice as long while the broker does not show what it has.
+        static let minPause = Duration.seconds(60)
+        static let maxPause = Duration.seconds(3_600)
     }
 
     /// Topics that are asked for at once, at first. Of many a broker may drop some for want of room; those are asked for again,
@@ -39,6 +41,8 @@ final class ValueAudit {
     private static let together = 512
     /// The maximum of filters by which values are fetched at once, where one host does not take more.
     private static let fetchedTogether = 512
+    /// The maximum of topics of one machine in a look. Those that are left are its next one's.
+    private static let maxChecked = 1_024
     /// The maximum of topics that are remembered. Others are asked for.
     private static let maxSeen = 131_072
 
@@ -49,11 +53,15 @@ final class ValueAudit {
         var isCertain = false
         /// Whether its bridge has another run than before, without an end.
         var hasRestarted = false
+        /// Its last mark, and the run that it had then.
+        var mark: String?
+        var run: String?
         var mustFetch = false
         /// The number of the last doubt of it alone, and that of the last one that a look has answered.
         var doubt: UInt64 = 0
         var answered: UInt64 = 0
         var lookedAt: SuspendingClock.Instant?
+        var pause = Time.minPause
     }
 
     private struct Candidate {
@@ -77,8 +85,11 @@ final class ValueAudit {
         let fetched: [Origin]
         /// The number of the last doubt before it.
         let doubt: UInt64
-        /// The topics that are asked for, and that the broker has not shown.
-        var unseen: [String: Candidate] = [:]
+        /// The values that the session has and the broker has not shown.
+        var missing: [String: Candidate] = [:]
+        /// Hosts of which there are more of them, and those of which the broker has not shown what it has.
+        var unfinished: Set<Origin> = []
+        var unknown: Set<Origin> = []
 
         init(_ hosts: [Origin: String], fetched: [Origin], doubt: UInt64) {
             self.hosts = hosts
@@ -98,13 +109,13 @@ final class ValueAudit {
     /// The hash values of the topics on which the broker has, by all that it has sent on this connection.
     private var seen: Set<Int> = []
     /// The packets that the broker has not answered: what comes before the end of a subscription may be from before it.
-    private var subscribing: Set<PacketID> = []
     private var unsubscribing: Set<PacketID> = []
     private var isConnected = false
     private var isTrusting = false
     private var trustTimer: EventSource?
     private var timer: EventSource?
     private var look: Look?
+    private let start: SuspendingClock.Instant
     /// Hosts of which there are values on other topics than a bridge's: nobody knows on which.
     var irregular = IrregularHosts()
 
@@ -112,6 +123,7 @@ final class ValueAudit {
         self.realm = realm
         self.broker = broker
         self.context = context
+        start = context.now
     }
 
     private var hosts: HostTable { delegate?.hosts ?? HostTable() }
@@ -135,22 +147,14 @@ final class ValueAudit {
     func connectionEnded() {
         (isConnected, isTrusting) = (false, false)
         (timer, trustTimer) = (nil, nil)
-        (seen, subscribing, unsubscribing) = ([], [], [])
+        (seen, unsubscribing) = ([], [])
         for origin in look?.fetched ?? [] { watches[origin]?.mustFetch = true }
         look = nil
     }
 
-    /// The broker is asked for all values of filters that are new to it.
-    func subscribed(by id: PacketID) { subscribing.insert(id) }
-
     func unsubscribed(by id: PacketID) {
         unsubscribing.insert(id)
         seen = []
-    }
-
-    /// The broker has answered a subscription.
-    func answeredSubscription(_ id: PacketID) {
-        if subscribing.remove(id) != nil, subscribing.isEmpty { doubt() }
     }
 
     /// The broker has answered the end of a subscription.
@@ -163,7 +167,7 @@ final class ValueAudit {
     /// - Parameter isWanted: whether it is one of a subscription.
     func take(_ publication: Publication, isWanted: Bool) {
         let isValue = !publication.payload.isEmpty
-        if isValue { look?.unseen[publication.topic] = nil }
+        if isValue { look?.missing[publication.topic] = nil }
         let topic = publication.topic.hashValue
         if !isValue {
             seen.remove(topic)
@@ -176,17 +180,21 @@ final class ValueAudit {
 
     /// Something is new about a host.
     func follow(_ origin: Origin, _ host: HostTable.Host, before: HostTable.Host?) {
-        guard hosts[origin] != nil else { return forget(origin) }
+        guard hosts[origin] != nil else { return watches[origin] = nil }
         var watch = watches[origin] ?? Watch()
         if let before, before.isOnline, host.isOnline, before.run != host.run { watch.hasRestarted = true }
-        if host.isOnline, host.mark != nil, host.mark != before?.mark {
+        if host.isOnline, let mark = host.mark {
             if watch.hasSpoken { watch.isCertain = true }
-            // The broker had forgotten something of it: so it may have done with what was to come here. Or its bridge is another
-            // one, and the one before did not end in order.
-            if watch.hasRestarted || before?.mark != nil && before?.run == host.run { watch.mustFetch = true }
-            watch.hasRestarted = false
-            lastDoubt += 1
-            watch.doubt = lastDoubt
+            let isSameRun = watch.run == host.run
+            if mark != watch.mark || !isSameRun {
+                // The broker had forgotten something of it: so it may have done with what was to come here. Or its bridge is
+                // another one, and the one before did not end in order.
+                if watch.hasRestarted || watch.mark != nil && isSameRun { watch.mustFetch = true }
+                watch.hasRestarted = false
+                lastDoubt += 1
+                watch.doubt = lastDoubt
+            }
+            (watch.mark, watch.run) = (mark, host.run)
         }
         watch.hasSpoken = true
         watches[origin] = watch
@@ -194,7 +202,13 @@ final class ValueAudit {
     }
 
     /// A host is not known any more.
-    func forget(_ origin: Origin) { watches[origin] = nil }
+    func forget(_ origin: Origin) {
+        watches[origin] = nil
+        irregular.remove(origin)
+    }
+
+    /// Whether values may be missing that are still to be fetched.
+    var mustFetch: Bool { watches.values.contains { $0.mustFetch || $0.hasRestarted } }
 
     /// Any host may have ended values unseen.
     func doubt() {
@@ -229,22 +243,25 @@ final class ValueAudit {
     }
 
     private func goOn() {
+        #if CARILLON_PLANTED
+            if PlantedFault.strikes(.endsUnseen) { return }
+        #endif
         // What the broker answers goes on with it.
-        guard isConnected, look == nil, subscribing.isEmpty else { return }
+        guard isConnected, look == nil else { return }
         let table = hosts
         var due: [Origin: String] = [:]
-        var rest = Duration.seconds(3_600)
+        var rest: Duration?
         for (origin, host) in table.hosts {
             let watch = watches[origin] ?? Watch()
             guard host.isOnline, let mark = host.mark, isDue(watch), !table.unconfirmed.contains(origin),
                 watch.isCertain || isTrusting
             else { continue }
-            let left = watch.lookedAt.map { Time.betweenLooks - (context.now - $0) } ?? .zero
-            if left > .zero { rest = min(rest, left) } else { due[origin] = mark }
+            let left = watch.lookedAt.map { watch.pause - (context.now - $0) } ?? .zero
+            if left > .zero { rest = min(rest ?? left, left) } else { due[origin] = mark }
         }
         if !due.isEmpty {
             begin(due)
-        } else if rest <= Time.betweenLooks, timer == nil {
+        } else if let rest, timer == nil {
             wait(UInt32((rest / .milliseconds(1)).rounded(.up)))
         }
     }
@@ -252,7 +269,11 @@ final class ValueAudit {
     private func begin(_ due: [Origin: String]) {
         timer = nil
         var (looked, fetched, filters) = (due, [Origin](), [String]())
-        for origin in due.keys.sorted(by: { $0.text < $1.text }) where watches[origin]?.mustFetch == true {
+        // Those that have waited longest: with ever new marks a host does not get ahead of others.
+        func order(_ origin: Origin) -> (Duration, String) {
+            (watches[origin]?.lookedAt.map { $0 - start } ?? .seconds(-1), origin.text)
+        }
+        for origin in due.keys.sorted(by: { order($0) < order($1) }) where watches[origin]?.mustFetch == true {
             let own = wanted.filters(of: origin, in: realm)
             guard filters.isEmpty || filters.count + own.count <= Self.fetchedTogether else {
                 looked[origin] = nil
@@ -281,49 +302,63 @@ final class ValueAudit {
         guard let look, look.phase == .asking else { return }
         look.phase = .checking
         let wanted = wanted
-        var missing: [Candidate] = []
+        var counts: [String: Int] = [:]
         for value in values {
             guard let origin = Origin(host: value.host ?? "", user: value.user ?? ""), look.hosts[origin] != nil,
                 !irregular.contains(origin), wanted.contains(value.name)
             else { continue }
             let topic = BridgeTopic(value: value.name, value.object, of: origin).text(in: realm)
-            if !seen.contains(topic.hashValue) {
-                missing.append(Candidate(origin: origin, name: value.name, topic: topic))
+            guard !seen.contains(topic.hashValue) else { continue }
+            guard counts[origin.host, default: 0] < Self.maxChecked else {
+                look.unfinished.insert(origin)
+                continue
             }
+            counts[origin.host, default: 0] += 1
+            look.missing[topic] = Candidate(origin: origin, name: value.name, topic: topic)
         }
-        check(missing[...], atOnce: Self.together, missing: [], look)
+        check(look.missing.keys.sorted()[...], atOnce: Self.together, look)
     }
 
     /// Has the broker show topics, part by part, and those that it does not show a second time.
-    private func check(
-        _ rest: ArraySlice<Candidate>, atOnce size: Int, missing: [Candidate], _ look: Look
-    ) {
+    private func check(_ rest: ArraySlice<String>, atOnce size: Int, _ look: Look) {
         guard look === self.look else { return }
         guard !rest.isEmpty else {
-            guard !missing.isEmpty, size > RetainedQueries.together else { return end(look, missing) }
-            return check(missing[...], atOnce: RetainedQueries.together, missing: [], look)
+            guard size > RetainedQueries.together, !look.missing.isEmpty else { return end(look) }
+            return check(look.missing.keys.sorted()[...], atOnce: RetainedQueries.together, look)
         }
         let asked = rest.prefix(size)
-        look.unseen = Dictionary(asked.map { ($0.topic, $0) }) { first, _ in first }
-        broker.showRetained(asked.map(\.topic)) { [weak self] refused in
-            // Nothing is known of those that it does not show.
-            let unseen = asked.filter { look.unseen[$0.topic] != nil && !refused.contains($0.topic) }
-            look.unseen = [:]
-            self?.check(rest.dropFirst(asked.count), atOnce: size, missing: missing + unseen, look)
+        broker.showRetained(Array(asked), usesCanary: true) { [weak self] answer in
+            for topic in answer.refused { look.missing[topic] = nil }
+            // Those that are asked for once more may be known then.
+            if !answer.isComplete, size == RetainedQueries.together {
+                for topic in asked {
+                    if let candidate = look.missing.removeValue(forKey: topic) { look.unknown.insert(candidate.origin) }
+                }
+            }
+            self?.check(rest.dropFirst(asked.count), atOnce: size, look)
         }
     }
 
-    private func end(_ look: Look, _ missing: [Candidate]) {
+    private func end(_ look: Look) {
         self.look = nil
         let table = hosts
         for (origin, mark) in look.hosts {
             guard let host = table[origin] else { continue }
             watches[origin, default: Watch()].lookedAt = context.now
-            if host.isOnline, host.mark == mark { watches[origin]!.answered = look.doubt }
+            guard !look.unknown.contains(origin) else {
+                watches[origin]!.pause = min(watches[origin]!.pause * 2, Time.maxPause)
+                continue
+            }
+            watches[origin]!.pause = Time.minPause
+            if host.isOnline, host.mark == mark, !look.unfinished.contains(origin) {
+                watches[origin]!.answered = look.doubt
+            }
         }
-        for (origin, gone) in Dictionary(grouping: missing, by: \.origin).sorted(by: { $0.key.text < $1.key.text }) {
+        for (origin, gone) in Dictionary(grouping: look.missing.values, by: \.origin).sorted(by: {
+            $0.key.text < $1.key.text
+        }) {
             guard table[origin]?.isOnline == true, table[origin]?.mark == look.hosts[origin] else { continue }
-            let topics = gone.filter { wanted.contains($0.name) }.map(\.topic)
+            let topics = gone.filter { wanted.contains($0.name) }.map(\.topic).sorted()
             guard !topics.isEmpty else { continue }
             Log.info("\(topics.count) values of \(origin.text) are gone")
             delegate?.valuesAreGone(topics, of: origin)
@@ -338,21 +373,25 @@ struct IrregularHosts: Equatable {
     private static let maxCount = 4_096
 
     private(set) var origins: Set<Origin> = []
-    /// Whether there were more: then any host may be one.
-    private(set) var isFull = false
+    /// How many of them are of one machine.
+    private var users: [String: Int] = [:]
 
-    init(_ origins: Set<Origin> = [], isFull: Bool = false) {
-        self.origins = origins
-        self.isFull = isFull
-    }
-
+    /// A machine has seven times what is left to others at most. Of one for which there is no room values may end that are
+    /// there.
     mutating func insert(_ origin: Origin) {
-        if origins.count < Self.maxCount {
-            origins.insert(origin)
-        } else {
-            isFull = isFull || !origins.contains(origin)
-        }
+        let count = users[origin.host, default: 0]
+        guard !origins.contains(origin), origins.count < Self.maxCount,
+            count + 1 <= 7 * (Self.maxCount - origins.count)
+        else { return }
+        origins.insert(origin)
+        users[origin.host] = count + 1
     }
 
-    func contains(_ origin: Origin) -> Bool { isFull || origins.contains(origin) }
+    mutating func remove(_ origin: Origin) {
+        guard origins.remove(origin) != nil else { return }
+        users[origin.host]! -= 1
+        if users[origin.host] == 0 { users[origin.host] = nil }
+    }
+
+    func contains(_ origin: Origin) -> Bool { origins.contains(origin) }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import Collections
 import MQTT
+import NotificationCore
 
 /// The values that this host keeps at the broker: the state that the bridge has published, and the state that the broker
 /// shows after a connection. They differ where a broker has forgotten or restored an older state, and where an earlier bridge
@@ -146,6 +147,9 @@ struct OwnValues {
             if !isShown, !isRefused { due.insert(kind) }
         }
         stopLooking()
+        #if CARILLON_PLANTED
+            if PlantedFault.strikes(.valuesNotGivenAgain) { return difference }
+        #endif
         difference.isReplayNeeded = !due.isEmpty
         return difference
     }

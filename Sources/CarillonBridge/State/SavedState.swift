@@ -29,6 +29,8 @@ package struct SavedState {
     var subscriptions = Subscriptions()
     /// Hosts of which there are values on other topics than a bridge's.
     var irregular = IrregularHosts()
+    /// Whether values may be missing, so that all are to be shown again.
+    var isDoubtful = false
     /// Losses that are not announced.
     var losses: [LossLedger.Entry: UInt64] = [:]
 
@@ -51,10 +53,8 @@ package struct SavedState {
                 "broker": .string(subscriptions.broker),
                 "filters": .array(subscriptions.filters.sorted().map { .string($0) }),
             ]),
-            "irregular": .dictionary([
-                "full": .boolean(irregular.isFull),
-                "hosts": .array(irregular.origins.map { .array([.string($0.host), .string($0.user)]) }),
-            ]),
+            "irregular": .array(irregular.origins.map { .array([.string($0.host), .string($0.user)]) }),
+            "doubtful": .boolean(isDoubtful),
             "losses": .array(losses.map { $0.key.propertyList(count: $0.value) }),
         ]
         return Array(PropertyListJSON.text(.dictionary(entries)).utf8)
@@ -103,15 +103,13 @@ package struct SavedState {
         if case .dictionary(let saved)? = entries["subscriptions"], let broker = saved["broker"]?.text {
             subscriptions = .init(broker: broker, filters: Set((saved["filters"]?.list ?? []).compactMap(\.text)))
         }
-        if case .dictionary(let saved)? = entries["irregular"] {
-            irregular = .init(isFull: saved["full"] == .boolean(true))
-            for element in saved["hosts"]?.list ?? [] {
-                guard let pair = element.list, pair.count == 2, let host = pair[0].text, let user = pair[1].text,
-                    let origin = Origin(host: host, user: user)
-                else { continue }
-                irregular.insert(origin)
-            }
+        for element in entries["irregular"]?.list ?? [] {
+            guard let pair = element.list, pair.count == 2, let host = pair[0].text, let user = pair[1].text,
+                let origin = Origin(host: host, user: user)
+            else { continue }
+            irregular.insert(origin)
         }
+        isDoubtful = entries["doubtful"] == .boolean(true)
         for element in entries["losses"]?.list ?? [] {
             if let (entry, count) = LossLedger.Entry.saved(element) { losses[entry] = count }
         }
@@ -136,7 +134,7 @@ extension PlaceCheck.Saved {
     fileprivate var propertyList: PropertyList {
         .dictionary([
             "topic": .string(topic), "host": .string(origin.host), "user": .string(origin.user), "name": .string(name),
-            "run": .string(place.run), "count": .uint64(place.count),
+            "run": .string(place.run), "count": .uint64(place.count), "gone": .boolean(isGone),
             "holes": .array(holes.map { .array([.uint64($0.lowerBound), .uint64($0.upperBound)]) }),
         ])
     }
@@ -154,7 +152,9 @@ extension PlaceCheck.Saved {
             else { return nil }
             holes.append(first...last)
         }
-        self.init(topic: topic, origin: origin, name: name, place: .init(run: run, count: count), holes: holes)
+        self.init(
+            topic: topic, origin: origin, name: name, place: .init(run: run, count: count), holes: holes,
+            isGone: entries["gone"] == .boolean(true))
     }
 }
 

@@ -106,7 +106,10 @@ struct BridgeTopic {
 
     /// Whether MQTT, and the brokers that bound the levels, take a topic.
     static func isPossible(_ topic: String) -> Bool {
-        topic.utf8.count <= mostBytes && topic.utf8.lazy.filter { $0 == UInt8(ascii: "/") }.count < mostLevels
+        #if CARILLON_PLANTED
+            if PlantedFault.strikes(.topicUnchecked) { return true }
+        #endif
+        return topic.utf8.count <= mostBytes && topic.utf8.lazy.filter { $0 == UInt8(ascii: "/") }.count < mostLevels
     }
 
     /// Whether notifications of a name can have a topic, and be subscribed to.
@@ -133,12 +136,30 @@ struct BridgeTopic {
         return [root + "n/" + levels + "/#", root + "v/" + levels + "/#"]
     }
 
+    /// Whether a filter is for a topic.
+    static func matches(_ filter: String, _ topic: String) -> Bool {
+        let wanted = filter.utf8.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
+        let levels = topic.utf8.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
+        for (index, level) in wanted.enumerated() {
+            if level.elementsEqual("#".utf8) { return levels.count >= index }
+            guard index < levels.count, level.elementsEqual("+".utf8) || level.elementsEqual(levels[index]) else {
+                return false
+            }
+        }
+        return wanted.count == levels.count
+    }
+
     private static func root(of origin: Origin?, in realm: String) -> String {
         guard let origin else { return root(realm, "+", "+") }
         return root(realm, TopicLevel.encoded(origin.host), TopicLevel.encoded(origin.user))
     }
 
     static func presenceFilter(in realm: String) -> String { root(of: nil, in: realm) + "online" }
+
+    /// A filter for the presence of a host that is not its topic.
+    static func presenceCanary(of origin: Origin, in realm: String) -> String {
+        root(realm, TopicLevel.encoded(origin.host), "+") + "online"
+    }
 
     /// All that one origin keeps at the broker.
     static func filters(of origin: Origin, in realm: String) -> [String] {

@@ -15,6 +15,8 @@ final class StagedBroker: BrokerClient {
     var refuses: (String) -> Bool = { _ in false }
     /// Whether retained messages come in the background: some time after the answer to the subscription.
     var isSlow = false
+    /// Whether it answers nothing.
+    var isDeaf = false
     private(set) var filters: [String: TopicFilter] = [:]
     /// All subscriptions that were asked for.
     private(set) var asked: [[TopicFilter]] = []
@@ -73,6 +75,7 @@ final class StagedBroker: BrokerClient {
             }
         }
         let reasons = filters.map { refuses($0.topic) ? ReasonCode.notAuthorized : .grantedAtLeastOnce }
+        if isDeaf { return id }
         outgoing.append { [unowned self] in delegate?.subscribed(id, reasons) }
         if isSlow { later += shown } else { shown.forEach(send) }
         return id
@@ -94,8 +97,11 @@ final class StagedBroker: BrokerClient {
         if publication.isRetained {
             retained[publication.topic] = publication.payload.isEmpty ? nil : publication
         }
-        if filters.keys.contains(where: { Self.matches($0, publication.topic) }), !hides(publication.topic) {
-            send(publication)
+        // A copy for each subscription, as mosquitto does.
+        for filter in filters.values where Self.matches(filter.topic, publication.topic) && !hides(publication.topic) {
+            var copy = publication
+            copy.subscriptions = filter.identifier.map { [$0] } ?? []
+            send(copy)
         }
     }
 

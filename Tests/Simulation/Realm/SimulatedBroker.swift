@@ -43,6 +43,9 @@ final class SimulatedBroker {
         var sessions: [String: Session] = [:]
     }
 
+    /// Levels of a topic, as with mosquitto.
+    private static let maxLevels = 200
+
     let world: World
     let manner: Manner
     private var state = State()
@@ -53,6 +56,8 @@ final class SimulatedBroker {
     private var dueWills: [String: UInt64] = [:]
     private var lastWill: UInt64 = 0
     private var wills: [String: Publication] = [:]
+    /// Those whose wills went with its power, and that have not come back.
+    private(set) var clientsWithoutWill: Set<String> = []
     /// With what it refuses connections; nil for not.
     var refusal: ReasonCode?
     /// With what it answers publications of notifications; nil for success.
@@ -78,9 +83,18 @@ final class SimulatedBroker {
     /// Ends, with a save or without, and starts again later.
     func restart(after microseconds: Int64, saving: Bool) {
         guard isUp else { return }
-        isUp = false
         world.note("broker \(saving ? "stops" : "loses power")")
-        if saving { saved = state }
+        for (client, connection) in connections.sorted(by: { $0.key < $1.key }) {
+            wills[client] = connection.settings.will
+            dueWills[client] = 0
+        }
+        if saving {
+            // mosquitto publishes them then.
+            for client in dueWills.keys.sorted() { fireWill(of: client, number: dueWills[client]!) }
+            saved = state
+        }
+        clientsWithoutWill.formUnion(dueWills.keys)
+        isUp = false
         for connection in connections.values.sorted(by: { $0.number < $1.number }) { connection.cut() }
         connections = [:]
         dueWills = [:]
@@ -118,6 +132,7 @@ final class SimulatedBroker {
             lost(before, hasWill: true)
         }
         dueWills[client] = nil
+        clientsWithoutWill.remove(client)
         if startsClean { state.sessions[client] = nil }
         let isPresent = state.sessions[client] != nil
         if !isPresent { state.sessions[client] = Session() }
@@ -158,6 +173,10 @@ final class SimulatedBroker {
 
     func publish(_ connection: BrokerConnection, _ id: UInt16, _ publication: Publication) {
         guard connection.isKnown else { return }
+        guard publication.topic.utf8.filter({ $0 == UInt8(ascii: "/") }).count < Self.maxLevels else {
+            connection.end(MQTTError(.ended(.protocolError)))
+            return lost(connection, hasWill: true)
+        }
         if let publicationRefusal, ["n", "v"].contains(publication.topic.split(separator: "/").dropFirst(5).first) {
             if publication.quality == .atLeastOnce { connection.send(.acknowledged(id, publicationRefusal)) }
             return
@@ -196,6 +215,7 @@ final class SimulatedBroker {
                 var publication = kept.publication
                 publication.isRetained = true
                 publication.quality = lower(publication.quality, filter.quality)
+                publication.subscriptions = filter.identifier.map { [$0] } ?? []
                 give(Waiting(publication: publication, expiry: kept.expiry), to: client)
             }
         }
@@ -222,12 +242,13 @@ final class SimulatedBroker {
             let filters = session.filters.values.sorted { $0.topic < $1.topic }.filter {
                 Self.matches($0.topic, publication.topic) && !($0.excludesOwn && client == sender)
             }
-            guard let first = filters.first else { continue }
+            guard !filters.isEmpty else { continue }
             count += 1
-            for filter in manner.sendsForEachSubscription ? filters : [first] {
+            for together in manner.sendsForEachSubscription ? filters.map({ [$0] }) : [filters] {
                 var copy = publication
-                copy.isRetained = publication.isRetained && filter.keepsRetainFlag
-                copy.quality = lower(publication.quality, filter.quality)
+                copy.isRetained = publication.isRetained && together.contains(where: \.keepsRetainFlag)
+                copy.quality = together.contains { $0.quality == .atLeastOnce } ? publication.quality : .atMostOnce
+                copy.subscriptions = together.compactMap(\.identifier)
                 give(Waiting(publication: copy, expiry: expiry), to: client)
             }
         }
