@@ -121,6 +121,29 @@
         case unwantedExport = "unwanted-export"
         /// The system bus is not tried again when it has closed the connection.
         case systemBusGivenUp = "system-bus-given-up"
+        // Those of the bridge, which realms find: tools/simulate --realm --planted.
+        /// What was taken from the broker and not posted does not survive an end.
+        case inboxForgotten = "bridge-inbox-forgotten"
+        /// Nobody asks whether a topic is possible, and nothing gives up a message that ends the connection.
+        case topicUnchecked = "bridge-topic-unchecked"
+        /// An earlier run of its own is taken for another bridge.
+        case ownRunFeared = "bridge-own-run-feared"
+        /// What is queued for the broker does not survive a reload, nor an end.
+        case queueForgotten = "bridge-queue-forgotten"
+        /// A reload begins with the numbers of the last one.
+        case numbersReused = "bridge-numbers-reused"
+        /// A broker that lost values is not given them again.
+        case valuesNotGivenAgain = "bridge-values-not-given-again"
+        /// Losses that are not told yet are forgotten at an end.
+        case lossForgotten = "bridge-loss-forgotten"
+        /// Values that go with their posters stay when their machine is gone.
+        case presenceStays = "bridge-presence-stays"
+        /// Values that ended unseen stay.
+        case endsUnseen = "bridge-ends-unseen"
+        /// A value that had no answer is posted again over a later one.
+        case oldValueAgain = "bridge-old-value-again"
+        /// What was heard on topics does not survive an end.
+        case placesForgotten = "bridge-places-forgotten"
 
         // A simulation has one thread.
         nonisolated(unsafe) private static var planted: PlantedFault?

@@ -6,7 +6,9 @@ import Simulation
 enum RealmSearch {
     /// - Returns: whether no rule was broken.
     static func show(_ seed: UInt64, keeping kept: [Int]?, isQuiet: Bool) -> Bool {
-        let outcome = RealmRun(seed: seed).make(keeping: kept, trace: isQuiet ? nil : { line in printLine(line) })
+        let run = RealmRun(seed: seed)
+        CrashNote.set("realm \(seed)", run.command)
+        let outcome = run.make(keeping: kept, trace: isQuiet ? nil : { line in printLine(line) })
         printLine(
             "realm \(seed): \(outcome.seconds) virtual seconds, \(outcome.events) events, \(outcome.posts) posts, "
                 + "\(outcome.received) received, \(outcome.announced) announced as lost")
@@ -25,7 +27,9 @@ enum RealmSearch {
         var (count, time, posts, received, announced) = (0, 0.0, 0, 0, 0)
         while count < runs, failures.count < maxFailures, ContinuousClock.now - start < .seconds(seconds) {
             let run = RealmRun(seed: first &+ UInt64(count))
+            CrashNote.set("realm \(run.seed)", run.command, mostSeconds: 300)
             let outcome = run.make()
+            CrashNote.limit(seconds: 0)
             count += 1
             time += outcome.seconds
             posts += outcome.posts

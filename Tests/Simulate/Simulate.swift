@@ -63,8 +63,8 @@ struct Simulate {
 
     /// - Returns: whether no rule was broken.
     private static func show(_ seed: UInt64, _ options: Options) -> Bool {
-        CrashNote.set(seed, options.dials)
         let run = SeededRun(seed: seed, dials: options.dials)
+        CrashNote.set("seed \(seed)", run.command)
         let trace: ((String) -> Void)? = options.isQuiet ? nil : { line in printLine(line) }
         if let step = options.kept?.first(where: { !run.hasStep($0) }) { fail("seed \(seed) has no step \(step)") }
         let outcome = options.kept.map { run.make(keeping: $0, trace: trace) } ?? run.make(trace: trace)
@@ -87,7 +87,7 @@ struct Simulate {
             return Double(time.seconds) + Double(time.attoseconds) / 1e18
         }
         func make(_ run: SeededRun) {
-            CrashNote.set(run.seed, run.dials, mostSeconds: 300)
+            CrashNote.set("seed \(run.seed)", run.command, mostSeconds: 300)
             let outcome = run.make()
             CrashNote.limit(seconds: 0)
             runs += 1
@@ -199,7 +199,7 @@ struct Simulate {
             case "--keep": options.kept = value(numbers)
             case "--plant": check(PlantedFaults.plant)
             case "--list-planted":
-                for name in PlantedFaults.all { printLine(name) }
+                for name in PlantedFaults.all(ofRealms: options.isRealm) { printLine(name) }
                 exit(0)
             case "--costs": exit(checkCosts() ? 0 : 1)
             case "--quiet": options.isQuiet = true
@@ -240,58 +240,4 @@ struct Simulate {
         printError("simulate: \(text); try tools/simulate --help")
         exit(2)
     }
-}
-
-/// Says at which seed the process was when an assertion ended it, or when it did not come to the end of that.
-private enum CrashNote {
-    /// - Parameter mostSeconds: of processor time, which end the process, as virtual time does not pass in a loop without an
-    ///   end; 0 for none.
-    static func set(_ seed: UInt64, _ dials: Dials, mostSeconds: Int = 0) {
-        limit(seconds: mostSeconds)
-        if crashText == nil {
-            crashText = .allocate(capacity: 512)
-            // On a stack of its own: it may be the stack that is used up.
-            var stack = stack_t()
-            stack.ss_size = 64 << 10
-            stack.ss_sp = .allocate(byteCount: stack.ss_size, alignment: 16)
-            sigaltstack(&stack, nil)
-            var action = sigaction()
-            action.__sigaction_handler.sa_handler = writeCrashText
-            action.sa_flags = SA_ONSTACK
-            for number in [SIGILL, SIGTRAP, SIGSEGV, SIGBUS, SIGABRT, SIGPROF, SIGALRM] {
-                sigaction(number, &action, nil)
-            }
-        }
-        let run = SeededRun(seed: seed, dials: dials)
-        let text = "seed \(seed) ended the process\n  to see it: \(run.command)\n"
-        crashTextLength = text.utf8.count
-        text.withCString { _ = strcpy(crashText!, $0) }
-    }
-
-    /// Ends the process after so much processor time from now on, 0 for never; and after ten times as much real time,
-    /// where it waits for something that never comes.
-    static func limit(seconds: Int) {
-        alarm(UInt32(seconds) * 10)
-        var time = itimerval()
-        time.it_value.tv_sec = seconds
-        #if canImport(Glibc)
-            setitimer(Int32(ITIMER_PROF.rawValue), &time, nil)
-        #else
-            setitimer(ITIMER_PROF, &time, nil)
-        #endif
-    }
-}
-
-// One thread, and a signal handler that only reads.
-nonisolated(unsafe) private var crashText: UnsafeMutablePointer<CChar>?
-nonisolated(unsafe) private var crashTextLength = 0
-private let timeText: StaticString = "it went on for too long:\n"
-
-private func writeCrashText(_ number: Int32) {
-    if number == SIGPROF || number == SIGALRM {
-        _ = write(STDERR_FILENO, timeText.utf8Start, timeText.utf8CodeUnitCount)
-    }
-    _ = write(STDERR_FILENO, crashText, crashTextLength)
-    signal(number, SIG_DFL)
-    raise(number)
 }

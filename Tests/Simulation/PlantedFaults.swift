@@ -8,11 +8,16 @@ public enum PlantedFaults {
     nonisolated(unsafe) private static var chosen: String?
 
     #if CARILLON_PLANTED
-        public static let all = PlantedFault.allCases.map(\.rawValue)
+        private static let all = PlantedFault.allCases.map(\.rawValue)
     #else
         /// None, in any build but that.
-        public static let all: [String] = []
+        private static let all: [String] = []
     #endif
+
+    /// - Parameter isOfRealms: for those of the bridge, which realms find; otherwise for all others.
+    public static func all(ofRealms isOfRealms: Bool) -> [String] {
+        all.filter { $0.hasPrefix("bridge-") == isOfRealms }
+    }
 
     /// From now on each run has it.
     ///

@@ -78,6 +78,7 @@ final class RealmHost {
     fileprivate var secret: String { "s\(name)" }
     private(set) var isBridgeWanted = true
     private var isEnding = false
+    private var isOff = false
     private var pausedUntil: Int64 = 0
 
     /// Whether what is posted from now on is seen by the bridge.
@@ -104,6 +105,7 @@ final class RealmHost {
     }
 
     func startBridge() {
+        guard !isOff else { return }
         isBridgeWanted = true
         guard bridge == nil else { return }
         lastProcessID += 1
@@ -175,6 +177,13 @@ final class RealmHost {
         guard let process = bridge?.process else { return }
         wasBridgeKilled = true
         process.kill(afterOperations: count)
+    }
+
+    /// The power is cut, as far as others notice.
+    func switchOff() {
+        (isOff, isBridgeWanted) = (true, false)
+        wasBridgeKilled = true
+        bridge?.process.kill()
     }
 
     func reloadBridge() {

@@ -7,6 +7,8 @@ final class RealmLedger {
         let host: Int
         let name: String
         let isValue: Bool
+        /// Whether it is a value that goes with its poster.
+        let isBound: Bool
         /// Whether a bridge was there to see it.
         let isSeen: Bool
         /// Whether its service has taken it.
@@ -34,8 +36,8 @@ final class RealmLedger {
         self.world = world
     }
 
-    func post(_ host: Int, _ name: String, isValue: Bool, isSeen: Bool = true) -> Int {
-        posts.append(Post(host: host, name: name, isValue: isValue, isSeen: isSeen))
+    func post(_ host: Int, _ name: String, isValue: Bool, isBound: Bool = false, isSeen: Bool = true) -> Int {
+        posts.append(Post(host: host, name: name, isValue: isValue, isBound: isBound, isSeen: isSeen))
         return posts.count - 1
     }
 

@@ -25,6 +25,10 @@ enum RealmAction: Sendable {
     case cutBroker(seconds: Int)
     case refuseConnections(ReasonCode, seconds: Int)
     case refusePublications(ReasonCode, seconds: Int)
+    /// A name with more parts than a topic can have levels.
+    case postDeep
+    /// The session ends, and begins again: first the service ends, and the bridge a little later.
+    case logOut(milliseconds: Int)
 }
 
 /// All that a seed decides of a realm.
@@ -47,6 +51,7 @@ struct RealmPlan {
     }
     static let allValueNames = ["org.realm.V"] + hostNames.map { "org.realm.W.\($0)" }
     static let objects = ["", "x", "y/z"]
+    static let deepName = "org.realm" + String(repeating: ".deep", count: 196)
 
     let seed: UInt64
     let hostCount: Int
@@ -54,6 +59,8 @@ struct RealmPlan {
     /// For each host.
     let lists: [String]
     var steps: [Step]
+    /// A machine that is switched off behind them, and stays so.
+    let off: Int?
 
     /// Everything is connected by then, in microseconds.
     static let start: Int64 = 20_000_000
@@ -84,6 +91,16 @@ struct RealmPlan {
             let host = random.number(0...hostCount - 1)
             steps.append(Step(time: time, host: host, action: Self.action(kinds, &random)))
         }
+        var moments = Random(seed: seed, stream: 7 << 40)
+        off = moments.happens(0.2) ? moments.number(0...hostCount - 1) : nil
+        func add(_ action: RealmAction) {
+            let step = Step(
+                time: Int64(moments.number(Int(Self.start)...Int(time))), host: moments.number(0...hostCount - 1),
+                action: action)
+            steps.insert(step, at: steps.firstIndex { $0.time > step.time } ?? steps.count)
+        }
+        if moments.happens(0.15) { add(.postDeep) }
+        if moments.happens(0.3) { add(.logOut(milliseconds: moments.number(50...1_500))) }
     }
 
     private typealias Maker = (inout Random) -> RealmAction

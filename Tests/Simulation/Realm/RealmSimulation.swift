@@ -92,7 +92,7 @@ final class RealmSimulation {
         case .post(let name, let count): for _ in 0..<count { post(step.host, name) }
         case .value(let name, let object, let isBound):
             let name = RealmPlan.valueName(name, of: step.host)
-            let number = ledger.post(step.host, name, isValue: true)
+            let number = ledger.post(step.host, name, isValue: true, isBound: isBound)
             (isBound ? owners : posters)[step.host].post(
                 name, object: RealmPlan.objects[object], number: number,
                 retention: Retention(whileConnected: isBound)
@@ -114,6 +114,19 @@ final class RealmSimulation {
         case .kick(let reason): broker.kick(host.clientID, reason)
         case .expireSession: broker.expireSession(of: host.clientID)
         case .forgePresence(let isOnline): forge(host, isOnline)
+        case .postDeep:
+            let number = ledger.post(step.host, RealmPlan.deepName, isValue: false)
+            posters[step.host].post(RealmPlan.deepName, object: "", number: number) { [ledger] isAccepted in
+                ledger.settle(number, isAccepted)
+            }
+        case .logOut(let milliseconds):
+            host.endService()
+            // Others post meanwhile, so that some of it is taken from the broker and not posted.
+            for other in hosts.indices where other != step.host {
+                for _ in 0..<200 { post(other, 0) }
+            }
+            world.after(Int64(milliseconds) * 1_000) { host.endBridge() }
+            world.after(15_000_000) { host.startBridge() }
         case .stopBroker(let seconds): broker.restart(after: Int64(seconds) * 1_000_000, saving: true)
         case .cutBroker(let seconds): broker.restart(after: Int64(seconds) * 1_000_000, saving: false)
         case .refuseConnections(let reason, let seconds):
@@ -138,15 +151,17 @@ final class RealmSimulation {
         world.note("calm")
         broker.refusal = nil
         broker.publicationRefusal = nil
-        for host in hosts { host.startBridge() }
+        let on = hosts.indices.filter { $0 != plan.off }.map { hosts[$0] }
+        for host in on { host.startBridge() }
         // One that is ending just now is not there later.
-        world.after(15_000_000) { [unowned self] in for host in hosts { host.startBridge() } }
+        world.after(15_000_000) { for host in on { host.startBridge() } }
+        if let off = plan.off { hosts[off].switchOff() }
     }
 
     // MARK: Judging
 
     private func judge() {
-        for host in hosts where !host.isConnected {
+        for (number, host) in hosts.enumerated() where number != plan.off && !host.isConnected {
             world.violate("G2", "the bridge of \(host.name) is not connected in the calm")
         }
         ledger.judge(hostCount: hosts.count, missed: observers.map(\.missed))
@@ -155,7 +170,7 @@ final class RealmSimulation {
         world.run(until: world.now + 5_000_000)
         guard values.count == hosts.count else { return world.violate("R3", "a service does not tell its values") }
         for to in hosts.indices {
-            for from in hosts.indices where from != to { compare(from, to, values) }
+            for from in hosts.indices where from != to && to != plan.off { compare(from, to, values) }
         }
     }
 
@@ -164,9 +179,22 @@ final class RealmSimulation {
         let presence = values[to]!.first {
             $0.name == "org.carillon.Bridge.Host" && $0.object == "\(one.name)/\(RealmHost.user)"
         }
-        if presence?.userInfo["online"] != .boolean(true) {
+        let isOn = from != plan.off
+        // Nobody can know that it is off.
+        if !isOn, broker.clientsWithoutWill.contains(one.clientID) { return }
+        // One that has never told of itself is known to nobody.
+        if let isOnline = presence?.userInfo["online"] ?? (isOn ? .boolean(false) : nil), isOnline != .boolean(isOn) {
             world.violate(
-                "G2", "for \(other.name) \(one.name) is not online: \(String(describing: presence?.userInfo))")
+                "G2",
+                "for \(other.name) \(one.name) is \(isOn ? "not " : "")online: \(String(describing: presence?.userInfo))"
+            )
+        }
+        guard isOn else {
+            for (kind, number) in numbers(values[to]!.filter { $0.host == one.name }).sorted(by: { $0.key < $1.key })
+            where ledger.posts[number].isBound {
+                world.violate("R8", "\(one.name) is off, and \(other.name) has post \(number) of \(kind) still")
+            }
+            return
         }
         guard !wasRefused else { return }
         let own = numbers(values[from]!.filter { $0.host == nil })
