@@ -40,7 +40,7 @@ struct LimitsTests {
                 "queued-post-bytes-per-client 67108864 1073741824", "queued-post-bytes 134217728 4294967296",
                 "answer-bytes-per-client 8388608 1073741824", "answer-bytes 33554432 4294967296",
                 "in-flight-bytes 33554432 1073741824", "waiting-call-bytes 134217728 4294967296",
-                "retained 16384 262144", "retained-per-client 4096 65536", "retained-bytes 16777216 268435456",
+                "retained 32768 262144", "retained-per-client 4096 65536", "retained-bytes 33554432 268435456",
                 "retained-bytes-per-client 4194304 67108864",
                 "state-bytes 67108864 1073741824", "memory-bytes 268435456 17179869184", "name-length 1024 65536",
                 "object-length 4096 65536",

@@ -84,12 +84,11 @@ extension DistributedCenter {
         let isOwn = before.map { $0.payer === peer } ?? false
         let count = before == nil ? 1 : 0
         let bytes = post.byteCount + RetainedValue.overhead - (before?.byteCount ?? 0)
-        let ownCount = (peer?.usage[.retained] ?? 0) + (isOwn ? 0 : 1)
-        let ownBytes =
-            (peer?.usage[.retainedBytes] ?? 0) + post.byteCount + RetainedValue.overhead
-            - (isOwn ? before!.byteCount : 0)
-        try limits.check(.retainedPerClient, ownCount)
-        try limits.check(.retainedBytesPerClient, ownBytes)
+        // A bridge posts for many machines: none of them uses up what is there for the others.
+        let own = peer.map { retained.share(of: $0.name, from: post.kind.origin) } ?? RetainedValues.Share()
+        try limits.check(.retainedPerClient, own.count + (isOwn ? 0 : 1))
+        let ownBytes = own.byteCount - (isOwn ? before!.byteCount : 0)
+        try limits.check(.retainedBytesPerClient, ownBytes + post.byteCount + RetainedValue.overhead)
         try checkRoom(for: peer, .retained, adding: count)
         try checkRoom(for: peer, .retainedBytes, adding: bytes)
     }

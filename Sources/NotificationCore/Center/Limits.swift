@@ -102,13 +102,13 @@ public struct Limits: Equatable, Sendable {
             reason:
                 "a hundred thousand posts that come faster than they are served; a process gets what is left to others"),
         Row(
-            key: .retained, standard: 16_384, hardMaximum: 262_144,
-            reason: "values that stay, of all; a process gets what is left to others"),
+            key: .retained, standard: 32_768, hardMaximum: 262_144,
+            reason: "fifty machines with 400 values each, and this one's; a process gets what is left to others"),
         Row(
             key: .retainedPerClient, standard: 4096, hardMaximum: 65_536,
-            reason: "the state of a program with thousands of objects"),
+            reason: "the state of a program with thousands of objects; of a bridge, that of one machine"),
         Row(
-            key: .retainedBytes, standard: 16 << 20, hardMaximum: 256 << 20,
+            key: .retainedBytes, standard: 32 << 20, hardMaximum: 256 << 20,
             reason: "the same at a KiB each; they outlive the service, so they count in its state"),
         Row(
             key: .retainedBytesPerClient, standard: 4 << 20, hardMaximum: 64 << 20,

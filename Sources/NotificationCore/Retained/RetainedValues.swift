@@ -30,6 +30,8 @@ struct RetainedValues {
     private var ofConnections: [ClientName: SortedSet<UInt64>] = [:]
     /// The payer of each poster's values, and their serials.
     private var payers: [ClientName: (peer: Peer, serials: SortedSet<UInt64>)] = [:]
+    /// What each payer keeps of each place.
+    private var shares: [Place: Share] = [:]
     /// When they expire, the first first; also of some that are gone.
     private var expiries = PriorityQueue<Expiry>()
 
@@ -38,6 +40,26 @@ struct RetainedValues {
         let serial: UInt64
 
         static func < (left: Expiry, right: Expiry) -> Bool { (left.time, left.serial) < (right.time, right.serial) }
+    }
+
+    /// This session, another one of this machine, or another machine, for whose values somebody pays.
+    private struct Place: Hashable {
+        let payer: ClientName
+        let text: ExactText
+        let isMachine: Bool
+
+        init(_ payer: ClientName, _ origin: OutsideOrigin?) {
+            self.payer = payer
+            // All users of a machine are one.
+            text = ExactText(origin?.host ?? origin?.user ?? "")
+            isMachine = origin?.host != nil
+        }
+    }
+
+    /// A number of values, and their bytes.
+    struct Share: Equatable {
+        var count = 0
+        var byteCount = 0
     }
 
     init(meter: StepMeter) {
@@ -80,6 +102,7 @@ struct RetainedValues {
         if value.isOfConnection { ofConnections[notification.poster, default: SortedSet()].insert(serial) }
         payers[value.payer.name, default: (value.payer, SortedSet())].serials.insert(serial)
         payers[value.payer.name]!.peer = value.payer
+        charge(value, 1)
         if let expiry = notification.expiry {
             expiries.insert(Expiry(time: expiry, serial: serial))
             if expiries.count > 2 * values.count + 64 {
@@ -88,6 +111,19 @@ struct RetainedValues {
             }
         }
         return replaced
+    }
+
+    private mutating func charge(_ value: RetainedValue, _ sign: Int) {
+        let place = Place(value.payer.name, value.notification.kind.origin)
+        var share = shares[place] ?? Share()
+        share.count += sign
+        share.byteCount += sign * value.byteCount
+        shares[place] = share.count == 0 ? nil : share
+    }
+
+    /// What somebody pays for, of those that are from a place; nil for this session.
+    func share(of payer: ClientName, from origin: OutsideOrigin?) -> Share {
+        shares[Place(payer, origin)] ?? Share()
     }
 
     private mutating func noteBeside(_ kind: NotificationKind, _ serial: UInt64) {
@@ -123,6 +159,7 @@ struct RetainedValues {
         Self.remove(serial, of: ExactText(kind.name), in: &names)
         Self.remove(serial, of: ExactText(kind.object), in: &objects)
         if value.isOfConnection { Self.remove(serial, of: value.notification.poster, in: &ofConnections) }
+        charge(value, -1)
         payers[value.payer.name]!.serials.remove(serial)
         if payers[value.payer.name]!.serials.isEmpty { payers[value.payer.name] = nil }
         return value
@@ -221,6 +258,10 @@ struct RetainedValues {
         try require(
             Dictionary(grouping: values, by: \.payer.name).mapValues(numbers) == payers.mapValues(\.serials),
             "E4: values are counted for who pays for them")
+        try require(
+            Dictionary(grouping: values) { Place($0.payer.name, $0.notification.kind.origin) }
+                .mapValues { Share(count: $0.count, byteCount: $0.reduce(0) { $0 + $1.byteCount }) } == shares,
+            "R6: values are counted for the place that they are from")
         for value in values {
             try require(
                 serials[value.notification.kind] == value.notification.serial, "R1: a value is found by its name")

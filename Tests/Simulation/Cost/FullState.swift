@@ -78,17 +78,17 @@ package enum FullState: String, CaseIterable, Sendable {
             full.silent = [subject]
             try full.observe(subject)
             for _ in 0..<limit(.queuedPerClient) { try full.post("A", from: poster) }
-        case .retained: try full.retain(limit(.retained), of: 5)
+        case .retained: try full.retain(limit(.retained), of: 9)
         case .connectionValues:
             var options = PostOptions()
             options.retention = Retention(whileConnected: true)
             for number in 0..<limit(.retainedPerClient) { try full.post("V\(number)", from: subject, options) }
-            try full.retain(limit(.retained) - 2 * limit(.retainedPerClient), of: 4)
+            try full.retain(limit(.retained) - 2 * limit(.retainedPerClient), of: 8)
         case .expiring:
-            try full.retain(limit(.retained), of: 5, expiresAfter: 1)
+            try full.retain(limit(.retained), of: 9, expiresAfter: 1)
             full.now += 10_000_000
         case .owed:
-            try full.retain(limit(.retained), of: 5)
+            try full.retain(limit(.retained), of: 9)
             options.wantsRetained = true
             options.suspensionBehavior = .hold
             try full.suspend(subject)
