@@ -191,6 +191,7 @@ final class Crossing {
         guard phase == .created else { return }
         phase = .running
         posts.changed = { [weak self] in self?.postsChanged() }
+        posts.foundNoRoom = { [importer] message in importer.foundNoRoom(for: message) }
         losses.use(configuration, broker)
         if let before { takeOver(from: before) }
         if let state {

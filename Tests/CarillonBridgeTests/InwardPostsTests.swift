@@ -181,6 +181,24 @@ struct InwardPostsTests {
         #expect(losses.all.last == "1 B refused" && service.log.count == 2)
     }
 
+    @Test("A value for which there is no room is announced, and told for being posted when there is some")
+    func noRoom() throws {
+        var told: [String] = []
+        posts.foundNoRoom = { message in
+            told.append(message.name)
+            return told.count == 1
+        }
+        try append("V", 1, isKept: true)
+        try append("W", 1, isKept: true)
+        try append("A")
+        service.fail(.refused(.init(.limitExceeded, message: "full")))
+        service.fail(.refused(.init(.invalidName, message: "never")))
+        service.fail(.refused(.init(.limitExceeded, message: "full")))
+        try append("V", 1, isKept: true)
+        service.fail(.refused(.init(.limitExceeded, message: "full")))
+        #expect(told == ["V", "V"] && losses.all == ["1 V refused", "1 W refused", "1 A refused"] && posts.isIdle)
+    }
+
     @Test("A comparison without an answer is asked for again, more and more seldom, and posts nothing meanwhile")
     func comparison() throws {
         try append("V", 1, isKept: true, isAnew: true)

@@ -31,7 +31,8 @@ final class Importer {
     var onDrops: () -> Void = {}
     /// Asks the service for all its values, which ``found(_:)`` gets.
     var onDoubt: () -> Void = {}
-    /// The hash values of faulty values: each is announced as a loss once, however often the broker shows it.
+    /// The hash values of values that are faulty, or found no room: each is announced as a loss once, however often the broker
+    /// shows it.
     private var faulty: Set<Int> = []
     private static let maxFaulty = 4_096
 
@@ -165,13 +166,22 @@ final class Importer {
         }
     }
 
-    // MARK: Dropped messages
+    // MARK: Missing values
 
     /// Between two times that the broker is asked for all values, in milliseconds: each time twice as long, as anybody at the
-    /// broker can make it seem that messages were dropped.
+    /// broker can make it seem that messages were dropped, or have more values than there is room for.
     private static let pauses: ClosedRange<UInt32> = 60_000...3_600_000
 
-    /// The broker has dropped messages: values may have changed, or ended.
+    /// There was no room for a value. When the broker shows it again there may be some.
+    ///
+    /// - Returns: whether it is the first time.
+    func foundNoRoom(for message: InwardMessage) -> Bool {
+        gate.valueIsGone(on: message.publication.topic)
+        refresh()
+        return isNewFault(message.publication)
+    }
+
+    /// Messages are missing: values may have changed, or ended.
     private func refresh() {
         isRefreshDue = true
         goOnRefreshing()

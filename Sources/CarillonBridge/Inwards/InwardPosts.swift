@@ -50,6 +50,10 @@ final class InwardPosts: @unchecked Sendable {
     /// Values that the session had.
     private(set) var alike: UInt64 = 0
     private(set) var refused: UInt64 = 0
+    /// Gets values for which the service has no room at the moment.
+    ///
+    /// - Returns: whether that is news.
+    var foundNoRoom: (InwardMessage) -> Bool = { _ in true }
     /// Called whenever more or fewer messages wait.
     var changed: () -> Void = {}
 
@@ -158,9 +162,10 @@ final class InwardPosts: @unchecked Sendable {
     }
 
     private func failed(_ message: InwardMessage, _ number: UInt64, _ error: ServiceError) {
-        if case .refused = error {
+        if case .refused(let refusal) = error {
             Log.info("\(message.name) of \(message.origin.text) was refused: \(error)")
-            lose(message, .refused)
+            let isWithoutRoom = message.isKept && refusal.centerError == .limitExceeded
+            if !isWithoutRoom || foundNoRoom(message) { lose(message, .refused) }
         } else if message.isKept {
             // It is known what there has to be.
             uncertain[number] = message
