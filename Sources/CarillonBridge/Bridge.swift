@@ -69,7 +69,9 @@ public final class Bridge {
         self.reading = reading
         center = CenterLink(environment, context: context)
         losses = LossAnnouncer(reading.configuration, center: center, context: context)
-        posts = InwardPosts(center, context: context) { [losses] in losses.lostInwards($0, $1, $2, $3) }
+        posts = InwardPosts(center, context: context, time: environment.time) { [losses] in
+            losses.lostInwards($0, $1, $2, $3)
+        }
         presence = OwnPresence(run: environment.makeToken())
         crossing = try Self.crossing(reading.configuration, environment, center, posts, losses, presence, context)
         do throws(BusError) {

@@ -565,7 +565,7 @@ extension Crossing: BrokerLinkDelegate {
     }
 
     private func show(_ name: String, _ object: String, _ publication: Publication) {
-        if look == .looking { exporter.values.show(name, object, publication) }
+        if look == .looking { exporter.values.show(name, object, publication, now: environment.time()) }
     }
 
     func brokerSent(_ publication: Publication) {

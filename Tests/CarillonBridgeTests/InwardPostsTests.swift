@@ -91,7 +91,7 @@ struct InwardPostsTests {
 
     init() {
         context = MainContext(clock: clock)
-        posts = InwardPosts(service, context: context) { [losses] count, name, _, reason in
+        posts = InwardPosts(service, context: context, time: { 0 }) { [losses] count, name, _, reason in
             losses.all.append("\(count) \(name ?? "") \(reason.rawValue)")
         }
     }

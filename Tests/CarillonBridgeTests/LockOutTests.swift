@@ -179,7 +179,8 @@ struct LockOutTests {
         lab.exporter.values.beginLooking()
         lab.exporter.values.show(
             "good", "",
-            Publication(topic: "t", payload: Array("{}".utf8), isRetained: true, contentType: "application/json"))
+            Publication(topic: "t", payload: Array("{}".utf8), isRetained: true, contentType: "application/json"),
+            now: 0)
         #expect(!lab.exporter.compare(with: kept, hasLooked: true).isReplayNeeded)
     }
 

@@ -22,7 +22,8 @@ struct OwnValuesTests {
         for (object, text) in contents {
             values.show(
                 "N", object,
-                Publication(topic: "t", payload: Array(text.utf8), isRetained: true, contentType: "application/json"))
+                Publication(topic: "t", payload: Array(text.utf8), isRetained: true, contentType: "application/json"),
+                now: 0)
         }
     }
 
@@ -43,6 +44,33 @@ struct OwnValuesTests {
         #expect(published == ["b", "c"], "the other is there, and each is published once")
         let isPublished = values.publish(message("b", "new"), isReplayed: false)
         #expect(isPublished, "a new post always goes out")
+    }
+
+    @Test("The same content with another lifetime is another value")
+    func lifetimes() {
+        func message(expiry: Int64?) -> OutwardMessage {
+            OutwardMessage(
+                name: "N", object: "a", payload: Array("1".utf8), contentType: "application/json", isRetained: true,
+                expiry: expiry, properties: MessageProperties())
+        }
+        for (before, after, isSame) in [
+            (nil, nil, true), (nil, 60_000_000, false), (60_000_000, nil, false), (60_000_000, 64_000_000, true),
+            (60_000_000, 90_000_000, false),
+        ] as [(Int64?, Int64?, Bool)] {
+            var values = OwnValues()
+            _ = values.publish(message(expiry: before), isReplayed: false)
+            let isPublished = values.publish(message(expiry: after), isReplayed: true)
+            #expect(isPublished == !isSame)
+            _ = values.publish(message(expiry: after), isReplayed: false)
+            values.beginLooking()
+            values.show(
+                "N", "a",
+                Publication(
+                    topic: "t", payload: Array("1".utf8), isRetained: true, contentType: "application/json",
+                    expiry: before.map { UInt32($0 / 1_000_000) - 10 }), now: 10_000_000)
+            let difference = values.compare(with: kinds("a")) { _ in true }
+            #expect(difference.isReplayNeeded == !isSame)
+        }
     }
 
     @Test("A value that is gone is removed, whoever has published it; not that of a name that is not exported")
@@ -137,8 +165,8 @@ struct OwnValuesTests {
         var values = OwnValues()
         _ = values.publish(message("a", "1"), isReplayed: false)
         show(["a": "1"], to: &values)
-        values.show("N", "a", Publication(topic: "t", payload: [], isRetained: true))
-        values.show("N", "a", Publication(topic: "t", payload: [49], isRetained: false))
+        values.show("N", "a", Publication(topic: "t", payload: [], isRetained: true), now: 0)
+        values.show("N", "a", Publication(topic: "t", payload: [49], isRetained: false), now: 0)
         let isNeeded7 = values.compare(with: kinds("a")) { _ in true }.isReplayNeeded
         #expect(isNeeded7)
     }

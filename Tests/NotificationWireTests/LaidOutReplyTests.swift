@@ -33,13 +33,13 @@ struct LaidOutReplyTests {
 
     private func kept(
         _ name: String, _ object: String = "", _ userInfo: [String: PropertyList] = [:], identity: Identity? = nil,
-        serial: UInt64 = 1
+        serial: UInt64 = 1, expiryTime: Int64? = nil
     ) throws -> DistributedCenter.Kept {
         let post = try PostCall(name: name, object: object, userInfo: userInfo).message()
         let notification = Notification(
             name: name, object: object, userInfo: try Sample.userInfo(of: post), poster: ":1.9", identity: identity,
             time: -5, serial: serial)
-        return DistributedCenter.Kept(notification: notification, retention: Retention())
+        return DistributedCenter.Kept(notification: notification, retention: Retention(), expiryTime: expiryTime)
     }
 
     private func checkHeader<Method: CenterMethod>(of reply: Message, to _: Method.Type) {
@@ -62,13 +62,15 @@ struct LaidOutReplyTests {
         for length in 1...16 {
             let (name, object) = (String(repeating: "n", count: length), String(repeating: "ö", count: 16 - length))
             let (identity, known) = details[length % details.count]
-            values.append(try kept(name, object, userInfo, identity: identity, serial: UInt64(length)))
+            let expiry: Int64? = length % 3 == 0 ? Int64(length) : nil
+            values.append(
+                try kept(name, object, userInfo, identity: identity, serial: UInt64(length), expiryTime: expiry))
             expected.append(
                 KeptValue(
                     name: name, object: object, userInfo: userInfo,
                     details: known.merging([
                         "serial": .uint64(UInt64(length)), "time": .int64(-5), "poster": .string(":1.9"),
-                    ]) { $1 }))
+                    ]) { $1 }.merging(expiry.map { ["expiry": .int64($0)] } ?? [:]) { $1 }))
         }
         for count in [0, 1, 16] {
             try Get.answer(try call(Get(name: "", object: "").message()), with: Array(values.prefix(count))) { _ in true
@@ -79,7 +81,7 @@ struct LaidOutReplyTests {
         }
         try Get.answer(try call(Get(name: "", object: "").message()), with: values) { !$0.isAboutPoster }
         for value in try Get.reply(in: try #require(bus.sent.last)) {
-            #expect(value.details.keys.sorted() == ["poster", "serial", "time"], "P2: nothing about posters")
+            #expect(value.details.keys.filter { $0 != "expiry" }.sorted() == ["poster", "serial", "time"], "P2: nothing about posters")
         }
         #expect(bus.sent.count == 4)
     }

@@ -30,6 +30,8 @@ final class InwardPosts: @unchecked Sendable {
 
     private let service: any PostingService
     private let context: MainContext
+    /// Microseconds since 1970 in UTC.
+    private let time: () -> Int64
     /// Losses: their number, name, origin and reason.
     private let lost: (UInt64, String?, Origin, LossReason) -> Void
     private var inbox = Deque<InwardMessage>()
@@ -58,11 +60,12 @@ final class InwardPosts: @unchecked Sendable {
     var changed: () -> Void = {}
 
     init(
-        _ service: any PostingService, context: MainContext,
+        _ service: any PostingService, context: MainContext, time: @escaping () -> Int64,
         lost: @escaping (UInt64, String?, Origin, LossReason) -> Void
     ) {
         self.service = service
         self.context = context
+        self.time = time
         self.lost = lost
     }
 
@@ -214,7 +217,7 @@ final class InwardPosts: @unchecked Sendable {
             switch result {
             case .success(let kept):
                 pause = Self.pauses.lowerBound
-                compared(isHere: kept.contains { message.isKept(as: $0, userInfo) })
+                compared(isHere: kept.contains { message.isKept(as: $0, userInfo, now: time()) })
             // It can't tell.
             case .failure(.refused): compared(isHere: false)
             case .failure: askLater()

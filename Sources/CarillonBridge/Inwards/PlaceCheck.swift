@@ -198,7 +198,9 @@ struct PlaceCheck: Equatable {
 
     private mutating func give(up holes: some Collection<Hole>, of state: State) {
         // It may be anything: who sends it says how far it has counted.
-        let count = holes.reduce(0) { $0 &+ ($1.numbers.upperBound - $1.numbers.lowerBound &+ 1) }
+        let count = holes.reduce(UInt64(0)) {
+            $0.addingLosses(($1.numbers.upperBound - $1.numbers.lowerBound).addingLosses(1))
+        }
         if count > 0 { lost.append(Loss(origin: state.origin, name: state.name, count: count)) }
     }
 

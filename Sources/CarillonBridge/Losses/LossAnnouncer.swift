@@ -59,7 +59,8 @@ final class LossAnnouncer {
     func lostOutwards(_ count: UInt64, _ name: String?, _ reason: LossReason) {
         ledger.lost(count, of: name, from: configuration.origin, because: reason, .outwards)
         let name = name ?? ""
-        outwards[outwards[name] != nil || outwards.count < Self.mostNames ? name : "", default: 0] &+= count
+        outwards[outwards[name] != nil || outwards.count < Self.mostNames ? name : "", default: 0]
+            .addLosses(count)
         mustTellBroker = true
         tellSoon()
     }
@@ -126,7 +127,8 @@ final class LossAnnouncer {
         guard mustTellBroker, statusTimer == nil, let broker, broker.isConnected else { return }
         let names = outwards.sorted { $0.key < $1.key }.map { ($0.key, String($0.value)) }
         let payload = PropertyListJSON.object([
-            ("lost", String(outwards.values.reduce(0, &+))), ("names", PropertyListJSON.object(names)),
+            ("lost", String(outwards.values.reduce(UInt64(0)) { $0.addingLosses($1) })),
+            ("names", PropertyListJSON.object(names)),
         ])
         let topic = BridgeTopic(.status, of: configuration.origin).text(in: configuration.realm)
         do throws(MQTTError) {

@@ -53,16 +53,17 @@ struct LossLedger {
         _ count: UInt64 = 1, of name: String?, from origin: Origin, because reason: LossReason, _ direction: Direction
     ) {
         switch direction {
-        case .outwards: outwards &+= count
-        case .inwards: inwards &+= count
+        case .outwards: outwards.addLosses(count)
+        case .inwards: inwards.addLosses(count)
         }
         let entry = Entry(origin: origin, name: name.map(ExactText.init), reason: reason)
         let isKnown = pending[entry] != nil || pending.count < Self.mostEntries
-        pending[isKnown ? entry : Entry(origin: Self.several, name: nil, reason: reason), default: 0] &+= count
+        pending[isKnown ? entry : Entry(origin: Self.several, name: nil, reason: reason), default: 0]
+            .addLosses(count)
     }
 
     /// Losses of an earlier bridge of the session, which are counted already.
-    mutating func restore(_ saved: [Entry: UInt64]) { pending.merge(saved) { $0 &+ $1 } }
+    mutating func restore(_ saved: [Entry: UInt64]) { pending.merge(saved) { $0.addingLosses($1) } }
 
     /// What is to be announced now.
     mutating func takePending() -> [(entry: Entry, count: UInt64)] {
@@ -72,4 +73,14 @@ struct LossLedger {
                 < ($1.entry.origin.text, $1.entry.name?.text ?? "", $1.entry.reason.rawValue)
         }
     }
+}
+
+extension UInt64 {
+    /// Who sends a number says how far it has counted: the sum of losses may be anything.
+    func addingLosses(_ count: UInt64) -> UInt64 {
+        let (sum, isTooMuch) = addingReportingOverflow(count)
+        return isTooMuch ? .max : sum
+    }
+
+    mutating func addLosses(_ count: UInt64) { self = addingLosses(count) }
 }

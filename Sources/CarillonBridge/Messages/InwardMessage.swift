@@ -106,8 +106,13 @@ struct InwardMessage {
 
     /// Whether a value that the service keeps is this one, with this content: of the same name and object, and of the same
     /// user on the same machine.
-    func isKept(as value: KeptValue, _ userInfo: [String: PropertyList]) -> Bool {
-        ExactText(value.name) == ExactText(name) && ExactText(value.object) == ExactText(object)
+    ///
+    /// - Parameter now: microseconds since 1970.
+    func isKept(as value: KeptValue, _ userInfo: [String: PropertyList], now: Int64) -> Bool {
+        let expiry: Int64? = if case .int64(let time)? = value.details[Detail.expiry.rawValue] { time } else { nil }
+        let own = expiresAfter.map { now + Int64($0) * 1_000_000 }
+        return Lifetime.isSame(expiry, own) && ExactText(value.name) == ExactText(name)
+            && ExactText(value.object) == ExactText(object)
             && value.userInfo == userInfo
             && Self.matches(value.details[Detail.host.rawValue], origin.host)
             && Self.matches(value.details[Detail.user.rawValue], origin.user)

@@ -91,7 +91,8 @@ final class Exporter {
         let keepsWidths = configuration.binaryNames.contains { $0.matches(notification.name) }
         let message = OutwardMessage(notification, details: details, keepsWidths: keepsWidths, run: run)
         let topic = message.topic(of: configuration.origin, in: configuration.realm)
-        guard BridgeTopic.isPossible(topic) else {
+        // Others subscribe to names.
+        guard BridgeTopic.isPossible(name: message.name), BridgeTopic.isPossible(topic) else {
             // A value that is replayed was announced when it was posted.
             guard !message.properties.isOldValue else { return false }
             Log.info("\(message.name) can't be exported: its topic has too many levels or bytes for MQTT")
@@ -248,7 +249,10 @@ final class Exporter {
             return exports(message.name)
                 && BridgeTopic.isPossible(message.topic(of: configuration.origin, in: configuration.realm))
         }
-        let difference = values.compare(with: exported, hasLooked: hasLooked, isExported: exports)
+        let difference = values.compare(with: exported, hasLooked: hasLooked) { [self] kind in
+            let topic = BridgeTopic(value: kind.name.text, kind.object.text, of: configuration.origin)
+            return exports(kind.name.text) || counts.contains(topic.text(in: configuration.realm))
+        }
         for kind in difference.gone { removals.append(kind) }
         pump()
         return difference

@@ -13,20 +13,20 @@ struct OwnValues {
     private static let maxKeyBytes = 5_120
 
     /// What the broker has of a value, if it forgets nothing.
-    private enum Content: Equatable {
-        /// The digest of the last content that was published.
-        case digest(Int)
+    private enum Content {
+        /// The version that was published last.
+        case version(OutwardMessage.Version)
         /// An older content, or none, as the last one was lost before it was sent.
         case older
     }
 
     private var published: [ValueKind: Content] = [:]
-    /// The digests of the values that the broker has shown since ``beginLooking()``; nil while nobody looks.
-    private var shown: [ValueKind: Int]?
+    /// The values that the broker has shown since ``beginLooking()``; nil while nobody looks.
+    private var shown: [ValueKind: OutwardMessage.Version]?
     /// Values that are published again as soon as the service sends them.
     private var due: Set<ValueKind> = []
-    /// The digests of contents that the broker does not take, which are not published again by themselves.
-    private var refused: [ValueKind: Int] = [:]
+    /// The versions that the broker does not take, which are not published again by themselves.
+    private var refused: [ValueKind: OutwardMessage.Version] = [:]
     /// Values that were published since the service was asked which there are: its answer may not have them yet.
     private var recent: Set<ValueKind> = []
     /// Values that were published since ``beginLooking()``: the broker may have shown an older content of them.
@@ -42,30 +42,37 @@ struct OwnValues {
     /// - Returns: false when the broker has it.
     mutating func publish(_ message: OutwardMessage, isReplayed: Bool) -> Bool {
         let kind = ValueKind(message.name, message.object)
-        let digest = message.digest
-        if isReplayed, refused[kind] == digest || published[kind] == .digest(digest) && !due.contains(kind) {
+        let version = message.version
+        if isReplayed, isSame(refused[kind], version) || isPublished(kind, version) && !due.contains(kind) {
             return false
         }
         due.remove(kind)
         refused[kind] = nil
         recent.insert(kind)
         if shown != nil { publishedMeanwhile.insert(kind) }
-        if published[kind] != nil || published.count < Self.maxCount { published[kind] = .digest(digest) }
+        if published[kind] != nil || published.count < Self.maxCount { published[kind] = .version(version) }
         return true
     }
 
     /// The broker has refused a value. It is not published again by itself.
     mutating func refused(_ message: OutwardMessage) {
         guard message.isValue else { return }
-        refused[ValueKind(message.name, message.object)] = message.digest
+        refused[ValueKind(message.name, message.object)] = message.version
+    }
+
+    private func isPublished(_ kind: ValueKind, _ version: OutwardMessage.Version) -> Bool {
+        if case .version(let published)? = published[kind] { published.isSame(as: version) } else { false }
+    }
+
+    private func isSame(_ one: OutwardMessage.Version?, _ other: OutwardMessage.Version) -> Bool {
+        one?.isSame(as: other) == true
     }
 
     /// A value was lost before it was sent. It is due again, if it was the last one.
     mutating func lost(_ message: OutwardMessage) {
         let kind = ValueKind(message.name, message.object)
-        guard message.isValue, published[kind] == .digest(message.digest), refused[kind] != message.digest else {
-            return
-        }
+        let version = message.version
+        guard message.isValue, isPublished(kind, version), !isSame(refused[kind], version) else { return }
         published[kind] = .older
         due.insert(kind)
         isReplayDue = true
@@ -91,14 +98,18 @@ struct OwnValues {
     mutating func beginLooking() { (shown, publishedMeanwhile) = ([:], []) }
 
     /// The broker has sent a message on a topic of this host.
-    mutating func show(_ name: String, _ object: String, _ publication: Publication) {
+    ///
+    /// - Parameter now: microseconds since 1970.
+    mutating func show(_ name: String, _ object: String, _ publication: Publication, now: Int64) {
         guard shown != nil, publication.isRetained else { return }
         let kind = ValueKind(name, object)
         guard !publication.payload.isEmpty else { return shown![kind] = nil }
         if shown![kind] != nil || shown!.count < Self.maxCount, name.utf8.count + object.utf8.count <= Self.maxKeyBytes
         {
             let boundTo = publication.userProperties.first { $0.name == MessageProperties.Key.whileRun.rawValue }?.value
-            shown![kind] = OutwardMessage.digest(publication.payload, publication.contentType, boundTo)
+            shown![kind] = .init(
+                publication.payload, publication.contentType, boundTo,
+                expiry: publication.expiry.map { now + Int64($0) * 1_000_000 })
         }
     }
 
@@ -120,14 +131,15 @@ struct OwnValues {
     /// - Parameters:
     ///   - kept: the values of the session that are exported.
     ///   - hasLooked: whether the broker has shown all that it has.
-    ///   - isExported: whether a name is exported. Other values that the broker shows may be those of another program.
+    ///   - isOwn: whether a bridge of this host has published a value. Others that the broker shows may be those of another
+    ///     program.
     mutating func compare(
-        with kept: Set<ValueKind>, hasLooked: Bool = true, isExported: (String) -> Bool
+        with kept: Set<ValueKind>, hasLooked: Bool = true, isOwn: (ValueKind) -> Bool
     ) -> Difference {
         var gone = Set(published.keys).subtracting(kept)
         let shown = hasLooked ? shown : nil
         if let shown {
-            gone.formUnion(shown.keys.filter { !kept.contains($0) && isExported($0.name.text) })
+            gone.formUnion(shown.keys.filter { !kept.contains($0) && isOwn($0) })
         }
         let isUnsure = !gone.isDisjoint(with: recent)
         gone.subtract(recent)
@@ -139,12 +151,8 @@ struct OwnValues {
         var difference = Difference(gone: gone.sorted(), isReplayNeeded: false, isUnsure: isUnsure)
         guard let shown else { return difference }
         for kind in kept.subtracting(publishedMeanwhile) {
-            let content = published[kind]
-            let (isShown, isRefused) = (
-                shown[kind].map { content == .digest($0) } ?? false,
-                refused[kind].map { content == .digest($0) } ?? false
-            )
-            if !isShown, !isRefused { due.insert(kind) }
+            let isRight = [shown[kind], refused[kind]].contains { $0.map { isPublished(kind, $0) } ?? false }
+            if !isRight { due.insert(kind) }
         }
         stopLooking()
         #if CARILLON_PLANTED
@@ -159,13 +167,24 @@ extension OutwardMessage {
     /// Whether it sets a value; false for one that removes it, too.
     var isValue: Bool { isRetained && !payload.isEmpty }
 
-    var digest: Int { Self.digest(payload, contentType, properties.boundTo) }
+    /// What there is of a value, as far as others notice.
+    struct Version {
+        private let digest: Int
+        private let expiry: Int64?
 
-    static func digest(_ payload: [UInt8], _ contentType: String?, _ boundTo: String?) -> Int {
-        var hasher = Hasher()
-        payload.withUnsafeBytes { hasher.combine(bytes: $0) }
-        hasher.combine(contentType)
-        hasher.combine(boundTo)
-        return hasher.finalize()
+        init(_ payload: [UInt8], _ contentType: String?, _ boundTo: String?, expiry: Int64?) {
+            var hasher = Hasher()
+            payload.withUnsafeBytes { hasher.combine(bytes: $0) }
+            hasher.combine(contentType)
+            hasher.combine(boundTo)
+            digest = hasher.finalize()
+            self.expiry = expiry
+        }
+
+        func isSame(as other: Version) -> Bool {
+            digest == other.digest && Lifetime.isSame(expiry, other.expiry)
+        }
     }
+
+    var version: Version { Version(payload, contentType, properties.boundTo, expiry: expiry) }
 }

@@ -29,6 +29,8 @@ struct TopicCounts: Equatable {
         counts.map { ($0.key.text, $0.value) }.sorted { $0.topic.utf8.lexicographicallyPrecedes($1.topic.utf8) }
     }
 
+    func contains(_ topic: String) -> Bool { counts[ExactText(topic)] != nil }
+
     /// Goes on with what was counted before.
     mutating func set(_ count: UInt64, of topic: String) { counts[ExactText(topic)] = count }
 }

@@ -8,6 +8,8 @@ extension DistributedCenter {
     public struct Kept {
         public let notification: Notification
         public let retention: Retention
+        /// When it is over, in microseconds since 1970; nil for never.
+        public let expiryTime: Int64?
     }
 
     /// The values of this name and object, in the order of their serials.
@@ -21,7 +23,9 @@ extension DistributedCenter {
         let values = retained.matching(
             name: name.isEmpty ? nil : name, object: object.isEmpty ? nil : object, now: clock.uptime())
         return values.map {
-            Kept(notification: $0.notification, retention: $0.retention)
+            Kept(
+                notification: $0.notification, retention: $0.retention,
+                expiryTime: expiryTime(of: $0.notification))
         }
     }
 

@@ -187,7 +187,7 @@ extension DistributedCenter {
     }
 
     /// By today's time, which may have been set since it was posted: what counts is how long it still lasts.
-    private func expiryTime(of notification: Notification) -> Int64? {
+    func expiryTime(of notification: Notification) -> Int64? {
         notification.expiry.map { clock.time() + ($0 - clock.uptime()) }
     }
 

@@ -56,7 +56,7 @@ public struct Get: MatchingMethod {
             guard let userInfo = value.notification.userInfo as? WireUserInfo else {
                 preconditionFailure("every post of this service carries a WireUserInfo")
             }
-            return (userInfo.commonBody, details(of: value.notification, showing: isVisible))
+            return (userInfo.commonBody, details(of: value, showing: isVisible))
         }
         let size = bodies.reduce(MarshalledBytes.mostBytesOfArray) { $0 + 8 + $1.0.count + mostBytes(of: $1.1) }
         guard size <= Wire.mostAnswerBytes else {
@@ -79,8 +79,9 @@ public struct Get: MatchingMethod {
     private static let form = MessageForm.methodReturn(signature: "a(ssa{sv}a{sv})")
 
     private static func details(
-        of notification: Notification, showing isVisible: (Detail) -> Bool
+        of kept: DistributedCenter.Kept, showing isVisible: (Detail) -> Bool
     ) -> [(key: String, value: PropertyList)] {
+        let notification = kept.notification
         var details: [(key: String, value: PropertyList)] = [
             ("serial", .uint64(notification.serial)), ("time", .int64(notification.time)),
             ("poster", .string(notification.poster.rawValue)),
@@ -88,6 +89,7 @@ public struct Get: MatchingMethod {
         func add(_ detail: Detail, _ value: PropertyList?) {
             if let value, isVisible(detail) { details.append((detail.rawValue, value)) }
         }
+        add(.expiry, kept.expiryTime.map(PropertyList.int64))
         let identity = notification.identity
         add(.userID, identity?.userID.map(PropertyList.uint32))
         add(.application, identity?.application.map(PropertyList.string))
@@ -110,7 +112,7 @@ public struct KeptValue: Equatable, Sendable {
     /// Empty when it has none.
     public var object: String
     public var userInfo: [String: PropertyList]
-    /// `serial`, `time`, `poster`, and what is known of who posted it.
+    /// `serial`, `time`, `poster`, `expiry` where there is one, and what is known of who posted it.
     public var details: [String: PropertyList]
 
     public init(
