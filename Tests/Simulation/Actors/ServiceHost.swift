@@ -119,8 +119,14 @@ final class ServiceHost {
 
     // MARK: Beginning
 
+    /// Whether the session ends, so that nothing is started any more.
+    var isLoggingOut = false { didSet { if !isLoggingOut, instances.isEmpty { startSoon() } } }
+
     private func startSoon() {
         guard !isStartPending else { return }
+        guard !isLoggingOut else {
+            return world.after(1_000) { [unowned self] in bus.startFailed(Wire.busName) }
+        }
         isStartPending = true
         world.after(Int64(random.number(20...200)) * 1000) { [unowned self] in
             isStartPending = false

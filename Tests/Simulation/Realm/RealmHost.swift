@@ -214,6 +214,16 @@ final class RealmHost {
     func endService() {
         services.terminate()
     }
+
+    func logOut() {
+        services.isLoggingOut = true
+        services.terminate()
+    }
+
+    func logIn() {
+        services.isLoggingOut = false
+        startBridge()
+    }
 }
 
 /// The state directory of a machine's bridges.

@@ -27,8 +27,9 @@ enum RealmAction: Sendable {
     case refusePublications(ReasonCode, seconds: Int)
     /// A name with more parts than a topic can have levels.
     case postDeep
-    /// The session ends, and begins again: first the service ends, and the bridge a little later.
-    case logOut(milliseconds: Int)
+    /// The session ends, and begins again: first the service ends, and then the bridge. The broker drops messages before, which
+    /// the bridge notices after five seconds, or not.
+    case logOut(milliseconds: Int, isDropping: Bool)
 }
 
 /// All that a seed decides of a realm.
@@ -100,7 +101,11 @@ struct RealmPlan {
             steps.insert(step, at: steps.firstIndex { $0.time > step.time } ?? steps.count)
         }
         if moments.happens(0.15) { add(.postDeep) }
-        if moments.happens(0.3) { add(.logOut(milliseconds: moments.number(50...1_500))) }
+        if moments.happens(0.3) {
+            let isDropping = moments.happens(0.3)
+            add(
+                .logOut(milliseconds: moments.number(isDropping ? 5_500...8_000 : 50...1_500), isDropping: isDropping))
+        }
     }
 
     private typealias Maker = (inout Random) -> RealmAction

@@ -45,6 +45,7 @@ final class RealmSimulation {
             posters.append(program(on: host))
             owners.append(program(on: host))
         }
+        ledger.isOrderBroken = { [unowned self] in wasRefused }
         ledger.isRough = { [unowned self] from, to in hosts[from].wasBridgeKilled || hosts[to].wasBridgeKilled }
     }
 
@@ -119,24 +120,29 @@ final class RealmSimulation {
             posters[step.host].post(RealmPlan.deepName, object: "", number: number) { [ledger] isAccepted in
                 ledger.settle(number, isAccepted)
             }
-        case .logOut(let milliseconds):
-            host.endService()
-            // Others post meanwhile, so that some of it is taken from the broker and not posted.
-            for other in hosts.indices where other != step.host {
-                for _ in 0..<200 { post(other, 0) }
+        case .logOut(let milliseconds, let isDropping):
+            if isDropping { broker.drop(5, for: host.clientID) }
+            // Some of it is taken from the broker and not posted; so many that it is not read any more, or fewer.
+            for number in hosts.indices {
+                for _ in 0..<(isDropping ? 20 : 200) { post(number, 0) }
             }
-            world.after(Int64(milliseconds) * 1_000) { host.endBridge() }
-            world.after(15_000_000) { host.startBridge() }
+            world.after(20_000) { host.logOut() }
+            world.after(20_000 + Int64(milliseconds) * 1_000) { host.endBridge() }
+            world.after(20_000_000) { host.logIn() }
         case .stopBroker(let seconds): broker.restart(after: Int64(seconds) * 1_000_000, saving: true)
         case .cutBroker(let seconds): broker.restart(after: Int64(seconds) * 1_000_000, saving: false)
         case .refuseConnections(let reason, let seconds):
             broker.refusal = reason
             world.after(Int64(seconds) * 1_000_000) { [broker] in broker.refusal = nil }
         case .refusePublications(let reason, let seconds):
-            wasRefused = true
-            broker.publicationRefusal = reason
-            world.after(Int64(seconds) * 1_000_000) { [broker] in broker.publicationRefusal = nil }
+            refusePublications(reason, for: seconds)
         }
+    }
+
+    private func refusePublications(_ reason: ReasonCode, for seconds: Int) {
+        wasRefused = true
+        broker.publicationRefusal = reason
+        world.after(Int64(seconds) * 1_000_000) { [broker] in broker.publicationRefusal = nil }
     }
 
     private func forge(_ host: RealmHost, _ isOnline: Bool) {

@@ -55,6 +55,7 @@ final class SimulatedBroker {
     /// Which will of a client is due, by number.
     private var dueWills: [String: UInt64] = [:]
     private var lastWill: UInt64 = 0
+    private var drops: [String: Int] = [:]
     private var wills: [String: Publication] = [:]
     /// Those whose wills went with its power, and that have not come back.
     private(set) var clientsWithoutWill: Set<String> = []
@@ -112,6 +113,9 @@ final class SimulatedBroker {
         state.sessions[client] = nil
         fireWill(of: client, number: dueWills[client] ?? 0)
     }
+
+    /// Drops the next messages of notifications for a client, as if too many were waiting.
+    func drop(_ count: Int, for client: String) { drops[client] = count }
 
     /// Ends the connection of a client.
     func kick(_ client: String, _ reason: ReasonCode) {
@@ -264,7 +268,9 @@ final class SimulatedBroker {
             if let connection = connections[client] { send(waiting, to: connection) }
             return
         }
-        guard state.sessions[client, default: Session()].queue.count < manner.maxQueued else {
+        let isDropped = drops[client, default: 0] > 0 && !waiting.publication.isRetained
+        if isDropped { drops[client]! -= 1 }
+        guard !isDropped, state.sessions[client, default: Session()].queue.count < manner.maxQueued else {
             return world.note("broker drops a message for \(client): \(waiting.publication.topic)")
         }
         state.sessions[client]!.queue.append(waiting)
