@@ -28,7 +28,7 @@ class Lab:
         self.network = network_ or network.make()
         try:
             self.authority = Authority(os.path.join(self.directory, "authority")) if tls else None
-            options = {"access": access} if access else {} if tls else {"access": "topic readwrite #\n"}
+            options = {"access": access} if access else {} if tls else {"access": "pattern readwrite #\n"}
             self.broker = Broker(self, settings=settings, tls=tls, **options)
         except BaseException:
             self.close()

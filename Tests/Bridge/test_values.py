@@ -63,6 +63,35 @@ class Values(BridgeTest):
         found = {each["details"].get("host"): each["userInfo"]["percent"] for each in laptop.values(NAME)}
         self.assertEqual(found, {None: 5, "desk": 80})
 
+    def test_more_than_the_broker_has_room_for_in_a_queue(self):
+        """What a subscription shows is as much as there is, whatever the queue of a session holds."""
+        lab, desk, laptop = self.pair(lab=self.lab(settings="max_queued_messages 50\nmax_inflight_messages 5\n"))
+        count = 300
+        for number in range(count):
+            desk.post(NAME, {"percent": number}, f"BAT{number}", options=["--retain"])
+        desk.wait_status(lambda status: status["queued"] + status["in-flight"] == 0, "the broker has all")
+        observer = self.observe(laptop, NAME)
+        observer.wait(count, seconds=60)
+        self.assertEqual({each["object"]: each["userInfo"]["percent"] for each in laptop.values(NAME)},
+                         {f"BAT{number}": number for number in range(count)})  # fmt: skip
+        self.assertEqual(laptop.status()["lost-in"], 0)
+
+    def test_the_same_with_another_time(self):
+        lab, desk, laptop = self.pair()
+        observer = self.observe(laptop, NAME)
+        desk.post(NAME, {"percent": 80}, "short", options=["--retain", "--expires", "20"])
+        desk.post(NAME, {"percent": 80}, "long", options=["--retain"])
+        observer.wait(2)
+        observer.stop()
+        laptop.wait_status(lambda status: status["subscriptions"] == 0, "nothing is wanted")
+        desk.post(NAME, {"percent": 80}, "short", options=["--retain"])
+        desk.post(NAME, {"percent": 80}, "long", options=["--retain", "--expires", "20"])
+        self.observe(laptop, NAME)
+        laptop.wait_value(NAME, "long", None)
+        # It would be over by now as well.
+        laptop.wait_value(NAME, "short", {"percent": 80})
+        desk.wait_value(NAME, "long", None)
+
     def test_of_two_hosts(self):
         lab, desk, laptop = self.pair()
         tablet = lab.host("tablet", export="com.example.*")

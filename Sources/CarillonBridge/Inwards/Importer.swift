@@ -18,6 +18,8 @@ final class Importer {
     private var subscribing: [PacketID: [String]] = [:]
     private var holeTimer: EventSource?
     private let audit: ValueAudit
+    private var fetch: ValueFetch!
+    private var disconnectedAt: SuspendingClock.Instant?
     /// After the broker was asked for all values again, and whether there was a reason to do so since.
     private var refreshTimer: EventSource?
     private var isRefreshDue = false
@@ -56,6 +58,9 @@ final class Importer {
             realm: configuration.realm, own: configuration.origin, imports: configuration.imports)
         audit = ValueAudit(realm: configuration.realm, broker: broker, context: context)
         audit.delegate = self
+        fetch = ValueFetch(broker: broker, context: context, wanted: { [unowned self] in filters }) {
+            [unowned self] in audit.doubt()
+        }
     }
 
     /// Continues where an earlier bridge ended.
@@ -113,23 +118,32 @@ final class Importer {
         bound.removeAll { [wanted = gate.wanted] in !wanted.contains($0.message.name) }.forEach(remove)
         posts.pump()
         unsubscribe(before.subtracting(after))
-        subscribe(after.subtracting(before), isNew: true)
+        subscribe(after.subtracting(before))
     }
 
-    /// Subscribes to everything again, as the broker may have forgotten. It sends values only for what is new to it.
+    /// Subscribes to everything again, as the broker may have forgotten.
     func connected(sessionPresent: Bool) {
         audit.connected(sessionPresent: sessionPresent)
         gate.extendHoles(now: context.now)
         watchHoles()
-        // It shows all values then.
-        if !sessionPresent { isRefreshDue = false }
-        let isRefreshed = isRefreshDue && refreshTimer == nil
-        if isRefreshed { beginRefresh() }
-        subscribe(filters, isNew: !sessionPresent || isRefreshed)
+        if !sessionPresent {
+            // It shows all values then.
+            (subscribed, isRefreshDue) = ([], false)
+        }
+        subscribe(filters)
+        // Its queue may not have had room for all that came meanwhile.
+        let isLong = disconnectedAt.map { context.now - $0 >= Self.longAbsence } ?? true
+        if sessionPresent, isLong || !fetch.isDone { fetch.fetchBehindQueue(filters) }
+        goOnRefreshing()
     }
+
+    /// In a shorter time a broker's queue is not filled up without a hole that is noticed.
+    private static let longAbsence = Duration.seconds(60)
 
     func connectionEnded() {
         subscribing = [:]
+        disconnectedAt = context.now
+        fetch.connectionEnded()
         audit.connectionEnded()
     }
 
@@ -141,21 +155,20 @@ final class Importer {
 
     func unsubscribed(_ id: PacketID) { audit.answeredUnsubscription(id) }
 
-    /// - Parameter isNew: whether the broker is to send all values, as if it had none of these subscriptions.
-    private func subscribe(_ filters: Set<String>, isNew: Bool) {
+    /// Has the broker send what is published from now on, and the values of filters that are new to it.
+    private func subscribe(_ filters: Set<String>) {
         // All of a packet have the same options.
         for known in [true, false] {
-            let part = filters.filter { (!isNew && subscribed.contains($0)) == known }
-            for part in part.sorted().chunks(of: RetainedQueries.together) {
+            let all = filters.filter { subscribed.contains($0) == known }
+            for part in all.sorted().chunks(of: RetainedQueries.together) {
                 let id = broker.subscribe(
                     part.map { filter in
                         TopicFilter(
-                            filter, excludesOwn: true, keepsRetainFlag: true, retainHandling: known ? .ifNew : .always)
+                            filter, excludesOwn: true, keepsRetainFlag: true, retainHandling: known ? .ifNew : .never)
                     })
-                guard let id else { continue }
-                subscribing[id] = Array(part)
-                if !known { audit.doubt() }
+                if let id { subscribing[id] = Array(part) }
             }
+            if !known, !all.isEmpty { fetch.fetch(all) }
         }
     }
 
@@ -190,7 +203,7 @@ final class Importer {
     private func goOnRefreshing() {
         guard isRefreshDue, refreshTimer == nil, broker.isConnected else { return }
         beginRefresh()
-        subscribe(filters, isNew: true)
+        fetch.fetch(filters)
         onDrops()
     }
 
@@ -237,6 +250,7 @@ final class Importer {
             if let reason { lost(1, name, origin, reason) }
         case .repeated: totals.repeated += 1
         case .message(let message):
+            if BrokerLink.isOfQuery(publication) { fetch.noteProgress() }
             if message.isKept, !message.isOnTopicOfBridge(in: configuration.realm) {
                 audit.irregular.insert(message.origin)
             }
@@ -361,7 +375,7 @@ final class Importer {
         (onDrops, onDoubt) = ({}, {})
         (holeTimer, refreshTimer) = (nil, nil)
         for loss in gate.losses(at: context.now) { lost(loss.count, loss.name, loss.origin, .missing) }
-        state.isDoubtful = isRefreshDue || audit.mustFetch
+        state.isDoubtful = isRefreshDue || audit.mustFetch || !fetch.isDone
         state.places = gate.places.saved
         state.bound = bound.saved(at: time())
         state.irregular = audit.irregular

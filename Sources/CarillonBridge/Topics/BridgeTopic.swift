@@ -156,6 +156,11 @@ struct BridgeTopic {
 
     static func presenceFilter(in realm: String) -> String { root(of: nil, in: realm) + "online" }
 
+    /// A filter for the same topics as one for what is wanted: a broker has one subscription for each text.
+    static func alias(of filter: String) -> String {
+        "carillon/+/" + filter.dropFirst("carillon/1/".count)
+    }
+
     /// A filter for the presence of a host that is not its topic.
     static func presenceCanary(of origin: Origin, in realm: String) -> String {
         root(realm, TopicLevel.encoded(origin.host), "+") + "online"

@@ -15,6 +15,8 @@ final class StagedBroker: BrokerClient {
     var refuses: (String) -> Bool = { _ in false }
     /// Whether retained messages come in the background: some time after the answer to the subscription.
     var isSlow = false
+    /// The maximum of packets on their way; retained messages beyond that are dropped.
+    var room = Int.max
     /// Whether it answers nothing.
     var isDeaf = false
     private(set) var filters: [String: TopicFilter] = [:]
@@ -77,7 +79,7 @@ final class StagedBroker: BrokerClient {
         let reasons = filters.map { refuses($0.topic) ? ReasonCode.notAuthorized : .grantedAtLeastOnce }
         if isDeaf { return id }
         outgoing.append { [unowned self] in delegate?.subscribed(id, reasons) }
-        if isSlow { later += shown } else { shown.forEach(send) }
+        if isSlow { later += shown } else { for one in shown where outgoing.count < room { send(one) } }
         return id
     }
 

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+import MQTT
+import MainLoop
+
+/// Has the broker show the values of subscriptions. They do not come with these: of what does not fit into a session's queue a
+/// broker drops a part without a word.
+final class ValueFetch {
+    private enum Time {
+        /// What the broker has in the session's queue comes first, in milliseconds.
+        static let afterQueue: UInt32 = 10_000
+        /// Before it is asked again where it could not show all, each time twice as long. In milliseconds.
+        static let again: ClosedRange<UInt32> = 5_000...3_600_000
+    }
+
+    private let broker: BrokerLink
+    private let context: MainContext
+    /// The filters of the subscriptions that there are.
+    private let wanted: () -> Set<String>
+    private let done: () -> Void
+    /// The filters that are asked for, and how often.
+    private var asked: [String: Int] = [:]
+    /// Those of which not all was shown.
+    private var due: Set<String> = []
+    private var timer: EventSource?
+    private var pause = Time.again.lowerBound
+    /// Whether a value was shown that was not there before, and how often it was asked again at once because of that.
+    private var hasProgress = false
+    private var quickTries = 0
+
+    /// Values of others may change all the time.
+    private static let maxQuickTries = 30
+
+    /// - Parameter done: called whenever all is shown.
+    init(broker: BrokerLink, context: MainContext, wanted: @escaping () -> Set<String>, done: @escaping () -> Void) {
+        self.broker = broker
+        self.context = context
+        self.wanted = wanted
+        self.done = done
+    }
+
+    var isDone: Bool { due.isEmpty && asked.isEmpty }
+
+    /// Fetches the values of filters.
+    func fetch(_ filters: Set<String>) { ask(filters) }
+
+    /// The same, behind what the broker has in the session's queue.
+    func fetchBehindQueue(_ filters: Set<String>) {
+        due.formUnion(filters)
+        if !due.isEmpty { wait(Time.afterQueue) }
+    }
+
+    /// The broker has shown a value that was not there before: with what it has shown, it may get further the next time.
+    func noteProgress() { hasProgress = true }
+
+    func connectionEnded() {
+        due.formUnion(asked.keys)
+        asked = [:]
+        timer = nil
+    }
+
+    private func wait(_ milliseconds: UInt32) {
+        timer = .once(milliseconds: milliseconds, on: context) { [unowned self] in
+            timer = nil
+            goOn()
+        }
+    }
+
+    private func goOn() {
+        due.formIntersection(wanted())
+        // Part by part, where all together was too much.
+        ask(pause == Time.again.lowerBound ? due : Set(due.sorted().prefix(RetainedQueries.together)))
+    }
+
+    private func ask(_ filters: Set<String>) {
+        due.formUnion(filters)
+        guard broker.isConnected else { return }
+        due.subtract(filters)
+        // A broker that keeps no values has none.
+        guard !filters.isEmpty, broker.limits?.retainAvailable != false else { return }
+        for filter in filters { asked[filter, default: 0] += 1 }
+        broker.showRetained(filters.sorted().map(BridgeTopic.alias), usesCanary: true) { [weak self] answer in
+            self?.shown(filters, answer)
+        }
+    }
+
+    private func shown(_ filters: Set<String>, _ answer: RetainedQueries.Answer) {
+        for filter in filters { asked[filter] = asked[filter].flatMap { $0 > 1 ? $0 - 1 : nil } }
+        // A broker that does not allow it shows them with the subscriptions.
+        let refused = filters.filter { answer.refused.contains(BridgeTopic.alias(of: $0)) }.intersection(wanted())
+        for part in refused.sorted().chunks(of: RetainedQueries.together) {
+            _ = broker.subscribe(part.map { TopicFilter($0, retainHandling: .always) })
+        }
+        if answer.isComplete {
+            done()
+            if due.isEmpty {
+                (pause, quickTries) = (Time.again.lowerBound, 0)
+            } else if timer == nil {
+                goOn()
+            }
+        } else {
+            due.formUnion(filters.subtracting(refused))
+            due.formIntersection(wanted())
+            guard !due.isEmpty, timer == nil else { return }
+            if hasProgress, quickTries < Self.maxQuickTries {
+                quickTries += 1
+                wait(Time.again.lowerBound)
+            } else {
+                pause = min(pause * 2, Time.again.upperBound)
+                wait(pause)
+            }
+            hasProgress = false
+        }
+    }
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+import MQTT
+import MainLoop
+import TestLimits
+import Testing
+
+@testable import CarillonBridge
+
+@Suite("R1: values that there are when somebody wants them", .limited)
+struct ValueFetchTests {
+    private final class Lab: BrokerLinkDelegate {
+        let broker = StagedBroker()
+        let clock = StageClock()
+        let context: MainContext
+        let link: BrokerLink
+        private(set) var fetch: ValueFetch!
+        var wanted: Set<String> = []
+        private(set) var received: Set<String> = []
+        private(set) var ends = 0
+
+        static let canary = "carillon/1/home/own/u/online"
+
+        init() throws {
+            context = MainContext(clock: clock)
+            var environment = BridgeEnvironment.own(address: "", context: context)
+            environment.makeBrokerClient = { [broker] _, _ throws(MQTTError) in broker }
+            link = try BrokerLink(.init(host: "h", port: 1, clientID: "c"), environment, context: context)
+            link.canary = (Self.canary, "carillon/1/home/own/+/online")
+            broker.retained[Self.canary] = Publication(topic: Self.canary, payload: [1], isRetained: true)
+            fetch = ValueFetch(broker: link, context: context, wanted: { [unowned self] in wanted }) {
+                [unowned self] in ends += 1
+            }
+            link.delegate = self
+            link.connect()
+        }
+
+        /// Wants a name, of which the broker has so many values.
+        func want(_ name: String, values count: Int) -> String {
+            for number in 0..<count {
+                let topic = "carillon/1/home/lap/u/v/\(name)/\(number)"
+                broker.retained[topic] = Publication(topic: topic, payload: [1], isRetained: true)
+            }
+            let filter = "carillon/1/home/+/+/v/\(name)/+"
+            wanted.insert(filter)
+            return filter
+        }
+
+        func pass(seconds: Int64) { clock.pass(seconds: seconds, on: context) { broker.deliver() } }
+
+        func brokerChanged() {}
+        func brokerConnected(sessionPresent: Bool) {}
+        func brokerDisconnected(because error: MQTTError?) { fetch.connectionEnded() }
+        func brokerSent(_ publication: Publication) {
+            if publication.topic != Self.canary, received.insert(publication.topic).inserted { fetch.noteProgress() }
+        }
+        func brokerAcknowledged(_ id: PacketID, _ reason: ReasonCode) {}
+        func brokerSubscribed(_ id: PacketID, _ reasons: [ReasonCode]) {}
+        func brokerUnsubscribed(_ id: PacketID) {}
+    }
+
+    @Test("All come at once, and no subscription is left")
+    func all() throws {
+        let lab = try Lab()
+        lab.fetch.fetch([lab.want("A", values: 100), lab.want("B", values: 100)])
+        lab.pass(seconds: 1)
+        #expect(lab.received.count == 200 && lab.ends == 0)
+        lab.pass(seconds: 100)
+        #expect(lab.ends == 1 && lab.fetch.isDone && lab.broker.filters.isEmpty && !lab.clock.isAwaited)
+    }
+
+    @Test("Of a broker that has room for a part only, all come part by part")
+    func parts() throws {
+        let lab = try Lab()
+        lab.broker.room = 500
+        let filters = (0..<100).map { lab.want("N\($0)", values: 10) }
+        lab.fetch.fetch(Set(filters))
+        lab.pass(seconds: 1)
+        #expect(lab.received.count < 1_000)
+        lab.pass(seconds: 240)
+        #expect(lab.received.count == 1_000 && lab.fetch.isDone && lab.broker.filters.isEmpty && !lab.clock.isAwaited)
+    }
+
+    @Test("A broker that never shows all is asked more and more seldom, and again with the next connection")
+    func never() throws {
+        let lab = try Lab()
+        lab.broker.room = 50
+        lab.fetch.fetch([lab.want("A", values: 100)])
+        lab.pass(seconds: 4_000)
+        #expect((5...12).contains(lab.broker.asked.count) && !lab.fetch.isDone)
+        lab.broker.end()
+        lab.broker.room = .max
+        lab.link.connect()
+        lab.fetch.fetchBehindQueue(lab.wanted)
+        lab.pass(seconds: 9)
+        #expect(lab.received.count < 100)
+        lab.pass(seconds: 10)
+        #expect(lab.received.count == 100 && lab.fetch.isDone)
+    }
+
+    @Test("A broker that does not allow it shows the values with the subscription")
+    func refused() throws {
+        let lab = try Lab()
+        lab.broker.refuses = { $0.hasPrefix("carillon/+") }
+        lab.fetch.fetch([lab.want("A", values: 100)])
+        lab.pass(seconds: 10)
+        #expect(lab.received.count == 100 && lab.fetch.isDone)
+        #expect(lab.broker.filters.keys.sorted() == ["carillon/1/home/+/+/v/A/+"])
+    }
+
+    @Test("What is wanted again while it is asked for is shown again at once")
+    func again() throws {
+        let lab = try Lab()
+        let filter = lab.want("A", values: 1)
+        lab.fetch.fetch([filter])
+        lab.pass(seconds: 1)
+        let topic = "carillon/1/home/lap/u/v/A/new"
+        lab.broker.retained[topic] = Publication(topic: topic, payload: [1], isRetained: true)
+        lab.fetch.fetch([filter])
+        lab.pass(seconds: 1)
+        #expect(lab.received.contains(topic))
+        lab.pass(seconds: 100)
+        #expect(lab.fetch.isDone && lab.broker.filters.isEmpty && !lab.clock.isAwaited)
+    }
+
+    @Test("What nobody wants any more is not fetched")
+    func unwanted() throws {
+        let lab = try Lab()
+        lab.broker.room = 50
+        lab.fetch.fetch([lab.want("A", values: 100)])
+        lab.pass(seconds: 3)
+        lab.wanted = []
+        lab.pass(seconds: 100)
+        #expect(lab.fetch.isDone && lab.broker.asked.count == 1 && !lab.clock.isAwaited)
+    }
+}
