@@ -66,7 +66,7 @@ WRONG = {
         ("--seed 1 --keep abc", "--keep"), ("--keep 1", "--seed"), ("--runs -5", "-5"), ("--faults much", "--faults"),
         ("--sabotage nothing", "lost-signals"), ("--costs --debug", "--debug"), ("--seed 1 --runs 3", "--runs"),
         ("--first 3", "--first"), ("--planted --seed 3", "--seed"), ("nonsense", "nonsense"),
-        ("--realm --faults 2", "--faults"), ("--realm --planted", "--realm"), ("--realm --keep 1", "--seed"),
+        ("--realm --faults 2", "--faults"), ("--realm --planted --seed 1", "--seed"), ("--realm --keep 1", "--seed"),
     ],
     "swift-build-for-meson": [("sh . scratch", "PROGRAM"), ("sh /nowhere scratch 1 carillon", "/nowhere")],
     "swift-sdk-for-meson": [("sh .", "VERSION"), ("nothing . . 1", "nothing")],
