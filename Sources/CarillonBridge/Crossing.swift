@@ -47,6 +47,8 @@ final class Crossing {
         /// For so long a value may arrive that had ended before.
         static let behindRemoval = Duration.seconds(300)
         static let askAgain: UInt32 = 1_000
+        /// Before it is looked again what the broker has of this host, where it did not answer.
+        static let lookAgain: UInt32 = 60_000
         /// Before values are asked for again that had no room.
         static let replay: UInt32 = 1_000
     }
@@ -91,6 +93,7 @@ final class Crossing {
 
     private var due = Due.nothing
     private var look = Look.none
+    private var lookTimer: EventSource?
     private var roundTrip: RoundTripTest?
     private var hostRemoval: HostRemoval?
     private let presence: PresenceKeeper
@@ -553,14 +556,22 @@ extension Crossing: BrokerLinkDelegate {
         broker.showRetained(filters, excludesOwn: false) { [weak self] answer in
             guard let self, look == .looking else { return }
             // A broker that shows nothing has not forgotten anything.
-            guard answer.refused.isEmpty, answer.isComplete else { return stopLooking() }
+            guard answer.refused.isEmpty else { return stopLooking() }
+            guard answer.isComplete else {
+                stopLooking()
+                lookTimer = .once(milliseconds: Time.lookAgain, on: context) { [unowned self] in
+                    lookTimer = nil
+                    if broker.isConnected, phase == .running { lookForOwnValues() }
+                }
+                return
+            }
             look = .compared
             values.ask()
         }
     }
 
     private func stopLooking() {
-        look = .none
+        (look, lookTimer) = (.none, nil)
         exporter.values.stopLooking()
     }
 

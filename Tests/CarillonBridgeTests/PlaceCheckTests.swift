@@ -25,6 +25,24 @@ struct PlaceCheckTests {
         #expect(places.losses(at: start + .seconds(9)).map(\.count) == [1])
     }
 
+    @Test("A later message that is no value does not end a value that comes late, or is shown again")
+    func valueBeforePlain() {
+        var places = PlaceCheck()
+        let (start, origin) = (SuspendingClock.now, Origin(host: "lap", user: "u")!)
+        func check(_ count: UInt64, isValue: Bool) -> PlaceCheck.Verdict {
+            places.check(
+                topic: "t", origin: origin, name: "N", place: .init(run: "r", count: count), isValue: isValue,
+                now: start)
+        }
+        #expect(check(6, isValue: false) == .first && check(5, isValue: true) == .first)
+        #expect(check(5, isValue: true) == .repeated && check(4, isValue: true) == .repeated)
+        #expect(check(8, isValue: false) == .new && check(7, isValue: true) == .first)
+        #expect(places.losses(at: start + .seconds(60)).isEmpty, "it is not missing")
+        places.valueIsGone(on: "t")
+        #expect(check(9, isValue: false) == .new && check(7, isValue: true) == .first)
+        #expect(check(7, isValue: true) == .repeated)
+    }
+
     @Test("A value that is gone is there again when the broker shows it after all, also behind a restart")
     func gone() throws {
         var places = PlaceCheck()

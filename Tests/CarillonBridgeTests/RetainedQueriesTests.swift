@@ -127,6 +127,35 @@ struct RetainedQueriesTests {
         #expect(other.answers.last == [], "a broker that does not allow it has no canary")
     }
 
+    @Test("Another subscription's copy of the canary proves nothing, nor does one that is published meanwhile")
+    func foreignCanaries() throws {
+        let lab = try Lab()
+        lab.link.canary = ("own", "+")
+        lab.retain("own")
+        lab.broker.hides = { [broker = lab.broker] topic in topic == "own" && broker.asked.count > 1 }
+        _ = lab.link.subscribe([TopicFilter("own", retainHandling: .always)])
+        lab.link.showRetained(["a/b"], usesCanary: true) { answer in lab.note(answer) }
+        lab.pass(seconds: 1)
+        lab.broker.hides = { _ in false }
+        lab.broker.publishOfOther(Publication(topic: "own", payload: [2], isRetained: true))
+        lab.pass(seconds: 5)
+        #expect(lab.received.contains("own") && lab.answers == [["incomplete"]])
+    }
+
+    @Test("A canary that comes late counts, as long as the broker has not answered the end")
+    func lateCanary() throws {
+        let lab = try Lab()
+        lab.link.canary = ("own", "+")
+        lab.retain("own")
+        lab.link.showRetained(["a/b"], usesCanary: true) { answer in lab.note(answer) }
+        lab.broker.deliver(1)
+        lab.broker.isReadingPaused = true
+        lab.pass(seconds: 20)
+        lab.broker.isReadingPaused = false
+        lab.pass(seconds: 5)
+        #expect(lab.answers == [[]])
+    }
+
     @Test("What others publish meanwhile does not come twice")
     func copies() throws {
         let lab = try Lab()

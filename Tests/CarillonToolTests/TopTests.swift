@@ -155,7 +155,7 @@ struct TopTests {
         #expect(try names("--reverse") == ["other", "org.b", "org.a"])
         let limits = try bell.run("top", "--batch", "--view", "limits", "-n", "1", "--filter", "retained")
         let row = try #require(limits.standardOutput.split(separator: "\n").first { $0.hasPrefix("retained ") })
-        #expect(row.split(separator: " ") == ["retained", "3", "-", "16384", "0.0%"])
+        #expect(row.split(separator: " ") == ["retained", "3", "-", "32768", "0.0%"])
     }
 
     @Test("A service that does not run is not started: exit code 2", arguments: ["--batch", "--json"])

@@ -73,7 +73,7 @@ final class BrokerLink {
         self.context = context
         client.delegate = self
         queries = RetainedQueries(
-            context: context, subscribe: { [unowned self] in subscribe($0, as: Identifier.query) },
+            context: context, subscribe: { [unowned self] in subscribe($0, as: $1) },
             unsubscribe: { [unowned self] in unsubscribe($0) })
     }
 
@@ -170,19 +170,17 @@ final class BrokerLink {
 
     func publish(_ publication: Publication) throws(MQTTError) -> PacketID { try client.publish(publication) }
 
-    /// The identifiers of the subscriptions to what is wanted, and of those of queries.
-    private enum Identifier {
-        static let wanted: UInt32 = 1
-        static let query: UInt32 = 2
-    }
+    /// The identifier of the subscriptions to what is wanted; those of queries are higher.
+    private static let wanted: UInt32 = 1
 
     /// Whether a publication came for a query only: it may have overtaken others, as nothing of it waits for a place in the
     /// window.
     static func isOfQuery(_ publication: Publication) -> Bool {
-        !publication.subscriptions.isEmpty && publication.subscriptions.allSatisfy { $0 == Identifier.query }
+        !publication.subscriptions.isEmpty
+            && publication.subscriptions.allSatisfy { $0 >= RetainedQueries.firstIdentifier }
     }
 
-    func subscribe(_ filters: [TopicFilter]) -> PacketID? { subscribe(filters, as: Identifier.wanted) }
+    func subscribe(_ filters: [TopicFilter]) -> PacketID? { subscribe(filters, as: Self.wanted) }
 
     private func subscribe(_ filters: [TopicFilter], as identifier: UInt32) -> PacketID? {
         guard isConnected, !filters.isEmpty else { return nil }
@@ -259,7 +257,7 @@ extension BrokerLink: MQTTClientDelegate {
     }
 
     func received(_ publication: Publication) {
-        if publication.isRetained { queries.received(publication.topic) }
+        if publication.isRetained { queries.received(publication) }
         // What is published while a query is open comes by the subscription to it as well, in its order.
         if publication.isRetained || !Self.isOfQuery(publication) { delegate?.brokerSent(publication) }
     }

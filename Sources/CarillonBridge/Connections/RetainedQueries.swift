@@ -27,6 +27,10 @@ final class RetainedQueries {
         var isComplete = true
     }
 
+    /// The identifiers of queries: each has one of its own.
+    static let firstIdentifier: UInt32 = 2
+    private static let lastOfIdentifiers: UInt32 = 268_435_455
+
     /// The maximum of filters in a packet.
     static let together = 32
 
@@ -37,6 +41,8 @@ final class RetainedQueries {
             case ending
         }
 
+        /// That of its subscriptions.
+        let identifier: UInt32
         let filters: [String]
         let topics: Set<String>
         let wildcards: [String]
@@ -51,7 +57,8 @@ final class RetainedQueries {
         var shownCanaries = 0
         let done: (Answer) -> Void
 
-        init(_ filters: [String], _ done: @escaping (Answer) -> Void) {
+        init(_ identifier: UInt32, _ filters: [String], _ done: @escaping (Answer) -> Void) {
+            self.identifier = identifier
             self.filters = filters
             self.done = done
             wildcards = filters.filter { $0.utf8.contains { $0 == UInt8(ascii: "+") || $0 == UInt8(ascii: "#") } }
@@ -65,16 +72,17 @@ final class RetainedQueries {
 
     private let context: MainContext
     /// - Returns: nil where nothing was sent.
-    private let subscribe: ([TopicFilter]) -> PacketID?
+    private let subscribe: ([TopicFilter], _ identifier: UInt32) -> PacketID?
     private let unsubscribe: ([String]) -> PacketID?
     private var queries: [Query] = []
+    private var lastIdentifier = firstIdentifier
     /// Filters that the session may have still.
     private var open: Set<String> = []
     /// The packets that end those of an earlier connection.
     private var leftovers: [PacketID: [String]] = [:]
 
     init(
-        context: MainContext, subscribe: @escaping ([TopicFilter]) -> PacketID?,
+        context: MainContext, subscribe: @escaping ([TopicFilter], UInt32) -> PacketID?,
         unsubscribe: @escaping ([String]) -> PacketID?
     ) {
         self.context = context
@@ -95,11 +103,17 @@ final class RetainedQueries {
         _ filters: [String], excludesOwn: Bool, usesCanary: Bool, _ done: @escaping (_ answer: Answer) -> Void
     ) {
         let canary = usesCanary ? canary : nil
-        let query = Query(filters, done)
+        lastIdentifier = lastIdentifier < Self.lastOfIdentifiers ? lastIdentifier + 1 : Self.firstIdentifier
+        let query = Query(lastIdentifier, filters, done)
         for part in filters.chunks(of: Self.together) {
             var packet = part.map { filter($0, excludesOwn: excludesOwn) }
-            if let canary { packet.append(filter(canary.filter, excludesOwn: false)) }
-            if let id = subscribe(packet) {
+            if let canary {
+                // What is published on it meanwhile is not marked as retained.
+                var filter = filter(canary.filter, excludesOwn: false)
+                filter.keepsRetainFlag = false
+                packet.append(filter)
+            }
+            if let id = subscribe(packet, query.identifier) {
                 query.unanswered[id] = Array(part)
                 if canary != nil { query.canaries += 1 }
             } else {
@@ -132,9 +146,13 @@ final class RetainedQueries {
     }
 
     /// The broker has sent a retained message.
-    func received(_ topic: String) {
-        for query in queries where query.phase != .ending {
-            if topic == canary?.topic { query.shownCanaries += 1 }
+    func received(_ publication: Publication) {
+        let (topic, identifiers) = (publication.topic, publication.subscriptions)
+        for query in queries {
+            // Of a broker without identifiers it may be that of another one.
+            if topic == canary?.topic, identifiers.isEmpty || identifiers == [query.identifier] {
+                query.shownCanaries += 1
+            }
             guard query.phase == .showing, context.now - query.shownSince < Time.showing, query.isFor(topic) else {
                 continue
             }
@@ -148,6 +166,7 @@ final class RetainedQueries {
             switch query.phase {
             case .showing: end(query)
             case .asking, .ending:
+                for part in query.filters.chunks(of: Self.together) { _ = unsubscribe(Array(part)) }
                 query.answer.isComplete = false
                 end(of: query)
             }

@@ -25,6 +25,10 @@ final class HostConfirmation {
     private var phase = Phase.idle
     /// Whether messages were dropped since it began.
     private var isDue = false
+    /// Whether the broker did not show all, and how often it was asked again because of that.
+    private var isIncomplete = false
+    private var attempts = 0
+    private static let maxAttempts = 5
     private var timer: EventSource?
 
     /// - Parameters:
@@ -45,7 +49,12 @@ final class HostConfirmation {
 
     /// There is a new connection.
     func begin() {
-        (phase, isDue) = (.waiting, false)
+        attempts = 0
+        goOn()
+    }
+
+    private func goOn() {
+        (phase, isDue, isIncomplete) = (.waiting, false, false)
         began()
         _ = broker.subscribe([
             TopicFilter(
@@ -61,7 +70,7 @@ final class HostConfirmation {
     }
 
     /// Messages were dropped, and presences may be among them. Hosts that are asked for at the moment are so once more.
-    func again() { if phase == .idle { begin() } else { isDue = true } }
+    func again() { if phase == .idle { goOn() } else { isDue = true } }
 
     func stop() {
         (phase, timer) = (.idle, nil)
@@ -74,6 +83,7 @@ final class HostConfirmation {
         func topic(_ origin: Origin) -> String { BridgeTopic(.online, of: origin).text(in: realm) }
         broker.showRetained(asked.map(topic), usesCanary: true) { [weak self] answer in
             guard let self, phase == .asking else { return }
+            if !answer.isComplete { isIncomplete = true }
             let unconfirmed = unconfirmed()
             let gone = asked.filter {
                 unconfirmed.contains($0) && answer.isComplete && !answer.refused.contains(topic($0))
@@ -87,6 +97,10 @@ final class HostConfirmation {
         phase = .idle
         // Also those of which an earlier process knew values only.
         forget([])
-        if isDue { begin() }
+        if isIncomplete, attempts < Self.maxAttempts {
+            attempts += 1
+            isDue = true
+        }
+        if isDue { goOn() }
     }
 }

@@ -19,7 +19,7 @@ final class Importer {
     private var holeTimer: EventSource?
     private let audit: ValueAudit
     private var fetch: ValueFetch!
-    private var disconnectedAt: SuspendingClock.Instant?
+    private var fetchedAt: Int64?
     /// After the broker was asked for all values again, and whether there was a reason to do so since.
     private var refreshTimer: EventSource?
     private var isRefreshDue = false
@@ -118,7 +118,7 @@ final class Importer {
         bound.removeAll { [wanted = gate.wanted] in !wanted.contains($0.message.name) }.forEach(remove)
         posts.pump()
         unsubscribe(before.subtracting(after))
-        subscribe(after.subtracting(before))
+        subscribe(after.subtracting(before), behindQueue: false)
     }
 
     /// Subscribes to everything again, as the broker may have forgotten.
@@ -130,19 +130,22 @@ final class Importer {
             // It shows all values then.
             (subscribed, isRefreshDue) = ([], false)
         }
-        subscribe(filters)
-        // Its queue may not have had room for all that came meanwhile.
-        let isLong = disconnectedAt.map { context.now - $0 >= Self.longAbsence } ?? true
-        if sessionPresent, isLong || !fetch.isDone { fetch.fetchBehindQueue(filters) }
-        goOnRefreshing()
+        subscribe(filters, behindQueue: sessionPresent)
+        guard sessionPresent else { return }
+        // Its queue may not have had room for all that came since it was the last time that this bridge read.
+        let isDue = fetchedAt.map { abs(time() - $0) >= Self.betweenFetches } ?? true
+        if isDue || isRefreshDue || !fetch.isDone {
+            isRefreshDue = false
+            fetchedAt = time()
+            fetch.fetchBehindQueue(filters)
+        }
     }
 
-    /// In a shorter time a broker's queue is not filled up without a hole that is noticed.
-    private static let longAbsence = Duration.seconds(60)
+    /// Between two connections with all values, in microseconds. By the time of day, which goes on while the machine sleeps.
+    private static let betweenFetches: Int64 = 600_000_000
 
     func connectionEnded() {
         subscribing = [:]
-        disconnectedAt = context.now
         fetch.connectionEnded()
         audit.connectionEnded()
     }
@@ -156,7 +159,9 @@ final class Importer {
     func unsubscribed(_ id: PacketID) { audit.answeredUnsubscription(id) }
 
     /// Has the broker send what is published from now on, and the values of filters that are new to it.
-    private func subscribe(_ filters: Set<String>) {
+    ///
+    /// - Parameter isBehind: whether there may be earlier messages in the session's queue.
+    private func subscribe(_ filters: Set<String>, behindQueue isBehind: Bool) {
         // All of a packet have the same options.
         for known in [true, false] {
             let all = filters.filter { subscribed.contains($0) == known }
@@ -168,7 +173,8 @@ final class Importer {
                     })
                 if let id { subscribing[id] = Array(part) }
             }
-            if !known, !all.isEmpty { fetch.fetch(all) }
+            guard !known, !all.isEmpty else { continue }
+            if isBehind { fetch.fetchBehindQueue(all) } else { fetch.fetch(all) }
         }
     }
 
@@ -242,13 +248,14 @@ final class Importer {
         switch judgement {
         case .ignored, .own, .presence: break
         // Of an earlier process that the broker kept the session of, or of what was wanted a moment ago.
-        case .unwanted(let name): unsubscribeUnwanted(name)
+        case .unwanted(let name): if !BrokerLink.isOfQuery(publication) { unsubscribeUnwanted(name) }
         case .refused where publication.isRetained && !isNewFault(publication): totals.repeated += 1
         case .refused(let name, let origin, let reason, let words):
             totals.refused += 1
             Log.info("\(name) of \(origin.text) is not taken: \(words)")
             if let reason { lost(1, name, origin, reason) }
-        case .repeated: totals.repeated += 1
+        // What is published while a query is open comes twice.
+        case .repeated: if !BrokerLink.isOfQuery(publication) { totals.repeated += 1 }
         case .message(let message):
             if BrokerLink.isOfQuery(publication) { fetch.noteProgress() }
             if message.isKept, !message.isOnTopicOfBridge(in: configuration.realm) {

@@ -11,7 +11,7 @@ struct PlaceCheck: Equatable {
         case new
         /// The first that is heard of on a topic, of which nobody can say whether something was before it.
         case first
-        /// It came already, or a later value did.
+        /// It came already, or, of a value, a later one did.
         case repeated
     }
 
@@ -48,7 +48,9 @@ struct PlaceCheck: Equatable {
         var age: UInt64
         /// Whether it is of an earlier bridge, and nobody has wanted its name since.
         var isRestored = false
-        /// Whether the last message is over, as the broker did not show it.
+        /// The number of the last value, or end of one; 0 for none.
+        var value: UInt64
+        /// Whether that is over, as the broker did not show it.
         var isGone = false
     }
 
@@ -63,7 +65,7 @@ struct PlaceCheck: Equatable {
 
     /// - Parameters:
     ///   - place: of the message; nil where it has none.
-    ///   - isValue: whether it is one: an earlier one is over when a later one has come.
+    ///   - isValue: whether it sets a value or ends it: an earlier one is over when a later one has come.
     ///   - mayOvertake: whether it may have overtaken others, which come yet.
     mutating func check(
         topic: String, origin: Origin, name: String, place: MessageProperties.Place?, isValue: Bool = false,
@@ -76,7 +78,9 @@ struct PlaceCheck: Equatable {
             let size = topic.text.utf8.count
             if states.count >= Self.mostTopics || byteCount + size > Self.maxBytes { forgetOlder() }
             byteCount += size
-            states[topic] = State(origin: origin, name: name, run: place.run, highest: place.count, age: age)
+            states[topic] = State(
+                origin: origin, name: name, run: place.run, highest: place.count, age: age,
+                value: isValue ? place.count : 0)
             return .first
         }
         defer { states[topic] = state }
@@ -86,11 +90,7 @@ struct PlaceCheck: Equatable {
             give(up: state.holes, of: state)
             state.run = place.run
             state.holes = []
-            state.highest = 0
-        }
-        if state.isGone {
-            state.isGone = false
-            if isValue, place.count == state.highest { return .first }
+            (state.highest, state.value, state.isGone) = (0, 0, false)
         }
         if place.count > state.highest {
             if place.count > state.highest + 1 {
@@ -100,17 +100,28 @@ struct PlaceCheck: Equatable {
                 open.insert(topic)
             }
             state.highest = place.count
+            if isValue { (state.value, state.isGone) = (place.count, false) }
             return .new
         }
-        guard let index = state.holes.firstIndex(where: { $0.numbers.contains(place.count) }) else { return .repeated }
-        let hole = state.holes.remove(at: index)
-        if place.count < hole.numbers.upperBound {
-            state.holes.insert(Hole(numbers: place.count + 1...hole.numbers.upperBound, since: hole.since), at: index)
+        let isMissing = Self.fill(place.count, &state.holes)
+        guard isValue else { return isMissing ? .new : .repeated }
+        // A later message that is no value does not end it.
+        guard place.count > state.value || state.isGone && place.count == state.value else { return .repeated }
+        (state.value, state.isGone) = (place.count, false)
+        return .first
+    }
+
+    /// - Returns: whether the number was missing.
+    private static func fill(_ number: UInt64, _ holes: inout [Hole]) -> Bool {
+        guard let index = holes.firstIndex(where: { $0.numbers.contains(number) }) else { return false }
+        let hole = holes.remove(at: index)
+        if number < hole.numbers.upperBound {
+            holes.insert(Hole(numbers: number + 1...hole.numbers.upperBound, since: hole.since), at: index)
         }
-        if place.count > hole.numbers.lowerBound {
-            state.holes.insert(Hole(numbers: hole.numbers.lowerBound...place.count - 1, since: hole.since), at: index)
+        if number > hole.numbers.lowerBound {
+            holes.insert(Hole(numbers: hole.numbers.lowerBound...number - 1, since: hole.since), at: index)
         }
-        return isValue ? .repeated : .new
+        return true
     }
 
     /// Nothing could arrive: the time in which holes can be filled begins anew.
@@ -169,7 +180,9 @@ struct PlaceCheck: Equatable {
         let place: MessageProperties.Place
         /// Numbers that are still missing.
         var holes: [ClosedRange<UInt64>] = []
-        /// Whether the last message is over, as the broker did not show it.
+        /// The number of the last value, or end of one; 0 for none, and nil where an earlier version did not write it.
+        var value: UInt64?
+        /// Whether that is over, as the broker did not show it.
         var isGone = false
     }
 
@@ -179,7 +192,7 @@ struct PlaceCheck: Equatable {
             Saved(
                 topic: topic.text, origin: state.origin, name: state.name,
                 place: .init(run: state.run, count: state.highest), holes: state.holes.map(\.numbers),
-                isGone: state.isGone)
+                value: state.value, isGone: state.isGone)
         }
     }
 
@@ -192,7 +205,7 @@ struct PlaceCheck: Equatable {
         states[topic] = State(
             origin: saved.origin, name: saved.name, run: saved.place.run, highest: saved.place.count,
             holes: saved.holes.map { Hole(numbers: $0, since: now) }, age: age, isRestored: true,
-            isGone: saved.isGone)
+            value: saved.value ?? saved.place.count, isGone: saved.isGone)
         if !saved.holes.isEmpty { open.insert(topic) }
     }
 

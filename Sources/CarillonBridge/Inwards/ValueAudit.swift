@@ -286,7 +286,13 @@ final class ValueAudit {
         let look = Look(looked, fetched: fetched, doubt: lastDoubt)
         self.look = look
         guard !filters.isEmpty else { return askService(look) }
-        broker.showRetained(filters) { [weak self] _ in self?.askService(look) }
+        broker.showRetained(filters, usesCanary: true) { [weak self] answer in
+            if !answer.isComplete {
+                look.unknown.formUnion(fetched)
+                for origin in fetched { self?.watches[origin]?.mustFetch = true }
+            }
+            self?.askService(look)
+        }
     }
 
     private func askService(_ look: Look) {

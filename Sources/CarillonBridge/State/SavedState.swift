@@ -135,6 +135,7 @@ extension PlaceCheck.Saved {
         .dictionary([
             "topic": .string(topic), "host": .string(origin.host), "user": .string(origin.user), "name": .string(name),
             "run": .string(place.run), "count": .uint64(place.count), "gone": .boolean(isGone),
+            "value": .uint64(value ?? place.count),
             "holes": .array(holes.map { .array([.uint64($0.lowerBound), .uint64($0.upperBound)]) }),
         ])
     }
@@ -154,7 +155,7 @@ extension PlaceCheck.Saved {
         }
         self.init(
             topic: topic, origin: origin, name: name, place: .init(run: run, count: count), holes: holes,
-            isGone: entries["gone"] == .boolean(true))
+            value: entries["value"]?.unsigned, isGone: entries["gone"] == .boolean(true))
     }
 }
 

@@ -73,7 +73,9 @@ final class StagedBroker: BrokerClient {
             guard filter.retainHandling == .always || filter.retainHandling == .ifNew && isNew else { continue }
             for (topic, publication) in retained.sorted(by: { $0.key < $1.key })
             where Self.matches(filter.topic, topic) && !hides(topic) {
-                shown.append(publication)
+                var copy = publication
+                copy.subscriptions = filter.identifier.map { [$0] } ?? []
+                shown.append(copy)
             }
         }
         let reasons = filters.map { refuses($0.topic) ? ReasonCode.notAuthorized : .grantedAtLeastOnce }
@@ -103,6 +105,7 @@ final class StagedBroker: BrokerClient {
         for filter in filters.values where Self.matches(filter.topic, publication.topic) && !hides(publication.topic) {
             var copy = publication
             copy.subscriptions = filter.identifier.map { [$0] } ?? []
+            copy.isRetained = publication.isRetained && filter.keepsRetainFlag
             send(copy)
         }
     }
@@ -114,8 +117,14 @@ final class StagedBroker: BrokerClient {
     }
 
     /// All that is on its way arrives.
-    func deliver() {
-        while !outgoing.isEmpty, !isReadingPaused { outgoing.removeFirst()() }
+    ///
+    /// - Parameter most: the maximum of packets.
+    func deliver(_ most: Int = .max) {
+        var left = most
+        while left > 0, !outgoing.isEmpty, !isReadingPaused {
+            left -= 1
+            outgoing.removeFirst()()
+        }
     }
 
     private static func matches(_ filter: String, _ topic: String) -> Bool {
