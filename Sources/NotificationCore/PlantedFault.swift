@@ -122,13 +122,13 @@
         /// The system bus is not tried again when it has closed the connection.
         case systemBusGivenUp = "system-bus-given-up"
         // Those of the bridge, which realms find: tools/simulate --realm --planted.
-        /// What was taken from the broker and not posted does not survive an end.
+        /// Messages that were taken from the broker and not posted do not survive an end.
         case inboxForgotten = "bridge-inbox-forgotten"
         /// Nobody asks whether a topic is possible, and nothing gives up a message that ends the connection.
         case topicUnchecked = "bridge-topic-unchecked"
         /// An earlier run of its own is taken for another bridge.
         case ownRunFeared = "bridge-own-run-feared"
-        /// What is queued for the broker does not survive a reload, nor an end.
+        /// The queue for the broker does not survive a reload, nor an end.
         case queueForgotten = "bridge-queue-forgotten"
         /// A reload begins with the numbers of the last one.
         case numbersReused = "bridge-numbers-reused"
@@ -142,7 +142,7 @@
         case endsUnseen = "bridge-ends-unseen"
         /// A value that had no answer is posted again over a later one.
         case oldValueAgain = "bridge-old-value-again"
-        /// What was heard on topics does not survive an end.
+        /// The numbers that were heard on topics do not survive an end.
         case placesForgotten = "bridge-places-forgotten"
 
         // A simulation has one thread.

@@ -8,20 +8,13 @@ import Testing
 
 @Suite("G2: hosts that a broker has forgotten", .limited)
 struct HostConfirmationTests {
-    private final class Lab: BrokerLinkDelegate {
-        let broker = StagedBroker()
-        let clock = StageClock()
-        let context: MainContext
-        let link: BrokerLink
+    private final class Lab: BrokerStage {
         private(set) var hosts = HostTable()
         private var confirmation: HostConfirmation!
         private(set) var forgotten: [[String]] = []
 
         init(knowing known: String...) throws {
-            context = MainContext(clock: clock)
-            var environment = BridgeEnvironment.own(address: "", context: context)
-            environment.makeBrokerClient = { [broker] _, _ throws(MQTTError) in broker }
-            link = try BrokerLink(.init(host: "h", port: 1, clientID: "c"), environment, context: context)
+            try super.init()
             confirmation = HostConfirmation(
                 realm: "home", broker: link, context: context, began: { [unowned self] in hosts.beginConfirming() },
                 unconfirmed: { [unowned self] in hosts.unconfirmed },
@@ -29,7 +22,6 @@ struct HostConfirmationTests {
                     forgotten.append(origins.map(\.text))
                     _ = hosts.endConfirming(origins)
                 })
-            link.delegate = self
             for host in known { _ = hosts.take(presence(host), of: Origin(host: host, user: "u")!) }
             link.connect()
         }
@@ -50,17 +42,12 @@ struct HostConfirmationTests {
         }
 
         func again() { confirmation.again() }
-        func pass(seconds: Int64) { clock.pass(seconds: seconds, on: context) { broker.deliver() } }
 
-        func brokerChanged() {}
-        func brokerConnected(sessionPresent: Bool) { confirmation.begin() }
-        func brokerDisconnected(because error: MQTTError?) { confirmation.stop() }
-        func brokerSent(_ publication: Publication) {
+        override func brokerConnected(sessionPresent: Bool) { confirmation.begin() }
+        override func brokerDisconnected(because error: MQTTError?) { confirmation.stop() }
+        override func brokerSent(_ publication: Publication) {
             if let topic = BridgeTopic(publication.topic, in: "home") { _ = hosts.take(publication, of: topic.origin) }
         }
-        func brokerAcknowledged(_ id: PacketID, _ reason: ReasonCode) {}
-        func brokerSubscribed(_ id: PacketID, _ reasons: [ReasonCode]) {}
-        func brokerUnsubscribed(_ id: PacketID) {}
     }
 
     @Test("A host that the broker does not show is forgotten when all have had time to connect")

@@ -26,7 +26,7 @@ struct InwardPostsTests {
 
         var isThere = true
         private var calls: [Call] = []
-        /// What was asked for, in order.
+        /// All that was asked for, in order.
         private(set) var log: [Kind] = []
         /// The values, by name.
         var values: [String: [String: PropertyList]] = [:]

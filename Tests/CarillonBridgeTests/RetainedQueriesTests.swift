@@ -9,20 +9,12 @@ import Testing
 @Suite("G2: what a broker has retained", .limited)
 struct RetainedQueriesTests {
     /// A link that asks, and what the broker sent it.
-    private final class Lab: BrokerLinkDelegate {
-        let broker = StagedBroker()
-        let clock = StageClock()
-        let context: MainContext
-        let link: BrokerLink
+    private final class Lab: BrokerStage {
         private(set) var received: [String] = []
         private(set) var answers: [Set<String>] = []
 
-        init() throws {
-            context = MainContext(clock: clock)
-            var environment = BridgeEnvironment.own(address: "", context: context)
-            environment.makeBrokerClient = { [broker] _, _ throws(MQTTError) in broker }
-            link = try BrokerLink(.init(host: "h", port: 1, clientID: "c"), environment, context: context)
-            link.delegate = self
+        override init() throws {
+            try super.init()
             link.connect()
         }
 
@@ -36,15 +28,7 @@ struct RetainedQueriesTests {
             answers.append(answer.isComplete ? answer.refused : ["incomplete"])
         }
 
-        func pass(seconds: Int64) { clock.pass(seconds: seconds, on: context) { broker.deliver() } }
-
-        func brokerChanged() {}
-        func brokerConnected(sessionPresent: Bool) {}
-        func brokerDisconnected(because error: MQTTError?) {}
-        func brokerSent(_ publication: Publication) { received.append(publication.topic) }
-        func brokerAcknowledged(_ id: PacketID, _ reason: ReasonCode) {}
-        func brokerSubscribed(_ id: PacketID, _ reasons: [ReasonCode]) {}
-        func brokerUnsubscribed(_ id: PacketID) {}
+        override func brokerSent(_ publication: Publication) { received.append(publication.topic) }
     }
 
     @Test("It is answered behind all that there is, and leaves no subscription")

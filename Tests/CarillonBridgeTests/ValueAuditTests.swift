@@ -11,12 +11,8 @@ import Testing
 @Suite("R1: values of others that ended unseen", .limited)
 struct ValueAuditTests {
     /// An audit with a broker, and a service that has the values that the test says.
-    private final class Lab: BrokerLinkDelegate, ValueAuditDelegate {
-        let broker = StagedBroker()
-        let clock = StageClock()
-        let context: MainContext
-        let link: BrokerLink
-        let audit: ValueAudit
+    private final class Lab: BrokerStage, ValueAuditDelegate {
+        private(set) var audit: ValueAudit!
         private(set) var hosts = HostTable()
         private(set) var wanted = WantedNames()
         private var subscribed: Set<String> = []
@@ -31,13 +27,9 @@ struct ValueAuditTests {
         static let other = Origin(host: "tower", user: "ben")!
 
         init(wanting names: String..., isConnected: Bool = true) throws {
-            context = MainContext(clock: clock)
-            var environment = BridgeEnvironment.own(address: "", context: context)
-            environment.makeBrokerClient = { [broker] _, _ throws(MQTTError) in broker }
-            link = try BrokerLink(.init(host: "h", port: 1, clientID: "c"), environment, context: context)
+            try super.init()
             audit = ValueAudit(realm: "home", broker: link, context: context)
             audit.delegate = self
-            link.delegate = self
             want(names)
             if isConnected { link.connect() }
         }
@@ -92,7 +84,7 @@ struct ValueAuditTests {
                 Publication(topic: Self.topic(name, object, of: origin), payload: payload, isRetained: true))
         }
 
-        func pass(seconds: Int64) {
+        override func pass(seconds: Int64) {
             clock.pass(seconds: seconds, on: context) {
                 broker.deliver()
                 guard isAsked, isServiceThere else { return }
@@ -113,14 +105,13 @@ struct ValueAuditTests {
 
         func confirm() { hosts.beginConfirming() }
 
-        func brokerChanged() {}
-        func brokerConnected(sessionPresent: Bool) {
+        override func brokerConnected(sessionPresent: Bool) {
             audit.connected(sessionPresent: sessionPresent)
             if !sessionPresent { subscribed = [] }
             subscribe()
         }
-        func brokerDisconnected(because error: MQTTError?) { audit.connectionEnded() }
-        func brokerSent(_ publication: Publication) {
+        override func brokerDisconnected(because error: MQTTError?) { audit.connectionEnded() }
+        override func brokerSent(_ publication: Publication) {
             guard let topic = BridgeTopic(publication.topic, in: "home"), publication.isRetained else { return }
             if case .notification(let name) = topic.subject {
                 audit.take(publication, isWanted: wanted.contains(name))
@@ -128,9 +119,7 @@ struct ValueAuditTests {
                 audit.take(publication, isWanted: wanted.contains(name))
             }
         }
-        func brokerAcknowledged(_ id: PacketID, _ reason: ReasonCode) {}
-        func brokerSubscribed(_ id: PacketID, _ reasons: [ReasonCode]) {}
-        func brokerUnsubscribed(_ id: PacketID) { audit.answeredUnsubscription(id) }
+        override func brokerUnsubscribed(_ id: PacketID) { audit.answeredUnsubscription(id) }
     }
 
     @Test("A value goes that the broker does not have, and no other one; then it rests")

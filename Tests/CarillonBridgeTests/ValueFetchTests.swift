@@ -8,11 +8,7 @@ import Testing
 
 @Suite("R1: values that there are when somebody wants them", .limited)
 struct ValueFetchTests {
-    private final class Lab: BrokerLinkDelegate {
-        let broker = StagedBroker()
-        let clock = StageClock()
-        let context: MainContext
-        let link: BrokerLink
+    private final class Lab: BrokerStage {
         private(set) var fetch: ValueFetch!
         var wanted: Set<String> = []
         private(set) var received: Set<String> = []
@@ -20,17 +16,13 @@ struct ValueFetchTests {
 
         static let canary = "carillon/1/home/own/u/online"
 
-        init() throws {
-            context = MainContext(clock: clock)
-            var environment = BridgeEnvironment.own(address: "", context: context)
-            environment.makeBrokerClient = { [broker] _, _ throws(MQTTError) in broker }
-            link = try BrokerLink(.init(host: "h", port: 1, clientID: "c"), environment, context: context)
+        override init() throws {
+            try super.init()
             link.canary = (Self.canary, "carillon/1/home/own/+/online")
             broker.retained[Self.canary] = Publication(topic: Self.canary, payload: [1], isRetained: true)
             fetch = ValueFetch(broker: link, context: context, wanted: { [unowned self] in wanted }) {
                 [unowned self] in ends += 1
             }
-            link.delegate = self
             link.connect()
         }
 
@@ -45,17 +37,10 @@ struct ValueFetchTests {
             return filter
         }
 
-        func pass(seconds: Int64) { clock.pass(seconds: seconds, on: context) { broker.deliver() } }
-
-        func brokerChanged() {}
-        func brokerConnected(sessionPresent: Bool) {}
-        func brokerDisconnected(because error: MQTTError?) { fetch.connectionEnded() }
-        func brokerSent(_ publication: Publication) {
+        override func brokerDisconnected(because error: MQTTError?) { fetch.connectionEnded() }
+        override func brokerSent(_ publication: Publication) {
             if publication.topic != Self.canary, received.insert(publication.topic).inserted { fetch.noteProgress() }
         }
-        func brokerAcknowledged(_ id: PacketID, _ reason: ReasonCode) {}
-        func brokerSubscribed(_ id: PacketID, _ reasons: [ReasonCode]) {}
-        func brokerUnsubscribed(_ id: PacketID) {}
     }
 
     @Test("All come at once, and no subscription is left")

@@ -328,48 +328,6 @@ struct RetainedTests {
         try bytes.center.checkInvariants()
     }
 
-    @Test("R6: what a bridge posts for many machines is bounded for each of them, whoever its users are")
-    func shares() throws {
-        let center = scenario([.retainedPerClient: 2])
-        func mayPost(_ object: String, _ host: String?, _ user: String?) throws -> Bool {
-            let origin = host == nil && user == nil ? nil : try OutsideOrigin(host: host, user: user)
-            do {
-                _ = try center.post("A", object, retention: Retention(), origin: origin, from: one)
-                return true
-            } catch CenterError.limitExceeded(.retainedPerClient, 2) {
-                return false
-            }
-        }
-        for host in ["lap", "tower", "desk"] {
-            #expect(try mayPost("1", host, "ann") && mayPost("2", host, "ben"))
-            #expect(try !mayPost("3", host, "ann") && !mayPost("3", host, "eve"))
-            #expect(try mayPost("2", host, "ben"), "the same again is no more")
-        }
-        #expect(try mayPost("1", nil, "ann") && mayPost("2", nil, "ann") && !mayPost("3", nil, "ann"))
-        #expect(try mayPost("1", nil, "ben"), "another session")
-        #expect(try mayPost("1", nil, nil) && mayPost("2", nil, nil) && !mayPost("3", nil, nil))
-        try center.center.checkInvariants()
-        center.forget("")
-        #expect(try mayPost("3", "lap", "eve"))
-        try center.center.checkInvariants()
-    }
-
-    @Test("R6: the values of fifty machines with 400 each have room, and this machine's beside them")
-    func fifty() throws {
-        let center = scenario([:])
-        for host in 0..<50 {
-            let origin = try OutsideOrigin(host: "host-\(host)", user: "ann")
-            for number in 0..<400 {
-                _ = try center.post(
-                    "org.example.Sensor", "\(number)", retention: Retention(), origin: origin, from: one)
-            }
-        }
-        for number in 0..<2_000 {
-            _ = try center.post("org.example.Own", "\(number)", retention: Retention(), from: two)
-        }
-        #expect(center.statistics.retained == 22_000)
-    }
-
     @Test("What comes out of a queue and finds no room is posted, and counted as not kept")
     func noRoomFromQueue() throws {
         let center = scenario([.retainedPerClient: 1])

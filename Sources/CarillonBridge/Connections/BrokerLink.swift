@@ -258,7 +258,7 @@ extension BrokerLink: MQTTClientDelegate {
 
     func received(_ publication: Publication) {
         if publication.isRetained { queries.received(publication) }
-        // What is published while a query is open comes by the subscription to it as well, in its order.
+        // A message that is published while a query is open comes by the subscription to it as well, in its order.
         if publication.isRetained || !Self.isOfQuery(publication) { delegate?.brokerSent(publication) }
     }
 

@@ -19,7 +19,7 @@ final class RetainedQueries {
         static let answer: UInt32 = 90_000
     }
 
-    /// What is known when a query is over.
+    /// The outcome of a query.
     struct Answer {
         /// The filters that the broker does not let be subscribed to.
         var refused: Set<String> = []
@@ -108,7 +108,7 @@ final class RetainedQueries {
         for part in filters.chunks(of: Self.together) {
             var packet = part.map { filter($0, excludesOwn: excludesOwn) }
             if let canary {
-                // What is published on it meanwhile is not marked as retained.
+                // A message that is published on it meanwhile is not marked as retained.
                 var filter = filter(canary.filter, excludesOwn: false)
                 filter.keepsRetainFlag = false
                 packet.append(filter)

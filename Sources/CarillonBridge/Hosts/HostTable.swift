@@ -21,8 +21,7 @@ struct HostTable {
     static let most = 4096
 
     private(set) var hosts: [Origin: Host] = [:]
-    /// How many of them are of one machine.
-    private var users: [String: Int] = [:]
+    private var machines = MachineCounts(max: most)
     /// Hosts that are online by what the broker has said on an earlier connection only.
     private(set) var unconfirmed: Set<Origin> = []
 
@@ -37,22 +36,14 @@ struct HostTable {
             forget(origin)
             return Host(isOnline: false)
         }
-        guard hosts[origin] != host, hosts[origin] != nil || hasRoom(for: origin) else { return nil }
-        if hosts.updateValue(host, forKey: origin) == nil { users[origin.host, default: 0] += 1 }
+        guard hosts[origin] != host, hosts[origin] != nil || machines.hasRoom(for: origin) else { return nil }
+        if hosts.updateValue(host, forKey: origin) == nil { machines.add(origin) }
         return host
     }
 
     mutating func forget(_ origin: Origin) {
-        if hosts.removeValue(forKey: origin) != nil {
-            users[origin.host]! -= 1
-            if users[origin.host] == 0 { users[origin.host] = nil }
-        }
+        if hosts.removeValue(forKey: origin) != nil { machines.remove(origin) }
         unconfirmed.remove(origin)
-    }
-
-    /// A machine has seven times what is left to others at most, however many users it says that it has.
-    private func hasRoom(for origin: Origin) -> Bool {
-        hosts.count < Self.most && users[origin.host, default: 0] + 1 <= 7 * (Self.most - hosts.count)
     }
 
     /// There is a new connection, on which the broker shows all hosts that it knows.

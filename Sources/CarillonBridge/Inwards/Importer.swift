@@ -208,14 +208,10 @@ final class Importer {
 
     private func goOnRefreshing() {
         guard isRefreshDue, refreshTimer == nil, broker.isConnected else { return }
-        beginRefresh()
-        fetch.fetch(filters)
-        onDrops()
-    }
-
-    private func beginRefresh() {
         isRefreshDue = false
         audit.doubtAfterDrops()
+        fetch.fetch(filters)
+        onDrops()
         // Half for each time as long as the last pause that it was not necessary.
         var quiet = refreshedAt.map { (context.now - $0).microseconds / 1000 - Int64(pause) } ?? 0
         while quiet >= Int64(pause), pause > Self.pauses.lowerBound {
@@ -254,7 +250,7 @@ final class Importer {
             totals.refused += 1
             Log.info("\(name) of \(origin.text) is not taken: \(words)")
             if let reason { lost(1, name, origin, reason) }
-        // What is published while a query is open comes twice.
+        // A message that is published while a query is open comes twice.
         case .repeated: if !BrokerLink.isOfQuery(publication) { totals.repeated += 1 }
         case .message(let message):
             if BrokerLink.isOfQuery(publication) { fetch.noteProgress() }

@@ -42,12 +42,20 @@ final class InwardPosts: @unchecked Sendable {
     private var uncertain: [UInt64: InwardMessage] = [:]
     /// The last post of each value of which one is unanswered or uncertain.
     private var lastPosts: [InwardMessage.HostValue: UInt64] = [:]
-    /// Whether the first of the inbox waits for a comparison, and all others behind it.
-    private var isComparing = false
-    /// While it runs the first of the inbox waits for the next comparison.
-    private var retryTimer: EventSource?
+    private enum Phase {
+        case open
+        /// The first of the inbox waits for the answer to a comparison, and all others behind it.
+        case comparing
+        /// The first of the inbox waits for the next comparison.
+        case pausing(EventSource)
+        case closed
+    }
+
+    private var phase = Phase.open
     private var pause = pauses.lowerBound
-    private var isClosed = false
+
+    private var isComparing: Bool { if case .comparing = phase { true } else { false } }
+    private var isOpen: Bool { if case .open = phase { true } else { false } }
     private(set) var imported: UInt64 = 0
     /// Values that the session had.
     private(set) var alike: UInt64 = 0
@@ -89,15 +97,16 @@ final class InwardPosts: @unchecked Sendable {
 
     /// The service is there again, or another one: it is asked without a pause.
     func serviceCame() {
-        (retryTimer, pause) = (nil, Self.pauses.lowerBound)
+        pause = Self.pauses.lowerBound
+        if case .pausing = phase { phase = .open }
         pump()
     }
 
     /// Posts messages that wait, while the service is there and answers.
     func pump() {
         defer { changed() }
-        while !isClosed, service.isThere, !isComparing, retryTimer == nil, unanswered.count < Self.window {
-            // What is behind an uncertain value waits: it may be a later one.
+        while isOpen, service.isThere, unanswered.count < Self.window {
+            // Messages behind an uncertain value wait: one may be a later one of it.
             guard uncertain.isEmpty || unanswered.isEmpty else { return }
             retryUncertain()
             guard let message = inbox.popFirst() else { return }
@@ -208,12 +217,12 @@ final class InwardPosts: @unchecked Sendable {
     /// Posts a value that was at the broker before only if the session does not have it: after a new connection the broker
     /// sends all of them, and nothing has happened.
     private func compare(_ message: InwardMessage, _ userInfo: [String: PropertyList]) {
-        isComparing = true
+        phase = .comparing
         // It is not posted: until the answer it belongs to the inbox.
         inbox.prepend(message)
         service.ask(Get(name: message.name, object: message.object)) { [self] result in
             guard isComparing else { return }
-            isComparing = false
+            phase = .open
             switch result {
             case .success(let kept):
                 pause = Self.pauses.lowerBound
@@ -238,10 +247,11 @@ final class InwardPosts: @unchecked Sendable {
     }
 
     private func askLater() {
-        retryTimer = .once(milliseconds: pause, on: context) { [unowned self] in
-            retryTimer = nil
-            pump()
-        }
+        phase = .pausing(
+            .once(milliseconds: pause, on: context) { [unowned self] in
+                phase = .open
+                pump()
+            })
         pause = min(pause * 2, Self.pauses.upperBound)
     }
 
@@ -251,8 +261,7 @@ final class InwardPosts: @unchecked Sendable {
     ///
     /// - Returns: the messages that are not posted, in order.
     func close() -> [InwardMessage] {
-        isClosed = true
-        (isComparing, retryTimer) = (false, nil)
+        phase = .closed
         let left = unanswered.sorted { $0.key < $1.key }
         unanswered = [:]
         for (number, message) in left { failed(message, number, .disconnected("the bridge ends")) }

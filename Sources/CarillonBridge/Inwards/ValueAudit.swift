@@ -46,11 +46,18 @@ final class ValueAudit {
     /// The maximum of topics that are remembered. Others are asked for.
     private static let maxSeen = 131_072
 
+    /// The word of a host on this connection.
+    private enum Word {
+        case none
+        /// It has said something: the broker may have restored that.
+        case some
+        /// Behind that it has said that the broker has all its values.
+        case certain
+    }
+
     /// The knowledge of a host.
     private struct Watch {
-        /// Whether it has said something on this connection, and behind that that the broker has all its values.
-        var hasSpoken = false
-        var isCertain = false
+        var word = Word.none
         /// Whether its bridge has another run than before, without an end.
         var hasRestarted = false
         /// Its last mark, and the run that it had then.
@@ -111,7 +118,7 @@ final class ValueAudit {
     /// The packets that the broker has not answered: what comes before the end of a subscription may be from before it.
     private var unsubscribing: Set<PacketID> = []
     private var isConnected = false
-    private var isTrusting = false
+    /// Until it is over no word from before this connection is trusted.
     private var trustTimer: EventSource?
     private var timer: EventSource?
     private var look: Look?
@@ -134,18 +141,17 @@ final class ValueAudit {
     func connected(sessionPresent: Bool) {
         isConnected = true
         for origin in watches.keys {
-            watches[origin]!.hasSpoken = false
-            watches[origin]!.isCertain = false
+            watches[origin]!.word = .none
         }
         trustTimer = .once(milliseconds: Time.trust, on: context) { [unowned self] in
-            (trustTimer, isTrusting) = (nil, true)
+            trustTimer = nil
             goOn()
         }
         if !sessionPresent { doubt() }
     }
 
     func connectionEnded() {
-        (isConnected, isTrusting) = (false, false)
+        isConnected = false
         (timer, trustTimer) = (nil, nil)
         (seen, unsubscribing) = ([], [])
         for origin in look?.fetched ?? [] { watches[origin]?.mustFetch = true }
@@ -160,7 +166,7 @@ final class ValueAudit {
     /// The broker has answered the end of a subscription.
     func answeredUnsubscription(_ id: PacketID) { unsubscribing.remove(id) }
 
-    // MARK: What there is
+    // MARK: Shown values
 
     /// The broker has sent a retained message.
     ///
@@ -184,7 +190,7 @@ final class ValueAudit {
         var watch = watches[origin] ?? Watch()
         if let before, before.isOnline, host.isOnline, before.run != host.run { watch.hasRestarted = true }
         if host.isOnline, let mark = host.mark {
-            if watch.hasSpoken { watch.isCertain = true }
+            if watch.word == .some { watch.word = .certain }
             let isSameRun = watch.run == host.run
             if mark != watch.mark || !isSameRun {
                 // The broker had forgotten something of it: so it may have done with what was to come here. Or its bridge is
@@ -196,7 +202,7 @@ final class ValueAudit {
             }
             (watch.mark, watch.run) = (mark, host.run)
         }
-        watch.hasSpoken = true
+        if watch.word == .none { watch.word = .some }
         watches[origin] = watch
         goOnSoon()
     }
@@ -246,7 +252,7 @@ final class ValueAudit {
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.endsUnseen) { return }
         #endif
-        // What the broker answers goes on with it.
+        // An answer of the broker goes on with it.
         guard isConnected, look == nil else { return }
         let table = hosts
         var due: [Origin: String] = [:]
@@ -254,7 +260,7 @@ final class ValueAudit {
         for (origin, host) in table.hosts {
             let watch = watches[origin] ?? Watch()
             guard host.isOnline, let mark = host.mark, isDue(watch), !table.unconfirmed.contains(origin),
-                watch.isCertain || isTrusting
+                watch.word == .certain || trustTimer == nil
             else { continue }
             let left = watch.lookedAt.map { watch.pause - (context.now - $0) } ?? .zero
             if left > .zero { rest = min(rest ?? left, left) } else { due[origin] = mark }
@@ -371,33 +377,4 @@ final class ValueAudit {
         }
         goOnSoon()
     }
-}
-
-/// Hosts under whose names plain clients publish values on other topics than a bridge does, so that nobody can tell from its
-/// name and object on which topic a value is.
-struct IrregularHosts: Equatable {
-    private static let maxCount = 4_096
-
-    private(set) var origins: Set<Origin> = []
-    /// How many of them are of one machine.
-    private var users: [String: Int] = [:]
-
-    /// A machine has seven times what is left to others at most. Of one for which there is no room values may end that are
-    /// there.
-    mutating func insert(_ origin: Origin) {
-        let count = users[origin.host, default: 0]
-        guard !origins.contains(origin), origins.count < Self.maxCount,
-            count + 1 <= 7 * (Self.maxCount - origins.count)
-        else { return }
-        origins.insert(origin)
-        users[origin.host] = count + 1
-    }
-
-    mutating func remove(_ origin: Origin) {
-        guard origins.remove(origin) != nil else { return }
-        users[origin.host]! -= 1
-        if users[origin.host] == 0 { users[origin.host] = nil }
-    }
-
-    func contains(_ origin: Origin) -> Bool { origins.contains(origin) }
 }

@@ -6,7 +6,7 @@ import MainLoop
 /// broker drops a part without a word.
 final class ValueFetch {
     private enum Time {
-        /// What the broker has in the session's queue comes first, in milliseconds.
+        /// The messages in the session's queue come first, in milliseconds.
         static let afterQueue: UInt32 = 10_000
         /// Before it is asked again where it could not show all, each time twice as long. In milliseconds.
         static let again: ClosedRange<UInt32> = 5_000...3_600_000
@@ -40,9 +40,6 @@ final class ValueFetch {
 
     var isDone: Bool { due.isEmpty && asked.isEmpty }
 
-    /// Fetches the values of filters.
-    func fetch(_ filters: Set<String>) { ask(filters) }
-
     /// The same, behind what the broker has in the session's queue.
     func fetchBehindQueue(_ filters: Set<String>) {
         due.formUnion(filters)
@@ -68,10 +65,11 @@ final class ValueFetch {
     private func goOn() {
         due.formIntersection(wanted())
         // Part by part, where all together was too much.
-        ask(pause == Time.again.lowerBound ? due : Set(due.sorted().prefix(RetainedQueries.together)))
+        fetch(pause == Time.again.lowerBound ? due : Set(due.sorted().prefix(RetainedQueries.together)))
     }
 
-    private func ask(_ filters: Set<String>) {
+    /// Fetches the values of filters.
+    func fetch(_ filters: Set<String>) {
         due.formUnion(filters)
         guard broker.isConnected else { return }
         due.subtract(filters)

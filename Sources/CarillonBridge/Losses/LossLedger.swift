@@ -76,7 +76,7 @@ struct LossLedger {
 }
 
 extension UInt64 {
-    /// Who sends a number says how far it has counted: the sum of losses may be anything.
+    /// The number of a message is its sender's word: the sum of losses may be anything.
     func addingLosses(_ count: UInt64) -> UInt64 {
         let (sum, isTooMuch) = addingReportingOverflow(count)
         return isTooMuch ? .max : sum

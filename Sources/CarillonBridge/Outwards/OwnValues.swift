@@ -167,7 +167,7 @@ extension OutwardMessage {
     /// Whether it sets a value; false for one that removes it, too.
     var isValue: Bool { isRetained && !payload.isEmpty }
 
-    /// What there is of a value, as far as others notice.
+    /// A value, as far as others notice.
     struct Version {
         private let digest: Int
         private let expiry: Int64?

@@ -124,7 +124,7 @@ struct BridgeTopic {
 
     // MARK: Filters
 
-    /// What a host, or each, publishes of a name: notifications, and values of its objects.
+    /// The filters for all that a host, or each, publishes of a name: notifications, and values of its objects.
     static func filters(name: String, of origin: Origin? = nil, in realm: String) -> [String] {
         let root = root(of: origin, in: realm)
         return [root + "n/" + levels(of: name), root + "v/" + levels(of: name) + "/+"]

@@ -30,7 +30,7 @@ struct RetainedValues {
     private var ofConnections: [ClientName: SortedSet<UInt64>] = [:]
     /// The payer of each poster's values, and their serials.
     private var payers: [ClientName: (peer: Peer, serials: SortedSet<UInt64>)] = [:]
-    /// What each payer keeps of each place.
+    /// The values of each payer from each place.
     private var shares: [Place: Share] = [:]
     /// When they expire, the first first; also of some that are gone.
     private var expiries = PriorityQueue<Expiry>()
@@ -121,7 +121,7 @@ struct RetainedValues {
         shares[place] = share.count == 0 ? nil : share
     }
 
-    /// What somebody pays for, of those that are from a place; nil for this session.
+    /// The values that somebody pays for, from one place; nil for this session.
     func share(of payer: ClientName, from origin: OutsideOrigin?) -> Share {
         shares[Place(payer, origin)] ?? Share()
     }

@@ -7,7 +7,7 @@ import MQTT
 final class StagedBroker: BrokerClient {
     var delegate: (any MQTTClientDelegate)?
     var isReadingPaused = false
-    /// What it has retained, by topic.
+    /// Its retained messages, by topic.
     var retained: [String: Publication] = [:]
     /// Topics whose messages it keeps from this client without a word.
     var hides: (String) -> Bool = { _ in false }
@@ -72,7 +72,7 @@ final class StagedBroker: BrokerClient {
             let isNew = self.filters.updateValue(filter, forKey: filter.topic) == nil
             guard filter.retainHandling == .always || filter.retainHandling == .ifNew && isNew else { continue }
             for (topic, publication) in retained.sorted(by: { $0.key < $1.key })
-            where Self.matches(filter.topic, topic) && !hides(topic) {
+            where BridgeTopic.matches(filter.topic, topic) && !hides(topic) {
                 var copy = publication
                 copy.subscriptions = filter.identifier.map { [$0] } ?? []
                 shown.append(copy)
@@ -102,7 +102,8 @@ final class StagedBroker: BrokerClient {
             retained[publication.topic] = publication.payload.isEmpty ? nil : publication
         }
         // A copy for each subscription, as mosquitto does.
-        for filter in filters.values where Self.matches(filter.topic, publication.topic) && !hides(publication.topic) {
+        for filter in filters.values
+        where BridgeTopic.matches(filter.topic, publication.topic) && !hides(publication.topic) {
             var copy = publication
             copy.subscriptions = filter.identifier.map { [$0] } ?? []
             copy.isRetained = publication.isRetained && filter.keepsRetainFlag
@@ -110,7 +111,7 @@ final class StagedBroker: BrokerClient {
         }
     }
 
-    /// What is sent in the background is on its way.
+    /// Messages that are sent in the background are on their way.
     func showLate() {
         later.forEach(send)
         later = []
@@ -125,15 +126,5 @@ final class StagedBroker: BrokerClient {
             left -= 1
             outgoing.removeFirst()()
         }
-    }
-
-    private static func matches(_ filter: String, _ topic: String) -> Bool {
-        let wanted = filter.split(separator: "/", omittingEmptySubsequences: false)
-        let levels = topic.split(separator: "/", omittingEmptySubsequences: false)
-        for (index, level) in wanted.enumerated() {
-            if level == "#" { return levels.count >= index }
-            guard index < levels.count, level == "+" || level == levels[index] else { return false }
-        }
-        return wanted.count == levels.count
     }
 }

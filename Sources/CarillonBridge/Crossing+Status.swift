@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+import NotificationWire
+
+extension Crossing {
+    var status: BridgeStatus {
+        var status = BridgeStatus()
+        status.version = Wire.softwareVersion
+        status.state = broker.state.name
+        status.reason = reason
+        status.broker = configuration.brokerText
+        status.usesTLS = configuration.tls != nil
+        status.realm = configuration.realm
+        (status.host, status.user) = (configuration.origin.host, configuration.origin.user)
+        status.exports = configuration.exports.map(\.description)
+        status.imports = configuration.imports.map(\.description)
+        status.subscriptions = UInt32(importer.filters.count)
+        status.queued = UInt32(exporter.queuedCount)
+        status.queuedBytes = UInt64(exporter.queuedBytes)
+        status.inFlight = UInt32(exporter.inFlightCount)
+        status.exported = exporter.exported
+        status.imported = posts.imported
+        status.lostOutwards = losses.outwardsCount
+        status.lostInwards = losses.inwardsCount
+        status.refused = importer.totals.refused + posts.refused
+        status.repeated = importer.totals.repeated + posts.alike
+        status.acknowledgement = exporter.acknowledgement.map { UInt64(clamping: $0.microseconds) } ?? 0
+        let known = importer.gate.hosts.hosts.sorted { $0.key.text < $1.key.text }
+        status.stripped = known.filter(\.value.isStripped).map(\.key.text)
+        status.hosts = known.map { origin, host in
+            .init(host: origin.host, user: origin.user, isOnline: host.isOnline, software: host.software)
+        }
+        return status
+    }
+
+    var isConnected: Bool { broker.isConnected }
+
+    func isOnline(_ origin: Origin) -> Bool { importer.gate.hosts[origin]?.isOnline == true }
+
+    /// Why there is no connection, or not all that was asked for; empty for no reason.
+    var reason: String {
+        switch broker.state {
+        case .waiting(let reason): reason
+        case .takenOver: "another bridge has connected with the same realm, host and user"
+        case .held: "the session has no notification center"
+        case .starting, .connecting, .stopped: ""
+        case .connected: center.refusal ?? broker.missingGrant ?? ""
+        }
+    }
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+import TestLimits
+import Testing
+
+@testable import NotificationCore
+
+/// The room for values that somebody posts for other machines, as a bridge does.
+@Suite("R6: shares of retained values", .limited)
+struct RetainedShareTests {
+    private let one: ClientName = ":1.1"
+    private let two: ClientName = ":1.2"
+
+    @Test("R6: what a bridge posts for many machines is bounded for each of them, whoever its users are")
+    func shares() throws {
+        let center = Scenario([.retainedPerClient: 2])
+        func mayPost(_ object: String, _ host: String?, _ user: String?) throws -> Bool {
+            let origin = host == nil && user == nil ? nil : try OutsideOrigin(host: host, user: user)
+            do {
+                _ = try center.post("A", object, retention: Retention(), origin: origin, from: one)
+                return true
+            } catch CenterError.limitExceeded(.retainedPerClient, 2) {
+                return false
+            }
+        }
+        for host in ["lap", "tower", "desk"] {
+            #expect(try mayPost("1", host, "ann") && mayPost("2", host, "ben"))
+            #expect(try !mayPost("3", host, "ann") && !mayPost("3", host, "eve"))
+            #expect(try mayPost("2", host, "ben"), "the same again is no more")
+        }
+        #expect(try mayPost("1", nil, "ann") && mayPost("2", nil, "ann") && !mayPost("3", nil, "ann"))
+        #expect(try mayPost("1", nil, "ben"), "another session")
+        #expect(try mayPost("1", nil, nil) && mayPost("2", nil, nil) && !mayPost("3", nil, nil))
+        try center.center.checkInvariants()
+        center.forget("")
+        #expect(try mayPost("3", "lap", "eve"))
+        try center.center.checkInvariants()
+    }
+
+    @Test("R6: the values of fifty machines with 400 each have room, and this machine's beside them")
+    func fifty() throws {
+        let center = Scenario()
+        for host in 0..<50 {
+            let origin = try OutsideOrigin(host: "host-\(host)", user: "ann")
+            for number in 0..<400 {
+                _ = try center.post(
+                    "org.example.Sensor", "\(number)", retention: Retention(), origin: origin, from: one)
+            }
+        }
+        for number in 0..<2_000 {
+            _ = try center.post("org.example.Own", "\(number)", retention: Retention(), from: two)
+        }
+        #expect(center.statistics.retained == 22_000)
+    }
+}
