@@ -220,6 +220,8 @@ final class Callers {
         asked[name] = table.now
         way.credentials(of: name) { [weak self] result in
             guard let self else { return }
+            // With the connection ends the whole link, and the next one asks: what waits is handed over to it.
+            if case .failure(let error) = result, error.name == BusError.disconnectedName { return }
             let answer = answer(result, of: name)
             guard answers.isEmpty, waitingOf.count <= Self.maxInOrder else { return answers.append((name, answer)) }
             takeUp(answer, of: name)

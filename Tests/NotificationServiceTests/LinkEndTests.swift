@@ -28,6 +28,8 @@ struct LinkEndTests {
         let outgoingBytes = 0
         let name: UniqueName
         private(set) var sent: [Message] = []
+        /// Whether the bus leaves unanswered who is behind connections.
+        var leavesCredentials = false
         private var answers: [Message] = []
         private var lastSerial: UInt32 = 0
 
@@ -43,6 +45,7 @@ struct LinkEndTests {
             }
             guard isConnected else { return serial }
             if message.kind == .methodCall, message.destination == "org.freedesktop.DBus" {
+                if leavesCredentials, message.member == "GetConnectionCredentials" { return serial }
                 if !message.expectsNoReply { answers.append(answer(to: message, serial: serial)) }
             } else {
                 sent.append(message)
@@ -122,9 +125,9 @@ struct LinkEndTests {
 
         /// A client calls. The service has read it when this returns; nothing else of the loop has run.
         @discardableResult
-        func call(_ message: Message, on line: Line) -> UInt32 {
+        func call(_ message: Message, from client: UniqueName = ":1.77", on line: Line) -> UInt32 {
             lastSerial += 1
-            _ = line.onMessage?(message.carried(from: ":1.77", serial: lastSerial))
+            _ = line.onMessage?(message.carried(from: AnyBusName(client), serial: lastSerial))
             return lastSerial
         }
 
@@ -183,6 +186,25 @@ struct LinkEndTests {
         #expect(delivered()?.sequence == 1)
         #expect(delivered()?.serial == 1, "the posts that nobody served have no numbers")
         #expect(stage.end == nil)
+    }
+
+    /// Seed 49080621485178 of `Tests/Simulation/seeds`.
+    @Test("P2, E5: a caller whom the bus could not be asked about any more is served by the next link, as itself")
+    func unknownCaller() throws {
+        let stage = try Stage()
+        let (main, control) = (stage.lines[0], stage.lines[1])
+        try stage.register(on: main)
+        control.leavesCredentials = true
+        let post = try PostCall(name: "Ding", object: "", userInfo: [:], options: PostOptions())
+        let serial = stage.call(post.message(wantsAnswer: true), from: ":1.78", on: main)
+        // The question fails before the news of the end is read.
+        control.close()
+        #expect(main.answer(toCall: serial) == nil)
+        try stage.run { stage.lines.count == 4 }
+        let next = stage.lines[2]
+        try stage.run { next.answer(toCall: serial) != nil }
+        #expect(next.answer(toCall: serial)?.kind == .methodReturn)
+        #expect(main.answer(toCall: serial) == nil)
     }
 
     /// Seed 70086 of `Tests/Simulation/seeds`.
