@@ -80,4 +80,30 @@ struct ChannelPartTests {
         #expect(try waiting(other) == 0)
         #expect(service.isRunning)
     }
+
+    @Test(
+        "B6: without room a post that wants no outcome is told as lost to those whom it would have reached",
+        arguments: BusKind.available)
+    func lost(kind: BusKind) throws {
+        let bus = try PrivateBus(kind)
+        try bus.configure("[Limits]\nwaiting-call-bytes=1000000\n")
+        let service = try ServiceProcess(on: bus)
+        let (one, two) = (try ChannelClient(on: bus), try ChannelClient(on: bus))
+        let (other, stranger) = (try Client(on: bus), try Client(on: bus))
+        try one.client.addObserver("Ding")
+        try stranger.addObserver("Dong")
+        let large = try frame(1, bytes: 600_000)
+        try write(large.prefix(200_000), on: one)
+        try one.run("it is counted") { try waiting(other) == large.count }
+        for _ in 0..<2 { try write(frame(0, bytes: 600_000), on: two) }
+        try write(frame(8, bytes: 10), on: two)
+        try two.run("the last one") { two.outcomes[8] == ChannelOutcome(receivers: 1) }
+        try one.run("the word") { one.dropped.reduce(0) { $0 + $1.count } == 2 }
+        #expect(one.dropped.allSatisfy { $0.reason == DropReason.overload.rawValue })
+        #expect(one.numbers == [8])
+        try write(large.suffix(from: 200_000), on: one)
+        try one.run("the first") { one.outcomes[1] == ChannelOutcome(receivers: 1) && one.numbers == [8, 1] }
+        #expect(stranger.lost == 0)
+        #expect(service.isRunning)
+    }
 }

@@ -230,6 +230,48 @@ struct ChannelFrameTests {
         #expect(fourth.cut == nil && fourth.body.count == 5 && reader.isBetweenFrames)
     }
 
+    @Test(
+        "Of a body for which there is no room its beginning is kept, wherever the stream is cut",
+        arguments: [0, 7, 5000])
+    func heads(maxHead: Int) throws {
+        let writer = ChannelFrameWriter()
+        for (number, length) in [(1, 2000), (2, 300), (3, 5)] {
+            writer.append(.notification, number: UInt64(number), atMost: length) { body in
+                body.append(bytes: (0..<length).map { UInt8($0 % 251) })
+            }
+        }
+        let stream = bytes(writer)
+        for first in [16, 17, 22, 23, 24, 1000, 2015] {
+            for size in [1, 3, 700, 3000] {
+                let reader = ChannelFrameReader(from: .service)
+                reader.maxHead = maxHead
+                var rest = stream[...]
+                func read(_ count: Int) {
+                    _ = reader.read { room in
+                        let piece = rest.prefix(min(count, room.count))
+                        room.copyBytes(from: piece)
+                        rest = rest.dropFirst(piece.count)
+                        return piece.count
+                    }
+                }
+                read(first)
+                #expect(try reader.next() == nil && reader.passOver())
+                var (heads, isSecondCut) = ([[UInt8]](), false)
+                while true {
+                    while let frame = try reader.next() { heads.append(Array(frame.body)) }
+                    // The second one is passed over as well, where it comes in parts.
+                    if heads.count == 1, reader.passOver() { isSecondCut = true }
+                    guard !rest.isEmpty else { break }
+                    read(size)
+                }
+                #expect(heads.count == 3 && reader.isBetweenFrames)
+                #expect(heads[0] == (0..<min(2000, maxHead)).map { UInt8($0 % 251) })
+                #expect(heads[1] == (0..<(isSecondCut ? min(300, maxHead) : 300)).map { UInt8($0 % 251) }, "\(size)")
+                #expect(heads[2] == [0, 1, 2, 3, 4])
+            }
+        }
+    }
+
     @Test("When the bound is lowered while a longer body comes, its rest is passed over, and what is behind it is read")
     func loweredBound() throws {
         let (writer, length) = (ChannelFrameWriter(), 300_000)

@@ -238,9 +238,14 @@ final class Channel: PolledSourceDelegate {
     var waiting: ReadPost?
 
     /// What follows is a piece, for which a bounded number of system calls is made.
-    func beginPiece(mostKept: Int) {
+    ///
+    /// - Parameters:
+    ///   - mostKept: as for ``ChannelFrameReader``.
+    ///   - maxHead: the same.
+    func beginPiece(mostKept: Int, maxHead: Int) {
         readsLeft = Self.readsPerPiece
         reader.mostKept = mostKept
+        reader.maxHead = maxHead
     }
 
     /// The next frame of the piece; nil when there is none now. ``isAtEnd`` and ``fault`` tell whether there will be more.
@@ -305,7 +310,8 @@ final class Channel: PolledSourceDelegate {
 struct ReadPost {
     let answer: ChannelPost
     let name: String
-    let post: Result<Post<WireUserInfo>, BusError>
+    /// Nil where there was no room for it, and nobody wants an outcome: it counts as lost.
+    let post: Result<Post<WireUserInfo>, BusError>?
     /// Whether policy has let its options through: what is posted in parts was accepted with the first.
     var isChecked = false
 }

@@ -17,6 +17,8 @@ final class ChannelPosts {
 
     /// Options of a post that nobody keeps more of.
     private static let mostBytesOfOptions = 4 << 10
+    /// Those that a name and an object take besides their own.
+    private static let maxBytesBesideTexts = 16
 
     private unowned let driver: CenterDriver
     private unowned let turns: DeliveryTurns
@@ -131,9 +133,10 @@ final class ChannelPosts {
     private func take(from channel: Channel, _ piece: Piece) -> Int {
         guard channel.isOpen, !driver.isOver else { return 0 }
         let limits = driver.center.limits
+        let mostOfTexts = Int(limits[.nameLength] + limits[.objectLength])
         channel.beginPiece(
-            mostKept: Int(limits[.nameLength] + limits[.objectLength] + limits[.userInfoBytes])
-                + Self.mostBytesOfOptions)
+            mostKept: mostOfTexts + Int(limits[.userInfoBytes]) + Self.mostBytesOfOptions,
+            maxHead: mostOfTexts + Self.maxBytesBesideTexts)
         var piece = piece
         var results: [Outcome] = []
         var waitsForIdleness = false
@@ -202,6 +205,11 @@ final class ChannelPosts {
         _ frame: ChannelFrame, of channel: Channel, _ limits: Limits
     ) throws(ChannelFrame.Fault) -> ReadPost {
         let answer = ChannelPost(channel: channel, number: frame.number)
+        if frame.cut == .room, frame.number == 0, let outline = PostOutline(channelHead: frame.body),
+            calls?.lose(outline, ofChannelOf: channel.client) == true
+        {
+            return ReadPost(answer: answer, name: outline.name, post: nil)
+        }
         if let cut = frame.cut {
             let key = cut == .length ? Limits.Key.userInfoBytes : .waitingCallBytes
             let error = BusError(.limitExceeded(key, value: limits[key]))
@@ -230,7 +238,7 @@ final class ChannelPosts {
     ) -> Outcome? {
         let client = channel.client
         do throws(BusError) {
-            let post = try read.post.get()
+            guard let post = try read.post?.get() else { return nil }
             if !read.isChecked { try gate.check(post.options, ofPost: post.name, client, isOfMany: true) }
             guard try driver.makeWay(for: post, from: client, effects: &effects) else {
                 channel.waiting = read

@@ -517,6 +517,15 @@ final class CallQueue {
         return outline.map { lose($0, of: caller) } ?? false
     }
 
+    /// The same of one that came on a channel, and had no room there.
+    ///
+    /// - Returns: false where it would have been refused.
+    func lose(_ outline: PostOutline, ofChannelOf caller: UniqueName) -> Bool {
+        guard lose(outline, of: caller) else { return false }
+        start()
+        return true
+    }
+
     private func lose(_ outline: PostOutline, of caller: UniqueName) -> Bool {
         guard mayPost(caller)?(outline.name) != false else { return false }
         let reach = driver.center.reach(

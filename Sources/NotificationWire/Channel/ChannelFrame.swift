@@ -40,7 +40,7 @@ public struct ChannelFrame {
     public enum Cut: Sendable {
         /// It is longer than its reader keeps.
         case length
-        /// There is no room for it now (``ChannelFrameReader/passOver()``).
+        /// There is no room for it now (``ChannelFrameReader/passOver()``): only its beginning is here.
         case room
     }
 
@@ -51,9 +51,9 @@ public struct ChannelFrame {
 
     public let kind: Kind
     public let number: UInt64
-    /// Valid until the reader that gave it is used again; empty when ``cut``.
+    /// Valid until the reader that gave it is used again; no more than its beginning when ``cut``.
     public let body: UnsafeRawBufferPointer
-    /// Why the body is passed over; nil when it is here.
+    /// Why the body is passed over; nil when all of it is here.
     public let cut: Cut?
 }
 

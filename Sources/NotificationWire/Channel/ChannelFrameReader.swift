@@ -9,6 +9,8 @@ public final class ChannelFrameReader {
     private let sender: ChannelFrame.Sender
     /// Longer bodies are passed over.
     public var mostKept: Int
+    /// The longest beginning that is kept of a body for which there is no room.
+    public var maxHead = 0
     /// What was read and not given out is from `first` to `end`. Without memory while there is nothing.
     private var buffer = UnsafeMutableRawBufferPointer(start: nil, count: 0)
     private var (first, end) = (0, 0)
@@ -16,6 +18,9 @@ public final class ChannelFrameReader {
     private var skipped = 0
     /// The one of which ``passOver()`` has given up the rest, until ``next()`` gives it.
     private var cut: (kind: ChannelFrame.Kind, number: UInt64)?
+    /// The beginning of its body, up to `headEnd` of which has come. Valid as long as the body of a frame.
+    private var head = UnsafeMutableRawBufferPointer(start: nil, count: 0)
+    private var headEnd = 0
     private var fault: ChannelFrame.Fault?
 
     /// - Parameters:
@@ -28,6 +33,7 @@ public final class ChannelFrameReader {
 
     deinit {
         buffer.deallocate()
+        head.deallocate()
     }
 
     /// How many bytes were read and not given out.
@@ -65,9 +71,12 @@ public final class ChannelFrameReader {
     public func next() throws(ChannelFrame.Fault) -> ChannelFrame? {
         if let fault { throw fault }
         let passed = min(skipped, byteCount)
+        if cut == nil { giveUpHead() } else { keepHead(of: passed) }
         first += passed
         skipped -= passed
-        if skipped == 0, let (kind, number) = cut.take() { return Self.cut(kind, number, .room) }
+        if skipped == 0, let (kind, number) = cut.take() {
+            return ChannelFrame(kind: kind, number: number, body: UnsafeRawBufferPointer(head), cut: .room)
+        }
         guard skipped == 0, byteCount >= ChannelFrame.headerSize else {
             if first == end { giveUpRoom() }
             return nil
@@ -82,7 +91,8 @@ public final class ChannelFrameReader {
         if Int(length) > mostKept {
             first += ChannelFrame.headerSize
             skipped = Int(length)
-            return Self.cut(kind, number, .length)
+            return ChannelFrame(
+                kind: kind, number: number, body: UnsafeRawBufferPointer(start: nil, count: 0), cut: .length)
         }
         let size = ChannelFrame.headerSize + Int(length)
         guard byteCount >= size else { return nil }
@@ -91,12 +101,9 @@ public final class ChannelFrameReader {
         return ChannelFrame(kind: kind, number: number, body: body, cut: nil)
     }
 
-    private static func cut(_ kind: ChannelFrame.Kind, _ number: UInt64, _ cut: ChannelFrame.Cut) -> ChannelFrame {
-        ChannelFrame(kind: kind, number: number, body: UnsafeRawBufferPointer(start: nil, count: 0), cut: cut)
-    }
-
-    /// There is no room for the frame that has begun: what has come of it is given up, and its rest is passed over. When that
-    /// has come, ``next()`` gives it without a body: one of which the end never comes was not sent.
+    /// There is no room for the frame that has begun: what has come of it is given up, but for the beginning of its body, and
+    /// its rest is passed over. When that has come, ``next()`` gives it with this beginning: one of which the end never comes
+    /// was not sent.
     ///
     /// - Returns: whether that is so: not where ``next()`` has something to give, or the header has not come.
     public func passOver() -> Bool {
@@ -104,9 +111,29 @@ public final class ChannelFrameReader {
             let kind = ChannelFrame.Kind(rawValue: header(at: 4, as: UInt32.self))
         else { return false }
         cut = (kind, header(at: 8, as: UInt64.self))
-        skipped = ChannelFrame.headerSize + Int(header(at: 0, as: UInt32.self)) - byteCount
+        let length = Int(header(at: 0, as: UInt32.self))
+        first += ChannelFrame.headerSize
+        skipped = length - byteCount
+        giveUpHead()
+        head = .allocate(byteCount: min(length, maxHead), alignment: 8)
+        keepHead(of: byteCount)
         giveUpRoom()
         return true
+    }
+
+    /// Keeps what belongs to the head of the next `count` bytes.
+    private func keepHead(of count: Int) {
+        let count = min(count, head.count - headEnd)
+        guard count > 0 else { return }
+        UnsafeMutableRawBufferPointer(rebasing: head[headEnd...])
+            .copyMemory(from: UnsafeRawBufferPointer(rebasing: buffer[first..<first + count]))
+        headEnd += count
+    }
+
+    private func giveUpHead() {
+        head.deallocate()
+        head = UnsafeMutableRawBufferPointer(start: nil, count: 0)
+        headEnd = 0
     }
 
     /// Gives up memory that only reading takes. Call when ``next()`` has given all there is.

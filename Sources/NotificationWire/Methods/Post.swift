@@ -175,6 +175,17 @@ public struct PostOutline: Equatable, Sendable {
         self = outline
     }
 
+    /// Of one that came on a channel, as far as the beginning of its body tells: its options stand at the end, so that it
+    /// counts as one that may be delivered to whoever is suspended.
+    ///
+    /// - Parameter head: the beginning of the body.
+    /// - Returns: nil where it has not the whole name and object.
+    public init?(channelHead head: UnsafeRawBufferPointer) {
+        var reader = MarshalledReader(head)
+        guard let name = reader.readString(), let object = reader.readString(), !name.isEmpty else { return nil }
+        self.init(name: name, object: object, isImmediate: true)
+    }
+
     /// Of a call of ``PostJSON``.
     public init(ofJSON call: Message) throws(BusError) {
         (name, object) = try Post<WireUserInfo>.nameAndObject(of: call)
