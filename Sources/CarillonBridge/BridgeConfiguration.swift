@@ -38,6 +38,8 @@ public struct BridgeConfiguration: Equatable, KeyFileConfiguration {
     var imports: [NamePattern] = []
     /// Names of exports whose integers keep their widths, as they go out in CBOR.
     var binaryNames: [NamePattern] = []
+    /// Topics of devices.
+    var map = TopicMap()
     /// Whether it tells which hosts are there.
     var followsPresence = true
 
@@ -69,6 +71,11 @@ public struct BridgeConfiguration: Equatable, KeyFileConfiguration {
     public mutating func restrict(by file: KeyFile) {
         if file.hasUnknownEntries { isForbidden = true }
         for entry in file.entries {
+            // It may have been about to say something else of this name.
+            if let name = Self.mappedName(entry.group) {
+                map.remove(name)
+                continue
+            }
             let keys = Self.groups[entry.group, default: []]
             let known = keys.first { $0.name == entry.key }?.key
             switch known {
@@ -137,8 +144,10 @@ public struct BridgeConfiguration: Equatable, KeyFileConfiguration {
     ]
 
     public mutating func apply(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) {
+        if let name = Self.mappedName(entry.group) { return try applyMapping(entry, name, of: file) }
         guard let group = Self.groups[entry.group] else {
-            throw file.fault(entry, "there is no group [\(entry.group)], only [Broker], [Bridge] and [Limits]")
+            throw file.fault(
+                entry, "there is no group [\(entry.group)], only [Broker], [Bridge], [Map NAME] and [Limits]")
         }
         guard let key = group.first(where: { $0.name == entry.key })?.key else {
             let known = group.map(\.name).joined(separator: ", ")
@@ -167,6 +176,50 @@ public struct BridgeConfiguration: Equatable, KeyFileConfiguration {
         case .inFlight: inFlight = try file.number(entry, 1...UInt16.max)
         case .receiveMaximum: receiveMaximum = try file.number(entry, 1...UInt16.max)
         case .subscriptions: mostSubscriptions = try file.number(entry, 2...100_000)
+        }
+    }
+
+    /// The name of a group `[Map NAME]`; nil for other groups, and for what is no name that can be mapped.
+    private static func mappedName(_ group: String) -> String? {
+        guard group.hasPrefix("Map ") else { return nil }
+        let name = String(group.dropFirst(4))
+        let isName =
+            !name.isEmpty && !name.contains("*") && BridgeTopic.isPossible(name: name)
+            && !WantedNames.ownNames.matches(name)
+        return isName ? name : nil
+    }
+
+    private mutating func applyMapping(
+        _ entry: KeyFile.Entry, _ name: String, of file: KeyFile
+    ) throws(KeyFile.Fault) {
+        let pattern: TopicPattern?
+        do throws(TopicPattern.Malformed) {
+            pattern = entry.value.isEmpty ? nil : try TopicPattern(entry.value)
+        } catch {
+            throw file.fault(entry, "'\(entry.value)' \(error.reason)")
+        }
+        switch entry.key {
+        case "from": map.change(name) { $0.source = pattern }
+        case "to":
+            guard pattern?.root.hasPrefix("$") != true else {
+                throw file.fault(entry, "'\(entry.value)' is a topic of the broker's own")
+            }
+            map.change(name) { $0.target = pattern }
+        default:
+            throw file.fault(entry, "there is no key '\(entry.key)' in [\(entry.group)], only: from, to")
+        }
+    }
+
+    /// What is mapped and has no effect, as no list has its name.
+    var unlistedMappings: [String] {
+        map.rules.compactMap { rule in
+            let isIn = rule.source == nil || WantedNames.mayImport(rule.name, imports)
+            let isOut = rule.target == nil || exports.contains { $0.matches(rule.name) }
+            return switch (isIn, isOut) {
+            case (true, true): nil
+            case (false, _): "[Map \(rule.name)] takes nothing from \(rule.source!.text): import= has not the name"
+            case (true, false): "[Map \(rule.name)] publishes nothing on \(rule.target!.text): export= has not the name"
+            }
         }
     }
 

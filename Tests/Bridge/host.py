@@ -45,7 +45,7 @@ class Host:
             "Limits": {},
         }
         for section, entries in (settings or {}).items():
-            self.settings[section].update(entries)
+            self.settings.setdefault(section, {}).update(entries)
         self.write_settings()
         with open(os.path.join(self.configuration, "carillon.conf"), "w", encoding="utf-8") as file:
             file.write(service_settings)

@@ -35,6 +35,40 @@ struct ConfigurationTests {
         #expect(reading.files == ["system", "user"].map { directory.entry("\($0)/carillon/bridge.conf") })
     }
 
+    @Test("G2: topics of devices are mapped to names, and those that no list has are told")
+    func mappings() throws {
+        let configuration = try read("[Map N.A]\nfrom=c/+\nto=\n[Map N.B]\nfrom=b\n")
+        let rules = configuration.map.rules
+        #expect(rules.map(\.name) == ["N.A", "N.B"] && rules.map { $0.source?.text } == ["c/+", "b"])
+        #expect(rules.allSatisfy { $0.target == nil })
+        #expect(configuration.unlistedMappings.count == 2 && configuration.unlistedMappings[0].contains("import="))
+    }
+
+    @Test(
+        "G2: a mapping of what is no name, no topic or no key is a mistake",
+        arguments: [
+            "[Map ]\nfrom=a", "[Map N.*]\nfrom=a", "[Map org.carillon.Bridge.Host]\nfrom=a", "[Map N]\nfrom=+/a",
+            "[Map N]\nfrom=carillon/1/#", "[Map N]\nto=$SYS/a", "[Map N]\nat=a", "[Map]\nN=a",
+        ])
+    func badMapping(text: String) {
+        #expect(throws: KeyFile.Fault.self) { try read(text + "\n") }
+    }
+
+    @Test("E9: of a file with a mistake no mapping is in force, and none that it names")
+    func mappingBesideMistake() throws {
+        let directory = try TemporaryDirectory()
+        for (place, text) in [
+            ("user", "[Map N.A]\nfrom=b\n[Limits]\nqueue=many\n"),
+            ("system", "[Broker]\nhost=ours\n[Map N.A]\nfrom=a\n[Map N.B]\nfrom=c\n"),
+        ] {
+            try FileManager.default.createDirectory(
+                atPath: directory.entry("\(place)/carillon"), withIntermediateDirectories: true)
+            try directory.write(text, to: "\(place)/carillon/bridge.conf")
+        }
+        let reading = BridgeConfiguration.Reading(directories: ["user", "system"].map(directory.entry))
+        #expect(reading.configuration.isOn && reading.configuration.map.rules.map(\.name) == ["N.B"])
+    }
+
     private static let system = """
         [Broker]
         host=ours

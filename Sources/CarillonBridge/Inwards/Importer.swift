@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+import Collections
 import MQTT
 import MainLoop
 import NotificationCore
@@ -100,11 +101,18 @@ final class Importer {
 
     var filters: Set<String> { gate.wanted.filters(in: configuration.realm) }
 
+    /// Those for topics of devices (G2).
+    private var mappedFilters: Set<String> {
+        configuration.map.filters { [gate] name in
+            gate.wanted.contains(name) && WantedNames.mayImport(name, gate.imports)
+        }
+    }
+
     // MARK: Subscriptions
 
     /// Subscribes to the names that the session's observers want now, and unsubscribes from all others.
     func want(_ names: [String], any isAnyWanted: Bool) {
-        let before = filters
+        let (before, mappedBefore) = (filters, mappedFilters)
         gate.wanted = WantedNames(
             observed: names, isAnyObserved: isAnyWanted, imports: configuration.imports,
             mostSubscriptions: configuration.mostSubscriptions)
@@ -119,6 +127,8 @@ final class Importer {
         posts.pump()
         unsubscribe(before.subtracting(after))
         subscribe(after.subtracting(before), behindQueue: false)
+        unsubscribe(mappedBefore.subtracting(mappedFilters))
+        subscribeMapped(mappedFilters.subtracting(mappedBefore))
     }
 
     /// Subscribes to everything again, as the broker may have forgotten.
@@ -131,6 +141,9 @@ final class Importer {
             (subscribed, isRefreshDue) = ([], false)
         }
         subscribe(filters, behindQueue: sessionPresent)
+        // Those of an earlier configuration; others end when something comes that is unwanted.
+        unsubscribe(subscribed.filter { !$0.hasPrefix("carillon/") }.subtracting(mappedFilters))
+        subscribeMapped(mappedFilters)
         guard sessionPresent else { return }
         // Its queue may not have had room for all that came since it was the last time that this bridge read.
         let isDue = fetchedAt.map { abs(time() - $0) >= Self.betweenFetches } ?? true
@@ -175,6 +188,15 @@ final class Importer {
             }
             guard !known, !all.isEmpty else { continue }
             if isBehind { fetch.fetchBehindQueue(all) } else { fetch.fetch(all) }
+        }
+    }
+
+    /// The same for topics of devices: a query for what is kept there would have another filter.
+    private func subscribeMapped(_ filters: Set<String>) {
+        for part in filters.sorted().chunks(of: RetainedQueries.together) {
+            let id = broker.subscribe(
+                part.map { TopicFilter($0, excludesOwn: true, keepsRetainFlag: true, retainHandling: .ifNew) })
+            if let id { subscribing[id] = Array(part) }
         }
     }
 
@@ -232,6 +254,7 @@ final class Importer {
     ///
     /// - Returns: its kind, for the other parts of the bridge.
     func take(_ publication: Publication) -> InwardGate.Judgement {
+        let publication = configuration.map.translated(publication, in: configuration.realm) ?? publication
         let judgement = gate.judge(publication, now: context.now)
         defer { watchHoles() }
         if publication.isRetained {
@@ -348,6 +371,7 @@ final class Importer {
     private func unsubscribeUnwanted(_ name: String) {
         let filters = Set(BridgeTopic.filters(name: name, in: configuration.realm))
         unsubscribe(filters.subtracting(self.filters))
+        unsubscribe(configuration.map.filters { ExactText.matches($0, name) }.subtracting(mappedFilters))
         for case .below(let prefix) in configuration.imports where NamePattern.below(prefix).matches(name) {
             unsubscribe(Set(BridgeTopic.filters(below: prefix, in: configuration.realm)).subtracting(self.filters))
         }

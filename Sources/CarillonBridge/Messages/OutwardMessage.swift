@@ -40,6 +40,16 @@ struct OutwardMessage: Equatable {
         properties.boundTo = isTrue(.whileConnected) ? run : nil
     }
 
+    /// The same for a device, which is told what is, and not what was: nothing is retained (G2).
+    init(toDevice message: OutwardMessage, _ userInfo: [String: PropertyList]) {
+        let (payload, contentType) = Payload.plain(of: userInfo)
+        self.init(
+            name: message.name, object: message.object, payload: payload, contentType: contentType, isRetained: false,
+            expiry: message.expiry, properties: message.properties)
+        properties.keepsWidths = false
+        properties.boundTo = nil
+    }
+
     /// One that was made before.
     init(
         name: String, object: String, payload: [UInt8], contentType: String?, isRetained: Bool, expiry: Int64?,

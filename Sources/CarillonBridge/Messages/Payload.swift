@@ -23,6 +23,20 @@ enum Payload {
         PropertyListCBOR.cbor(.dictionary(userInfo)).encoded
     }
 
+    /// A payload for devices (G2), as ``userInfo(_:contentType:keepsWidths:)`` reads it: where there is nothing but an entry
+    /// `value`, this alone, and otherwise an object of JSON.
+    static func plain(of userInfo: [String: PropertyList]) -> (bytes: [UInt8], contentType: String) {
+        guard userInfo.count == 1, let value = userInfo["value"] else {
+            return (json(of: userInfo), contentType)
+        }
+        return switch value {
+        case .string(let text): (Array(text.utf8), "text/plain")
+        case .data(let bytes): (bytes, "application/octet-stream")
+        case .dictionary: (json(of: userInfo), contentType)
+        default: (Array(PropertyListJSON.text(value).utf8), contentType)
+        }
+    }
+
     /// Reads the payload of any device (G2). An object of JSON is userInfo; any other value is its entry `value`, and so is
     /// plain text, or data if it is no UTF-8. A `null` of JSON is left out. Without a content type a payload that begins as
     /// an object or an array is JSON.

@@ -109,8 +109,23 @@ final class Exporter {
         // One that never fits would be asked for again and again.
         if queue.neverFits(entry) { values.refused(message) }
         lose(queue.append(entry))
+        publishToDevice(message, notification)
         pump()
         return message.isValue && !message.properties.isOldValue
+    }
+
+    /// Publishes a notification on the topic that the configuration maps it to (G2). A value that was there before is no news.
+    private func publishToDevice(_ message: OutwardMessage, _ notification: ArrivedNotification) {
+        guard !message.properties.isOldValue else { return }
+        switch configuration.map.target(of: message.name, message.object) {
+        case .none: break
+        case .topic(let topic):
+            let message = OutwardMessage(toDevice: message, notification.userInfo.decoded())
+            lose(queue.append(ExportQueue.Entry(message: message, topic: topic)))
+        case .impossible:
+            Log.info("\(message.name) is mapped to no topic: its object can't stand for the wildcards")
+            lost(1, message.name, .noTopic)
+        }
     }
 
     private func exports(_ name: String) -> Bool {

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+import Collections
+import MQTT
+import NotificationCore
+import NotificationWire
+
+/// Topics of others that are joined with names (G2): what their devices publish arrives as notifications, and notifications
+/// are published to them. A mapping opens nothing: the lists of names hold for it as for everything else (G2).
+struct TopicMap: Equatable {
+    struct Rule: Equatable {
+        let name: String
+        /// The topics whose messages arrive under the name; nil for none.
+        var source: TopicPattern?
+        /// The topic on which notifications of the name are published besides; nil for none.
+        var target: TopicPattern?
+    }
+
+    /// In the order of the configuration.
+    private(set) var rules: [Rule] = []
+
+    /// The user of a device's origin, as clients of a broker without Carillon have it.
+    private static let user = "any"
+
+    /// Changes the rule of a name.
+    mutating func change(_ name: String, _ change: (inout Rule) -> Void) {
+        let index = rules.firstIndex { ExactText.matches($0.name, name) }
+        if index == nil { rules.append(Rule(name: name)) }
+        change(&rules[index ?? rules.count - 1])
+    }
+
+    mutating func remove(_ name: String) { rules.removeAll { ExactText.matches($0.name, name) } }
+
+    /// The filters of the subscriptions for the names that are wanted.
+    func filters(where isWanted: (_ name: String) -> Bool) -> Set<String> {
+        Set(rules.compactMap { isWanted($0.name) ? $0.source?.text : nil })
+    }
+
+    /// The message of a device as a client of this realm would publish it; nil for one that no rule takes. Of several the
+    /// first does. The topic's first level is the host.
+    func translated(_ publication: Publication, in realm: String) -> Publication? {
+        for rule in rules {
+            guard let object = rule.source?.object(of: publication.topic),
+                let host = rule.source?.root, let origin = Origin(host: host, user: Self.user)
+            else { continue }
+            let isValue = publication.isRetained && !object.isEmpty
+            let subject: BridgeTopic.Subject =
+                isValue ? .value(name: rule.name, object: object) : .notification(name: rule.name)
+            var properties = MessageProperties()
+            properties.object = object
+            var translated = publication
+            translated.topic = BridgeTopic(subject, of: origin).text(in: realm)
+            // A device means something else by them, if it has any.
+            translated.userProperties = properties.all
+            return translated
+        }
+        return nil
+    }
+
+    /// Where a notification is published for devices.
+    enum Target: Equatable {
+        case none
+        case topic(String)
+        /// Its object can't be what stands for the wildcards.
+        case impossible
+    }
+
+    func target(of name: String, _ object: String) -> Target {
+        guard let pattern = rules.first(where: { ExactText.matches($0.name, name) })?.target else { return .none }
+        return pattern.topic(of: object).map(Target.topic) ?? .impossible
+    }
+}
+
+/// A topic in which wildcards stand for a notification's object: `zigbee2mqtt/+/set` with `+` for one level of it, or
+/// `owntracks/#` with `#` for the rest. What several stand for is joined by `/`.
+struct TopicPattern: Equatable {
+    /// What is wrong with a text that is none.
+    struct Malformed: Error, Equatable {
+        let reason: String
+    }
+
+    let text: String
+    private let levels: [String]
+
+    init(_ text: String) throws(Malformed) {
+        let levels = Self.levels(of: text)
+        guard !text.isEmpty, text.unicodeScalars.allSatisfy(TopicLevel.isAllowed), BridgeTopic.isPossible(text) else {
+            throw Malformed(reason: "is no topic")
+        }
+        for (index, level) in levels.enumerated() where level.utf8.contains(where: Self.wildcards.contains) {
+            guard level == "+" || level == "#" && index == levels.count - 1 else {
+                throw Malformed(reason: "has a wildcard that is no whole level, or a # that is not the last")
+            }
+        }
+        guard let root = levels.first, !root.isEmpty, !root.utf8.contains(where: Self.wildcards.contains) else {
+            throw Malformed(reason: "begins with no text: what devices share is their first level")
+        }
+        guard root != "carillon", root != "$share" else {
+            throw Malformed(reason: "begins with \(root), which is no device's")
+        }
+        guard Origin(host: root, user: "-") != nil else {
+            throw Malformed(reason: "has more than \(OutsideOrigin.mostBytes) bytes in its first level")
+        }
+        self.text = text
+        self.levels = levels
+    }
+
+    private static let wildcards = Array("+#".utf8)
+
+    /// Not by characters: one that combines with the slash before it makes another one of both.
+    private static func levels(of text: String) -> [String] {
+        text.unicodeScalars.split(separator: "/", omittingEmptySubsequences: false).map { String(Substring($0)) }
+    }
+
+    var root: String { levels[0] }
+
+    /// - Returns: what the wildcards stand for in a topic; nil for a topic of others.
+    func object(of topic: String) -> String? {
+        let given = Self.levels(of: topic)
+        var parts: [String] = []
+        for (index, level) in levels.enumerated() {
+            if level == "#" {
+                guard given.count >= index else { return nil }
+                return (parts + given[index...]).joined(separator: "/")
+            }
+            guard index < given.count else { return nil }
+            if level == "+" {
+                parts.append(given[index])
+            } else if !ExactText.matches(level, given[index]) {
+                return nil
+            }
+        }
+        return given.count == levels.count ? parts.joined(separator: "/") : nil
+    }
+
+    /// - Returns: the topic in which the wildcards stand for an object; nil where they can't.
+    func topic(of object: String) -> String? {
+        guard levels.contains(where: { $0 == "+" || $0 == "#" }) else { return text }
+        guard object.unicodeScalars.allSatisfy({ TopicLevel.isAllowed($0) && $0 != "+" && $0 != "#" }) else {
+            return nil
+        }
+        var parts = Self.levels(of: object)[...]
+        guard parts.allSatisfy({ !$0.isEmpty }) else { return nil }
+        var topic: [String] = []
+        for level in levels {
+            switch level {
+            case "+":
+                guard let part = parts.popFirst() else { return nil }
+                topic.append(part)
+            case "#":
+                guard !parts.isEmpty else { return nil }
+                topic += parts
+                parts = []
+            default: topic.append(level)
+            }
+        }
+        let text = topic.joined(separator: "/")
+        return parts.isEmpty && BridgeTopic.isPossible(text) ? text : nil
+    }
+}
