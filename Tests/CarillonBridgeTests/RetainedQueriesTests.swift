@@ -180,4 +180,20 @@ struct RetainedQueriesTests {
         lab.pass(seconds: 60)
         #expect(lab.answers.isEmpty)
     }
+
+    @Test("Two of one filter, of which one ends, leave no subscription behind a lost connection; nor do their canaries")
+    func twice() throws {
+        let lab = try Lab()
+        lab.link.canary = (topic: "own", filter: "ow+")
+        for isSecondLate in [false, true] {
+            lab.ask("a")
+            lab.pass(seconds: isSecondLate ? 3 : 1)
+            lab.ask("a")
+            lab.pass(seconds: 2)
+            lab.broker.end()
+            lab.link.connect()
+            lab.pass(seconds: 10)
+            #expect(lab.broker.filters.isEmpty, "\(lab.broker.filters.keys)")
+        }
+    }
 }

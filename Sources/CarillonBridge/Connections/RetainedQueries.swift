@@ -54,6 +54,8 @@ final class RetainedQueries {
         var shownSince = SuspendingClock.now
         /// The packets with a canary, and how often it was shown.
         var canaries = 0
+        /// Those of all queries that end with this one.
+        var canariesEnded = 0
         var shownCanaries = 0
         let done: (Answer) -> Void
 
@@ -76,8 +78,9 @@ final class RetainedQueries {
     private let unsubscribe: ([String]) -> PacketID?
     private var queries: [Query] = []
     private var lastIdentifier = firstIdentifier
-    /// Filters that the session may have still.
-    private var open: Set<String> = []
+    /// Filters that the session may have still, with the subscriptions of queries of which the broker has not said that they have
+    /// ended.
+    private var open: [String: Int] = [:]
     /// The packets that end those of an earlier connection.
     private var leftovers: [PacketID: [String]] = [:]
 
@@ -115,12 +118,15 @@ final class RetainedQueries {
             }
             if let id = subscribe(packet, query.identifier) {
                 query.unanswered[id] = Array(part)
-                if canary != nil { query.canaries += 1 }
+                if let canary {
+                    query.canaries += 1
+                    open[canary.filter, default: 0] += 1
+                }
             } else {
                 query.answer.refused.formUnion(part)
             }
         }
-        open.formUnion(filters)
+        for filter in filters { open[filter, default: 0] += 1 }
         queries.append(query)
         wait(for: query, Time.answer)
         if query.unanswered.isEmpty { end(query) }
@@ -177,6 +183,7 @@ final class RetainedQueries {
         query.phase = .ending
         wait(for: query, Time.answer)
         let isLast = queries.allSatisfy { $0 === query || $0.phase == .ending }
+        if isLast { query.canariesEnded = canary.flatMap { open[$0.filter] } ?? 0 }
         for part in query.filters.chunks(of: Self.together) {
             if let id = unsubscribe(Array(part) + (isLast ? canary.map { [$0.filter] } ?? [] : [])) {
                 query.unanswered[id] = Array(part)
@@ -186,12 +193,20 @@ final class RetainedQueries {
 
     /// The broker has answered the end of a subscription.
     func ended(_ id: PacketID) {
-        if let filters = leftovers.removeValue(forKey: id) { return open.subtract(filters) }
+        if let filters = leftovers.removeValue(forKey: id) { return close(filters) }
         guard let query = queries.first(where: { $0.phase == .ending && $0.unanswered[id] != nil }) else { return }
-        open.subtract(query.unanswered.removeValue(forKey: id)!)
+        close(query.unanswered.removeValue(forKey: id)!)
         guard query.unanswered.isEmpty else { return }
+        if let canary { close([canary.filter], count: query.canariesEnded) }
         if query.shownCanaries < query.canaries { query.answer.isComplete = false }
         end(of: query)
+    }
+
+    private func close(_ filters: [String], count: Int = 1) {
+        for filter in filters {
+            guard let uses = open[filter] else { continue }
+            open[filter] = uses > count ? uses - count : nil
+        }
     }
 
     private func end(of query: Query) {
@@ -204,19 +219,23 @@ final class RetainedQueries {
 
     /// There is a new connection. The session may have subscriptions of queries that the last one cut off.
     func connected(sessionPresent: Bool) {
-        guard sessionPresent else { return open = [] }
-        for part in open.sorted().chunks(of: Self.together) {
+        guard sessionPresent else { return open = [:] }
+        for part in open.keys.sorted().chunks(of: Self.together) {
             if let id = unsubscribe(Array(part)) { leftovers[id] = Array(part) }
         }
     }
 
     /// The connection is about to end in order.
     func withdraw() {
-        for part in open.sorted().chunks(of: Self.together) { _ = unsubscribe(Array(part)) }
-        (queries, open) = ([], [])
+        for part in open.keys.sorted().chunks(of: Self.together) { _ = unsubscribe(Array(part)) }
+        (queries, open) = ([], [:])
     }
 
-    func connectionEnded() { (queries, leftovers) = ([], [:]) }
+    func connectionEnded() {
+        (queries, leftovers) = ([], [:])
+        // However many they were, one packet ends them.
+        open = open.mapValues { _ in 1 }
+    }
 }
 
 extension Collection {
