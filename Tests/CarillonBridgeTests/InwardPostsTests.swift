@@ -28,6 +28,8 @@ struct InwardPostsTests {
         private var calls: [Call] = []
         /// All that was asked for, in order.
         private(set) var log: [Kind] = []
+        /// The seconds after which posts expire, by name.
+        private(set) var lifetimes: [String: UInt32] = [:]
         /// The values, by name.
         var values: [String: [String: PropertyList]] = [:]
 
@@ -36,6 +38,7 @@ struct InwardPostsTests {
         ) throws(CenterError) {
             let value = post.userInfo["n"].map { "\($0)".filter(\.isNumber) } ?? ""
             let isKept = post.options.retention != nil
+            lifetimes[post.name] = post.options.expiresAfter
             add(.post("\(post.name)=\(value.suffix(1))")) { [self] error in
                 if error == nil, isKept { values[post.name] = post.userInfo }
                 completion(error.map { .failure($0) } ?? .success(1))
@@ -84,6 +87,11 @@ struct InwardPostsTests {
     private let context: MainContext
     private let posts: InwardPosts
     private let losses = Losses()
+    private let now = Now()
+
+    private final class Now {
+        var time: Int64 = 0
+    }
 
     private final class Losses {
         var all: [String] = []
@@ -91,16 +99,19 @@ struct InwardPostsTests {
 
     init() {
         context = MainContext(clock: clock)
-        posts = InwardPosts(service, context: context, time: { 0 }) { [losses] count, name, _, reason in
+        posts = InwardPosts(service, context: context, time: { [now] in now.time }) { [losses] count, name, _, reason in
             losses.all.append("\(count) \(name ?? "") \(reason.rawValue)")
         }
     }
 
-    private func append(_ name: String, _ number: Int64? = 1, isKept: Bool = false, isAnew: Bool = false) throws {
+    private func append(
+        _ name: String, _ number: Int64? = 1, isKept: Bool = false, isAnew: Bool = false,
+        expiresAfter seconds: UInt32? = nil
+    ) throws {
         let topic = try #require(BridgeTopic("carillon/1/home/lap/ann/n/\(name)", in: "home"))
         let publication = Publication(
             topic: "carillon/1/home/lap/ann/n/\(name)", payload: number.map { Array(#"{"n": \#($0)}"#.utf8) } ?? [],
-            isRetained: isKept)
+            isRetained: isKept, expiry: seconds)
         posts.append(try InwardMessage(publication, on: topic).told(anew: isAnew))
         posts.pump()
     }
@@ -246,5 +257,20 @@ struct InwardPostsTests {
         posts.removeAll { $0.name != "B" }
         service.answerAll()
         #expect(service.log == [.question("V"), .post("V=1"), .post("B=1")])
+    }
+
+    @Test("The time of a message goes on while it waits, and is no other one for that")
+    func lifetimes() throws {
+        service.isThere = false
+        try append("V", 1, isKept: true, expiresAfter: 60)
+        try append("N", 2, expiresAfter: 10)
+        try append("M", 3, expiresAfter: 60)
+        try append("W", 4, isKept: true, expiresAfter: 5)
+        now.time = 30_500_000
+        service.isThere = true
+        posts.pump()
+        service.answerAll()
+        #expect(service.log == [.post("V=1"), .post("M=3"), .post("W=4")] && losses.all.isEmpty && posts.isIdle)
+        #expect(service.lifetimes == ["V": 30, "M": 30, "W": 1])
     }
 }

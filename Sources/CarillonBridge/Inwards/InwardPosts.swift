@@ -84,7 +84,7 @@ final class InwardPosts: @unchecked Sendable {
     var count: Int { inbox.count + unanswered.count + uncertain.count }
 
     /// Takes a message at the end of the line.
-    func append(_ message: InwardMessage) { inbox.append(message) }
+    func append(_ message: InwardMessage) { inbox.append(message.waiting(since: time())) }
 
     /// Lets go of messages that wait.
     func removeAll(where isUnwanted: (InwardMessage) -> Bool) {
@@ -110,6 +110,8 @@ final class InwardPosts: @unchecked Sendable {
             guard uncertain.isEmpty || unanswered.isEmpty else { return }
             retryUncertain()
             guard let message = inbox.popFirst() else { return }
+            // No loss. A value is posted for its last second: there may be an earlier one that has to go.
+            if !message.isKept, message.secondsLeft(at: time()) == 0 { continue }
             if case .notification(let userInfo) = message.content, message.isToldAnew {
                 compare(message, userInfo)
             } else {
@@ -137,7 +139,7 @@ final class InwardPosts: @unchecked Sendable {
                 var options = PostOptions()
                 options.origin = try OutsideOrigin(host: message.origin.host, user: message.origin.user)
                 options.retention = message.isKept ? Retention() : nil
-                options.expiresAfter = message.expiresAfter
+                options.expiresAfter = message.secondsLeft(at: time()).map { max($0, 1) }
                 let post = try PostCall(
                     name: message.name, object: message.object, userInfo: userInfo, options: options)
                 try service.post(post) { [self] result in

@@ -20,6 +20,8 @@ struct InwardMessage {
     let isKept: Bool
     /// In seconds; nil for never.
     private(set) var expiresAfter: UInt32?
+    /// Since when it waits to be posted, in microseconds since 1970; nil before.
+    private(set) var waitsSince: Int64?
     let properties: MessageProperties
     /// As it arrived, to be saved.
     private(set) var publication: Publication
@@ -71,7 +73,25 @@ struct InwardMessage {
         var message = self
         message.expiresAfter = seconds
         message.publication.expiry = seconds
+        message.waitsSince = nil
         return message
+    }
+
+    /// The same from the moment when it begins to wait: its time goes on.
+    ///
+    /// - Parameter now: microseconds since 1970.
+    func waiting(since now: Int64) -> InwardMessage {
+        var message = self
+        message.waitsSince = waitsSince ?? now
+        return message
+    }
+
+    /// When its time is over, in microseconds since 1970; nil for never.
+    func expiry(at now: Int64) -> Int64? { expiresAfter.map { (waitsSince ?? now) + Int64($0) * 1_000_000 } }
+
+    /// The seconds that are left of its time; nil for all.
+    func secondsLeft(at now: Int64) -> UInt32? {
+        expiry(at: now).map { UInt32(clamping: ($0 - now + 999_999) / 1_000_000) }
     }
 
     /// Identifies a value of a host.
@@ -110,8 +130,7 @@ struct InwardMessage {
     /// - Parameter now: microseconds since 1970.
     func isKept(as value: KeptValue, _ userInfo: [String: PropertyList], now: Int64) -> Bool {
         let expiry: Int64? = if case .int64(let time)? = value.details[Detail.expiry.rawValue] { time } else { nil }
-        let own = expiresAfter.map { now + Int64($0) * 1_000_000 }
-        return Lifetime.isSame(expiry, own) && ExactText(value.name) == ExactText(name)
+        return Lifetime.isSame(expiry, self.expiry(at: now)) && ExactText(value.name) == ExactText(name)
             && ExactText(value.object) == ExactText(object)
             && value.userInfo == userInfo
             && Self.matches(value.details[Detail.host.rawValue], origin.host)
