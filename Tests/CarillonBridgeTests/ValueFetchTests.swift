@@ -82,6 +82,18 @@ struct ValueFetchTests {
         #expect(lab.received.count == 100 && lab.fetch.isDone)
     }
 
+    @Test("A name with more values than there is room for holds up no other")
+    func greedy() throws {
+        let lab = try Lab()
+        lab.broker.room = 50
+        var filters: Set = [lab.want("A", values: 100), lab.want("Z", values: 100)]
+        for number in 0..<40 { filters.insert(lab.want("N\(number)", values: 1)) }
+        lab.fetch.fetch(filters)
+        lab.pass(seconds: 4_000)
+        #expect((0..<40).allSatisfy { lab.received.contains("carillon/1/home/lap/u/v/N\($0)/0") })
+        #expect(!lab.fetch.isDone && lab.broker.asked.count < 120, "\(lab.broker.asked.count)")
+    }
+
     @Test("A broker that does not allow it shows the values with the subscription")
     func refused() throws {
         let lab = try Lab()

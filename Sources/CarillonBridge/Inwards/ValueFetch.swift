@@ -26,6 +26,10 @@ final class ValueFetch {
     /// Whether a value was shown that was not there before, and how often it was asked again at once because of that.
     private var hasProgress = false
     private var quickTries = 0
+    /// The maximum of filters in a question, where all together was too much, and the last one of the question before: each has
+    /// its turn, and in the end alone, so that one with too many values holds up no other.
+    private var partSize = RetainedQueries.together
+    private var lastOfPart = ""
 
     /// Values of others may change all the time.
     private static let maxQuickTries = 30
@@ -64,8 +68,12 @@ final class ValueFetch {
 
     private func goOn() {
         due.formIntersection(wanted())
-        // Part by part, where all together was too much.
-        fetch(pause == Time.again.lowerBound ? due : Set(due.sorted().prefix(RetainedQueries.together)))
+        guard pause > Time.again.lowerBound else { return fetch(due) }
+        let sorted = due.sorted()
+        let next = sorted.firstIndex { $0 > lastOfPart } ?? 0
+        let part = sorted[next...].prefix(partSize)
+        lastOfPart = part.last ?? ""
+        fetch(Set(part))
     }
 
     /// Fetches the values of filters.
@@ -90,6 +98,7 @@ final class ValueFetch {
         }
         if answer.isComplete {
             done()
+            partSize = min(partSize * 2, RetainedQueries.together)
             if due.isEmpty {
                 (pause, quickTries) = (Time.again.lowerBound, 0)
             } else if timer == nil {
@@ -97,6 +106,7 @@ final class ValueFetch {
             }
         } else {
             due.formUnion(filters.subtracting(refused))
+            partSize = max(1, min(partSize, filters.count) / 2)
             due.formIntersection(wanted())
             guard !due.isEmpty, timer == nil else { return }
             if hasProgress, quickTries < Self.maxQuickTries {
