@@ -200,6 +200,29 @@ class Values(BridgeTest):
         self.wait_retained(lab, "v/com/example/Battery/BAT1", "v/com/example/Battery/BAT2")
         self.assertEqual(len(observer.notifications), 4, observer.notifications)
 
+    def test_names_that_are_imported_no_longer(self):
+        lab = self.lab()
+        desk = lab.host("desk", export="com.example.*")
+        laptop = lab.host("laptop", imports="com.example.A;com.example.B")
+        for name in ("com.example.A", "com.example.B"):
+            desk.post(name, {"n": 1}, "x", options=["--retain"])
+            laptop.observe(name)
+            laptop.wait_value(name, "x", {"n": 1})
+        laptop.post("com.example.A", {"n": 2}, "own", options=["--retain"])
+        laptop.settings["Bridge"]["import"] = "com.example.B"
+        laptop.write_settings()
+        laptop.run("carillon", "bridge", "reload")
+        laptop.wait_value("com.example.A", "x", None)
+        laptop.wait_value("com.example.A", "own", {"n": 2})
+        laptop.wait_value("com.example.B", "x", {"n": 1})
+        # And at a start.
+        laptop.bridge.stop()
+        laptop.settings["Bridge"]["import"] = "com.example.A"
+        laptop.write_settings()
+        laptop.start_bridge()
+        laptop.wait_value("com.example.B", "x", None)
+        laptop.wait_value("com.example.A", "x", {"n": 1})
+
 
 class Bound(BridgeTest):
     """Values that go with their posters, whatever ends the poster, its host or its session."""

@@ -67,13 +67,14 @@ struct StateTests {
         state.inbox = [
             try InwardMessage(publication, on: topic), try InwardMessage(publication, on: topic).told(anew: true),
         ]
+        state.imports = [.below("a."), .all, .exactly("b")]
         state.losses = [
             .init(origin: lap, name: ExactText("a.b"), reason: .missing): 3,
             .init(origin: lap, name: nil, reason: .queueFull): 1,
         ]
         let later: Int64 = 30_000_000
         let read = try #require(SavedState(state.bytes(now: 0), now: later))
-        #expect(read.losses == state.losses)
+        #expect(read.losses == state.losses && read.imports == state.imports)
         #expect(read.inbox.map(\.isToldAnew) == [false, true])
         let message = try #require(read.inbox.first)
         #expect(message.name == "a.b" && message.object == "o/1" && message.origin == lap && message.isKept)

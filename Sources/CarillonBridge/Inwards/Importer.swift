@@ -38,6 +38,8 @@ final class Importer {
     /// shows it.
     private var faulty: Set<Int> = []
     private static let maxFaulty = 4_096
+    /// The names that were imported before; empty when the values of those that are no longer have been removed.
+    private var earlierImports: [NamePattern] = []
 
     /// Messages that were not handed on.
     struct Totals {
@@ -75,9 +77,13 @@ final class Importer {
             // Nobody would end them.
             for value in state.bound where value.isHere { remove(value.message) }
         }
+        earlierImports = state.imports
         var check = PlaceCheck()
         if isSameRealm {
-            for place in state.places { check.restore(place, now: context.now) }
+            // What comes while a name is not imported is not missing.
+            for place in state.places where WantedNames.mayImport(place.name, configuration.imports) {
+                check.restore(place, now: context.now)
+            }
             audit.irregular = state.irregular
             isRefreshDue = state.isDoubtful
             if state.subscriptions.broker == configuration.brokerText { subscribed = state.subscriptions.filters }
@@ -94,7 +100,27 @@ final class Importer {
     }
 
     /// The service has told which values it has.
-    func found(_ values: some Sequence<FollowValues.Listed>) { audit.answered(values) }
+    func found(_ values: some Sequence<FollowValues.Listed>) {
+        removeUnlisted(values)
+        audit.answered(values)
+    }
+
+    /// Removes the values of names that the configuration does not import any more.
+    private func removeUnlisted(_ values: some Sequence<FollowValues.Listed>) {
+        guard !earlierImports.isEmpty else { return }
+        for value in values {
+            guard let host = value.host, let origin = Origin(host: host, user: value.user ?? ""),
+                WantedNames.mayImport(value.name, earlierImports),
+                !WantedNames.mayImport(value.name, configuration.imports)
+            else { continue }
+            let topic = BridgeTopic(value: value.name, value.object, of: origin)
+            let publication = Publication(
+                topic: topic.text(in: configuration.realm), payload: [], isRetained: true)
+            if let message = try? InwardMessage(publication, on: topic) { posts.append(message) }
+        }
+        earlierImports = []
+        posts.pump()
+    }
 
     /// Takes the hosts that an earlier importer knew, which are announced already.
     func take(_ hosts: HostTable) { gate.take(hosts) }
@@ -406,6 +432,8 @@ final class Importer {
         state.places = gate.places.saved
         state.bound = bound.saved(at: time())
         state.irregular = audit.irregular
+        // Those of an earlier bridge, whose values the service was not asked for yet.
+        state.imports = configuration.imports + earlierImports
         state.subscriptions = .init(broker: configuration.brokerText, filters: subscribed)
     }
 }

@@ -2,6 +2,7 @@
 import Collections
 import JSON
 import MQTT
+import NotificationCore
 import NotificationWire
 
 /// The state that a bridge hands over when it is reloaded, and leaves to the next process of its session when it ends. With
@@ -27,6 +28,8 @@ package struct SavedState {
     }
 
     var subscriptions = Subscriptions()
+    /// The names of which values were taken.
+    var imports: [NamePattern] = []
     /// Hosts of which there are values on other topics than a bridge's.
     var irregular = IrregularHosts()
     /// Whether values may be missing, so that all are to be shown again.
@@ -53,6 +56,7 @@ package struct SavedState {
                 "broker": .string(subscriptions.broker),
                 "filters": .array(subscriptions.filters.sorted().map { .string($0) }),
             ]),
+            "imports": .array(imports.map { .string($0.description) }),
             "irregular": .array(irregular.origins.map { .array([.string($0.host), .string($0.user)]) }),
             "doubtful": .boolean(isDoubtful),
             "losses": .array(losses.map { $0.key.propertyList(count: $0.value) }),
@@ -103,6 +107,7 @@ package struct SavedState {
         if case .dictionary(let saved)? = entries["subscriptions"], let broker = saved["broker"]?.text {
             subscriptions = .init(broker: broker, filters: Set((saved["filters"]?.list ?? []).compactMap(\.text)))
         }
+        imports = (entries["imports"]?.list ?? []).compactMap(\.text).compactMap(NamePattern.init)
         for element in entries["irregular"]?.list ?? [] {
             guard let pair = element.list, pair.count == 2, let host = pair[0].text, let user = pair[1].text,
                 let origin = Origin(host: host, user: user)
