@@ -145,6 +145,9 @@ public struct BridgeConfiguration: Equatable, KeyFileConfiguration {
 
     public mutating func apply(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) {
         if let name = Self.mappedName(entry.group) { return try applyMapping(entry, name, of: file) }
+        if entry.group.hasPrefix("Map ") {
+            throw file.fault(entry, "'\(entry.group.dropFirst(4))' is no name that topics can be mapped to")
+        }
         guard let group = Self.groups[entry.group] else {
             throw file.fault(
                 entry, "there is no group [\(entry.group)], only [Broker], [Bridge], [Map NAME] and [Limits]")
@@ -183,9 +186,10 @@ public struct BridgeConfiguration: Equatable, KeyFileConfiguration {
     private static func mappedName(_ group: String) -> String? {
         guard group.hasPrefix("Map ") else { return nil }
         let name = String(group.dropFirst(4))
+        let parts = name.utf8.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
         let isName =
-            !name.isEmpty && !name.contains("*") && BridgeTopic.isPossible(name: name)
-            && !WantedNames.ownNames.matches(name)
+            parts.allSatisfy { !$0.isEmpty } && !name.utf8.contains(UInt8(ascii: "*")) && !name.hasPrefix(" ")
+            && BridgeTopic.isPossible(name: name) && !WantedNames.ownNames.matches(name)
         return isName ? name : nil
     }
 
@@ -213,6 +217,9 @@ public struct BridgeConfiguration: Equatable, KeyFileConfiguration {
     /// What is mapped and has no effect, as no list has its name.
     var unlistedMappings: [String] {
         map.rules.compactMap { rule in
+            if map.isShadowed(rule) {
+                return "[Map \(rule.name)] takes nothing from \(rule.source!.text): another one takes the same topics"
+            }
             let isIn = rule.source == nil || WantedNames.mayImport(rule.name, imports)
             let isOut = rule.target == nil || exports.contains { $0.matches(rule.name) }
             return switch (isIn, isOut) {

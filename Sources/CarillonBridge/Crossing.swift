@@ -398,6 +398,7 @@ final class Crossing {
     private func hasForgotten(_ origin: Origin, _ result: HostRemoval.Result) {
         Log.notice("\(result.removed.count) retained messages of \(origin.text) are removed from the broker")
         importer.forget(origin, topics: result.removed)
+        importer.forgetValues(of: origin)
         if importer.gate.hosts[origin] == nil { hosts.forget(origin) }
     }
 

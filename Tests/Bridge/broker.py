@@ -133,7 +133,7 @@ class Broker:
                 self.clients = {user: client for user, client in self.clients.items() if client != match.group(1)}
             elif match := re.fullmatch(r"[-0-9T:]+: (\S+) [012] (\S+)", line):
                 self._change("subscribe", *match.groups())
-            elif match := re.fullmatch(r"[-0-9T:]+: (\S+) ((?:carillon|zigbee2mqtt|shellies|owntracks|\$SYS)/\S+|#)", line):
+            elif match := re.fullmatch(r"[-0-9T:]+: (\S+) ((?:carillon|zigbee2mqtt|shellies|owntracks|tasmota|\$SYS)/\S+|#)", line):
                 self._change("unsubscribe", *match.groups())
 
     def _change(self, what, client, topic):

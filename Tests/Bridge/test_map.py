@@ -10,7 +10,7 @@ from case import BridgeTest, lost
 from host import LOST
 
 #: Hosts may use topics of devices besides their own.
-DEVICES = ACCESS + "".join(f"pattern readwrite {root}/#\n" for root in ("zigbee2mqtt", "shellies", "owntracks"))
+DEVICES = ACCESS + "".join(f"pattern readwrite {root}/#\n" for root in ("zigbee2mqtt", "shellies", "owntracks", "tasmota"))
 LAMP, SET = "com.example.Lamp", "com.example.SetLamp"
 MAP = {
     f"Map {LAMP}": {"from": "zigbee2mqtt/+"},
@@ -35,7 +35,7 @@ class Map(BridgeTest):
         notification, = observer.wait(1)
         self.assertEqual(notification["userInfo"], {"brightness": 254, "linkquality": 120, "state": "ON"})
         self.assertEqual(notification["object"], "hall_lamp")
-        self.assert_origin(notification, "zigbee2mqtt", "any")
+        self.assert_origin(notification, "zigbee2mqtt", "device")
         desk.post(SET, {"state": "OFF"}, "hall_lamp")
         message, = listener.wait(1)
         self.assertEqual((message.topic, message.json), ("zigbee2mqtt/hall_lamp/set", {"state": "OFF"}))
@@ -72,6 +72,32 @@ class Map(BridgeTest):
         lab.broker.publish("phone", "owntracks/anna/phone", "", "-r")
         desk.wait_value("com.example.Place", "anna/phone", None)
         self.assertEqual(len(observer.notifications), 1)
+        # One of no quality that changed while nobody was there.
+        lab.broker.publish("phone", "owntracks/anna/phone", '{"n":1}', "-r")
+        desk.wait_value("com.example.Place", "anna/phone", {"n": 1})
+        desk.bridge.stop()
+        lab.broker.publish("phone", "owntracks/anna/phone", '{"n":2}', "-r", "-q", "0")
+        desk.start_bridge()
+        desk.wait_value("com.example.Place", "anna/phone", {"n": 2})
+        desk.run("carillon", "bridge", "forget", "owntracks/device")
+        desk.wait_value("com.example.Place", "anna/phone", None)
+
+    def test_two_machines_with_the_same_device(self):
+        lab, desk = self.one()
+        shed = lab.host("shed", export="com.example.*", imports="com.example.*", settings=MAP)
+        observer = self.observe(shed, "com.example.Relay")
+        lab.broker.wait_subscribed("shed", "shellies/+/relay/0")
+        for host in (desk, shed):
+            host.settings["Map com.example.Relay"] = {"from": "shellies/+/relay/0", "to": "shellies/+/relay/0"}
+            host.write_settings()
+            host.run("carillon", "bridge", "reload")
+            host.wait_connected()
+        for number in range(3):
+            desk.post("com.example.Relay", {"n": number}, "plug")
+        observer.wait(3)
+        lab.broker.publish("shelly", "shellies/plug/relay/0", '{"n":3}')
+        observer.wait(4)
+        self.assertEqual(observer.numbers, [0, 1, 2, 3])
 
     def test_lists_and_interest(self):
         lab = self.lab(access=DEVICES)
@@ -104,14 +130,17 @@ class Map(BridgeTest):
         lab, desk = self.one()
         observer = self.observe(desk, LAMP)
         lab.broker.wait_subscribed("desk", "zigbee2mqtt/+")
-        desk.settings[f"Map {LAMP}"] = {"from": "zigbee2mqtt/bridge/+"}
+        lab.broker.publish("zigbee", "zigbee2mqtt/old", '{"n":1}', "-r")
+        desk.wait_value(LAMP, "old", {"n": 1})
+        desk.settings[f"Map {LAMP}"] = {"from": "tasmota/+/state"}
         desk.write_settings()
         desk.run("carillon", "bridge", "reload")
-        lab.broker.wait_subscribed("desk", "zigbee2mqtt/bridge/+")
+        lab.broker.wait_subscribed("desk", "tasmota/+/state")
         lab.broker.publish("zigbee", "zigbee2mqtt/hall_lamp", "{}")
-        lab.broker.publish("zigbee", "zigbee2mqtt/bridge/state", '{"state":"online"}')
-        notification, = observer.wait(1)
-        self.assertEqual((notification["object"], notification["userInfo"]), ("state", {"state": "online"}))
+        lab.broker.publish("zigbee", "tasmota/plug/state", '{"POWER":"ON"}')
+        notification = observer.wait(2)[1]
+        self.assertEqual((notification["object"], notification["userInfo"]), ("plug", {"POWER": "ON"}))
+        desk.wait_value(LAMP, "old", None)
         self.assertNotIn("zigbee2mqtt/+", lab.broker.subscriptions("desk"))
 
 

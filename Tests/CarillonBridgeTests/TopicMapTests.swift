@@ -59,7 +59,8 @@ struct TopicMapTests {
     @Test(
         "A text that is no topic, or not a device's, is refused",
         arguments: [
-            "", "+/x", "#", "/x", "a/b+", "a/#/b", "a/b#", "carillon/1/home/desk/anna/n/A", "$share/g/a", "a/\u{0}",
+            "", "+/x", "#", "$queue/a", "/x", "a/b+", "a/#/b", "a/b#", "carillon/1/home/desk/anna/n/A", "$share/g/a",
+            "a/\u{0}",
             String(repeating: "x", count: 300) + "/a", String(repeating: "a/", count: 200) + "a",
         ])
     func malformed(_ text: String) {
@@ -68,21 +69,37 @@ struct TopicMapTests {
 
     @Test("What a device publishes is as if a client of the realm had, without its properties")
     func translation() throws {
-        let map = try Self.map(("org.zigbee.Lamp", "zigbee2mqtt/+", nil), ("org.zigbee.All", "zigbee2mqtt/#", nil))
+        let map = try Self.map(("org.zigbee.Lamp", "zigbee2mqtt/+", nil), ("org.zigbee.All", "zigbee2mqtt/+/+", nil))
         var publication = Publication(topic: "zigbee2mqtt/hall/north", payload: [1])
-        publication.userProperties = [UserProperty("run", "a"), UserProperty("count", "7"), UserProperty("hops", "9")]
+        publication.userProperties = [UserProperty("run", "a"), UserProperty("count", "no"), UserProperty("hops", "9")]
         let north = try #require(map.translated(publication, in: "home"))
-        #expect(north.topic == "carillon/1/home/zigbee2mqtt/any/n/org/zigbee/All")
+        #expect(north.topic == "carillon/1/home/zigbee2mqtt/device/n/org/zigbee/All")
         #expect(north.userProperties.first { $0.name == "object" }?.value == "hall/north")
         let read = try #require(MessageProperties(north.userProperties))
         #expect(read.place == nil && read.hops == 0)
         publication.topic = "zigbee2mqtt/lamp"
         publication.isRetained = true
         let value = try #require(map.translated(publication, in: "home"))
-        #expect(value.topic == "carillon/1/home/zigbee2mqtt/any/v/org/zigbee/Lamp/lamp", "the first rule takes it")
+        #expect(value.topic == "carillon/1/home/zigbee2mqtt/device/v/org/zigbee/Lamp/lamp")
         publication.topic = "zigbee/lamp"
         #expect(map.translated(publication, in: "home") == nil)
-        #expect(map.filters { $0 == "org.zigbee.All" } == ["zigbee2mqtt/#"])
+        publication.topic = "zigbee2mqtt/lamp"
+        publication.userProperties = [UserProperty("run", "a"), UserProperty("count", "7"), UserProperty("hops", "1")]
+        #expect(map.translated(publication, in: "home") == nil, "a bridge published it")
+    }
+
+    @Test("Of rules that take the same topics the first holds, also while its name is not wanted")
+    func overlapping() throws {
+        let map = try Self.map(("A", "z/+", nil), ("B", "z/#", nil), ("C", "z/+/x", nil), ("D", "y", "z/+"))
+        #expect(map.rules.map(map.isShadowed) == [false, true, true, false])
+        #expect(map.filters { _ in true } == ["z/+", "y"])
+        #expect(map.translated(Publication(topic: "z/a/b", payload: []), in: "home") == nil)
+        let patterns = try ["a/+", "a/#", "a/b/c", "a/+/c", "a/b/+/d", "ab/#", "a"].map(TopicPattern.init)
+        let overlaps = patterns.map { one in patterns.filter { $0.overlaps(one) }.map(\.text) }
+        #expect(overlaps[0] == ["a/+", "a/#"])
+        #expect(overlaps[1] == ["a/+", "a/#", "a/b/c", "a/+/c", "a/b/+/d", "a"])
+        #expect(overlaps[2] == ["a/#", "a/b/c", "a/+/c"] && overlaps[4] == ["a/#", "a/b/+/d"])
+        #expect(overlaps[6] == ["a/#", "a"])
     }
 
     @Test("A notification goes to its device, where its object can") func targets() throws {

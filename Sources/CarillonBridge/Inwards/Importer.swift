@@ -40,6 +40,9 @@ final class Importer {
     private static let maxFaulty = 4_096
     /// The names that were imported before; empty when the values of those that are no longer have been removed.
     private var earlierImports: [NamePattern] = []
+    /// The same for devices that were mapped before, and hosts that are forgotten.
+    private var earlierDevices: Set<Origin> = []
+    private var forgotten: Set<Origin> = []
 
     /// Messages that were not handed on.
     struct Totals {
@@ -78,6 +81,10 @@ final class Importer {
             for value in state.bound where value.isHere { remove(value.message) }
         }
         earlierImports = state.imports
+        for filter in state.subscriptions.filters where !filter.hasPrefix("carillon/") {
+            let root = String(Substring(filter.unicodeScalars.prefix { $0 != "/" }))
+            if let device = Origin(host: root, user: TopicMap.user) { earlierDevices.insert(device) }
+        }
         var check = PlaceCheck()
         if isSameRealm {
             // What comes while a name is not imported is not missing.
@@ -105,20 +112,23 @@ final class Importer {
         audit.answered(values)
     }
 
-    /// Removes the values of names that the configuration does not import any more.
+    /// Removes the values of names and devices that the configuration does not import any more, and of hosts that are forgotten.
     private func removeUnlisted(_ values: some Sequence<FollowValues.Listed>) {
-        guard !earlierImports.isEmpty else { return }
+        guard !earlierImports.isEmpty || !earlierDevices.isEmpty || !forgotten.isEmpty else { return }
         for value in values {
-            guard let host = value.host, let origin = Origin(host: host, user: value.user ?? ""),
-                WantedNames.mayImport(value.name, earlierImports),
-                !WantedNames.mayImport(value.name, configuration.imports)
-            else { continue }
+            guard let host = value.host, let origin = Origin(host: host, user: value.user ?? "") else { continue }
+            let isUnlisted =
+                WantedNames.mayImport(value.name, earlierImports)
+                && !WantedNames.mayImport(value.name, configuration.imports)
+            let isUnmapped = earlierDevices.contains(origin) && !configuration.map.takes(value.name, of: origin)
+            guard isUnlisted || isUnmapped || forgotten.contains(origin) else { continue }
             let topic = BridgeTopic(value: value.name, value.object, of: origin)
-            let publication = Publication(
-                topic: topic.text(in: configuration.realm), payload: [], isRetained: true)
+            let text = topic.text(in: configuration.realm)
+            gate.valueIsGone(on: text)
+            let publication = Publication(topic: text, payload: [], isRetained: true)
             if let message = try? InwardMessage(publication, on: topic) { posts.append(message) }
         }
-        earlierImports = []
+        (earlierImports, earlierDevices, forgotten) = ([], [], [])
         posts.pump()
     }
 
@@ -167,7 +177,7 @@ final class Importer {
             (subscribed, isRefreshDue) = ([], false)
         }
         subscribe(filters, behindQueue: sessionPresent)
-        // Those of an earlier configuration; others end when something comes that is unwanted.
+        // Those of an earlier configuration, if the bridge of that ended in order.
         unsubscribe(subscribed.filter { !$0.hasPrefix("carillon/") }.subtracting(mappedFilters))
         subscribeMapped(mappedFilters)
         guard sessionPresent else { return }
@@ -217,11 +227,12 @@ final class Importer {
         }
     }
 
-    /// The same for topics of devices: a query for what is kept there would have another filter.
+    /// The same for topics of devices. A query for what is kept there would have another filter; and of messages with the quality
+    /// of service 0 a broker keeps none for who is away.
     private func subscribeMapped(_ filters: Set<String>) {
         for part in filters.sorted().chunks(of: RetainedQueries.together) {
             let id = broker.subscribe(
-                part.map { TopicFilter($0, excludesOwn: true, keepsRetainFlag: true, retainHandling: .ifNew) })
+                part.map { TopicFilter($0, excludesOwn: true, keepsRetainFlag: true, retainHandling: .always) })
             if let id { subscribing[id] = Array(part) }
         }
     }
@@ -361,6 +372,12 @@ final class Importer {
             }
         }
         posts.pump()
+    }
+
+    /// Nothing of a host is to be kept in the session, either: what the broker has not of it, as of a device, as well.
+    func forgetValues(of origin: Origin) {
+        forgotten.insert(origin)
+        onDoubt()
     }
 
     private func isNewFault(_ publication: Publication) -> Bool {

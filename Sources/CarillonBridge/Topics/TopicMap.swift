@@ -18,8 +18,8 @@ struct TopicMap: Equatable {
     /// In the order of the configuration.
     private(set) var rules: [Rule] = []
 
-    /// The user of a device's origin, as clients of a broker without Carillon have it.
-    private static let user = "any"
+    /// The user of a device's origin.
+    static let user = "device"
 
     /// Changes the rule of a name.
     mutating func change(_ name: String, _ change: (inout Rule) -> Void) {
@@ -30,15 +30,29 @@ struct TopicMap: Equatable {
 
     mutating func remove(_ name: String) { rules.removeAll { ExactText.matches($0.name, name) } }
 
-    /// The filters of the subscriptions for the names that are wanted.
-    func filters(where isWanted: (_ name: String) -> Bool) -> Set<String> {
-        Set(rules.compactMap { isWanted($0.name) ? $0.source?.text : nil })
+    /// Whether an earlier rule takes some of the same topics: a broker would send their messages twice, and they have no numbers.
+    func isShadowed(_ rule: Rule) -> Bool {
+        guard let source = rule.source else { return false }
+        return rules.prefix { $0 != rule }.contains { $0.source?.overlaps(source) == true }
     }
 
-    /// The message of a device as a client of this realm would publish it; nil for one that no rule takes. Of several the
-    /// first does. The topic's first level is the host.
+    /// The filters of the subscriptions for the names that are wanted.
+    func filters(where isWanted: (_ name: String) -> Bool) -> Set<String> {
+        Set(rules.compactMap { isWanted($0.name) && !isShadowed($0) ? $0.source?.text : nil })
+    }
+
+    /// Whether messages of a device arrive under a name.
+    func takes(_ name: String, of origin: Origin) -> Bool {
+        rules.contains { rule in
+            ExactText.matches(rule.name, name) && rule.source.map { ExactText.matches($0.root, origin.host) } == true
+        }
+    }
+
+    /// The message of a device as a client of this realm would publish it; nil for one that no rule takes, and for what a bridge
+    /// has published for devices: it is on that bridge's own topic as well. The topic's first level is the host.
     func translated(_ publication: Publication, in realm: String) -> Publication? {
-        for rule in rules {
+        guard !rules.isEmpty, MessageProperties(publication.userProperties)?.place == nil else { return nil }
+        for rule in rules where !isShadowed(rule) {
             guard let object = rule.source?.object(of: publication.topic),
                 let host = rule.source?.root, let origin = Origin(host: host, user: Self.user)
             else { continue }
@@ -94,7 +108,7 @@ struct TopicPattern: Equatable {
         guard let root = levels.first, !root.isEmpty, !root.utf8.contains(where: Self.wildcards.contains) else {
             throw Malformed(reason: "begins with no text: what devices share is their first level")
         }
-        guard root != "carillon", root != "$share" else {
+        guard root != "carillon", root == "$SYS" || !root.hasPrefix("$") else {
             throw Malformed(reason: "begins with \(root), which is no device's")
         }
         guard Origin(host: root, user: "-") != nil else {
@@ -112,6 +126,19 @@ struct TopicPattern: Equatable {
     }
 
     var root: String { levels[0] }
+
+    /// Whether some topic is one of both.
+    func overlaps(_ other: TopicPattern) -> Bool {
+        for index in 0..<max(levels.count, other.levels.count) {
+            // A # is also for the topic above it.
+            if index < levels.count, levels[index] == "#" { return other.levels.count >= index }
+            if index < other.levels.count, other.levels[index] == "#" { return levels.count >= index }
+            guard index < levels.count, index < other.levels.count else { return false }
+            let (one, two) = (levels[index], other.levels[index])
+            guard one == "+" || two == "+" || ExactText.matches(one, two) else { return false }
+        }
+        return true
+    }
 
     /// - Returns: what the wildcards stand for in a topic; nil for a topic of others.
     func object(of topic: String) -> String? {
