@@ -66,8 +66,11 @@ def processor_time(pid):
     """Seconds that all threads of a process have used; of threads that ended, nothing."""
     total = 0
     for task in os.listdir(f"/proc/{pid}/task"):
-        with open(f"/proc/{pid}/task/{task}/schedstat", encoding="ascii") as file:
-            total += int(file.read().split()[0])
+        try:
+            with open(f"/proc/{pid}/task/{task}/schedstat", encoding="ascii") as file:
+                total += int(file.read().split()[0])
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # the thread has ended since
     return total / 1e9
 
 
