@@ -62,14 +62,14 @@ class Load:
         for observer in self.observers:
             observer.stop()
 
-    def run(self, posts, rate=0, patience=PATIENCE, patience_at_end=30):
+    def run(self, posts, rate=0, patience=PATIENCE):
         before = self.server.processor_time()
         poster = self.server.post(NAME, "--count", posts, "--size", SIZE, "--rate", rate)
         try:
             posted = fields(poster.line("posted=", patience))
         finally:
             poster.stop()
-        reports = [self._report(observer, patience_at_end) for observer in self.observers]
+        reports = [self._report(observer) for observer in self.observers]
         received = sum(report["received"] for report in reports)
         last = max(report["last-at"] for report in reports)
         clients = posted["cpu-us"] + sum(report["cpu-us"] for report in reports)
@@ -85,8 +85,8 @@ class Load:
             "p99": statistics.median(report["p99"] for report in reports) / 1e3,
         }
 
-    def _report(self, observer, patience):
-        for patience in (patience, 5, 5):
+    def _report(self, observer):
+        for patience in (30, 5, 5):
             try:
                 return fields(observer.line("received=", patience))
             except Failure:
@@ -287,7 +287,7 @@ def short(ways, tools):
     for way in ways:
         try:
             with way.start(tools) as server, Load(server, 3) as load:
-                result = load.run(1000, patience_at_end=PATIENCE)
+                result = load.run(1000)
         except (Failure, OSError, subprocess.CalledProcessError) as failure:
             print(f"{way.key}: {failure}")
             status = 1
