@@ -214,8 +214,8 @@ public struct BridgeConfiguration: Equatable, KeyFileConfiguration {
         }
     }
 
-    /// What is mapped and has no effect, as no list has its name.
-    var unlistedMappings: [String] {
+    /// Remarks on mappings that have no effect.
+    var mappingRemarks: [String] {
         map.rules.compactMap { rule in
             if map.isShadowed(rule) {
                 return "[Map \(rule.name)] takes nothing from \(rule.source!.text): another one takes the same topics"

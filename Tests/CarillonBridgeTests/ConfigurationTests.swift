@@ -41,7 +41,7 @@ struct ConfigurationTests {
         let rules = configuration.map.rules
         #expect(rules.map(\.name) == ["N.A", "N.B"] && rules.map { $0.source?.text } == ["c/+", "b"])
         #expect(rules.allSatisfy { $0.target == nil })
-        #expect(configuration.unlistedMappings.count == 2 && configuration.unlistedMappings[0].contains("import="))
+        #expect(configuration.mappingRemarks.count == 2 && configuration.mappingRemarks[0].contains("import="))
     }
 
     @Test(

@@ -179,6 +179,16 @@ struct ChannelFrameTests {
         #expect(rest.isEmpty && sizes == [most])
     }
 
+    /// Has a reader read so many of the next bytes, as far as it has room.
+    private func feed(_ reader: ChannelFrameReader, _ count: Int, of rest: inout ArraySlice<UInt8>) {
+        _ = reader.read { room in
+            let piece = rest.prefix(min(count, room.count))
+            room.copyBytes(from: piece)
+            rest = rest.dropFirst(piece.count)
+            return piece.count
+        }
+    }
+
     @Test("Of a frame in part little more is held than has come, until it is large; without room it is passed over")
     func parts() throws {
         let writer = ChannelFrameWriter()
@@ -189,14 +199,7 @@ struct ChannelFrameTests {
         }
         let reader = ChannelFrameReader(from: .service)
         var rest = bytes(writer)[...]
-        func read(_ count: Int) {
-            _ = reader.read { room in
-                let piece = rest.prefix(min(count, room.count))
-                room.copyBytes(from: piece)
-                rest = rest.dropFirst(piece.count)
-                return piece.count
-            }
-        }
+        func read(_ count: Int) { feed(reader, count, of: &rest) }
         read(15)
         #expect(try reader.next() == nil && !reader.passOver())
         read(485)
@@ -246,14 +249,7 @@ struct ChannelFrameTests {
                 let reader = ChannelFrameReader(from: .service)
                 reader.maxHead = maxHead
                 var rest = stream[...]
-                func read(_ count: Int) {
-                    _ = reader.read { room in
-                        let piece = rest.prefix(min(count, room.count))
-                        room.copyBytes(from: piece)
-                        rest = rest.dropFirst(piece.count)
-                        return piece.count
-                    }
-                }
+                func read(_ count: Int) { feed(reader, count, of: &rest) }
                 read(first)
                 #expect(try reader.next() == nil && reader.passOver())
                 var (heads, isSecondCut) = ([[UInt8]](), false)

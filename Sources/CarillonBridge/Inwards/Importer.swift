@@ -81,13 +81,13 @@ final class Importer {
             for value in state.bound where value.isHere { remove(value.message) }
         }
         earlierImports = state.imports
-        for filter in state.subscriptions.filters where !filter.hasPrefix("carillon/") {
-            let root = String(Substring(filter.unicodeScalars.prefix { $0 != "/" }))
-            if let device = Origin(host: root, user: TopicMap.user) { earlierDevices.insert(device) }
+        for filter in state.subscriptions.filters {
+            guard let pattern = try? TopicPattern(filter) else { continue }
+            if let device = Origin(host: pattern.root, user: TopicMap.user) { earlierDevices.insert(device) }
         }
         var check = PlaceCheck()
         if isSameRealm {
-            // What comes while a name is not imported is not missing.
+            // Messages that come while a name is not imported are not missing.
             for place in state.places where WantedNames.mayImport(place.name, configuration.imports) {
                 check.restore(place, now: context.now)
             }
@@ -178,7 +178,7 @@ final class Importer {
         }
         subscribe(filters, behindQueue: sessionPresent)
         // Those of an earlier configuration, if the bridge of that ended in order.
-        unsubscribe(subscribed.filter { !$0.hasPrefix("carillon/") }.subtracting(mappedFilters))
+        unsubscribe(subscribed.filter { !BridgeTopic.isOfBridges($0) }.subtracting(mappedFilters))
         subscribeMapped(mappedFilters)
         guard sessionPresent else { return }
         // Its queue may not have had room for all that came since it was the last time that this bridge read.

@@ -7,7 +7,7 @@ import MainLoop
     import Musl
 #endif
 
-/// What is to be said of a configuration, and of the files that it names, as they are on the disk now.
+/// Remarks on a configuration, and on the files that it names, as they are on the disk now.
 public struct FileRemarks {
     /// With these there can be no connection.
     public private(set) var faults: [String] = []
@@ -16,7 +16,7 @@ public struct FileRemarks {
 
     public init(_ configuration: BridgeConfiguration) {
         for file in configuration.namedFiles { check(file) }
-        warnings += configuration.unlistedMappings
+        warnings += configuration.mappingRemarks
     }
 
     public var all: [String] { faults + warnings }

@@ -219,7 +219,7 @@ extension InwardMessage {
             "properties": .array(publication.userProperties.map { .array([.string($0.name), .string($0.value)]) }),
         ]
         entries["type"] = publication.contentType.map { .string($0) }
-        entries["expiry"] = publication.expiry.flatMap { _ in expiry(at: now) }.map { .int64($0) }
+        entries["expiry"] = expiry(at: now).map { .int64($0) }
         return .dictionary(entries)
     }
 

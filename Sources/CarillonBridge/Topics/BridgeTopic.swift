@@ -20,6 +20,8 @@ struct BridgeTopic {
         case test
     }
 
+    /// The first level.
+    static let top = "carillon"
     /// The longest that MQTT has, in bytes.
     private static let mostBytes = 65_535
     /// Brokers bound the levels of a topic: mosquitto has 200.
@@ -138,6 +140,9 @@ struct BridgeTopic {
         let levels = levels(of: String(prefix.unicodeScalars.dropLast()))
         return [root + "n/" + levels + "/#", root + "v/" + levels + "/#"]
     }
+
+    /// Whether a filter is for topics of bridges, in any realm and version.
+    static func isOfBridges(_ filter: String) -> Bool { filter.utf8.starts(with: (top + "/").utf8) }
 
     /// Whether a filter is for a topic.
     static func matches(_ filter: String, _ topic: String) -> Bool {

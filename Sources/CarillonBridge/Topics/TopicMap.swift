@@ -16,7 +16,12 @@ struct TopicMap: Equatable {
     }
 
     /// In the order of the configuration.
-    private(set) var rules: [Rule] = []
+    private(set) var rules: [Rule] = [] {
+        didSet { takingRules = rules.filter { $0.source != nil && !isShadowed($0) } }
+    }
+
+    /// Those of them whose messages arrive.
+    private var takingRules: [Rule] = []
 
     /// The user of a device's origin.
     static let user = "device"
@@ -38,7 +43,7 @@ struct TopicMap: Equatable {
 
     /// The filters of the subscriptions for the names that are wanted.
     func filters(where isWanted: (_ name: String) -> Bool) -> Set<String> {
-        Set(rules.compactMap { isWanted($0.name) && !isShadowed($0) ? $0.source?.text : nil })
+        Set(takingRules.compactMap { isWanted($0.name) ? $0.source?.text : nil })
     }
 
     /// Whether messages of a device arrive under a name.
@@ -51,11 +56,11 @@ struct TopicMap: Equatable {
     /// The message of a device as a client of this realm would publish it; nil for one that no rule takes, and for what a bridge
     /// has published for devices: it is on that bridge's own topic as well. The topic's first level is the host.
     func translated(_ publication: Publication, in realm: String) -> Publication? {
-        guard !rules.isEmpty, MessageProperties(publication.userProperties)?.place == nil else { return nil }
-        for rule in rules where !isShadowed(rule) {
+        for rule in takingRules {
             guard let object = rule.source?.object(of: publication.topic),
                 let host = rule.source?.root, let origin = Origin(host: host, user: Self.user)
             else { continue }
+            guard MessageProperties(publication.userProperties)?.place == nil else { return nil }
             let isValue = publication.isRetained && !object.isEmpty
             let subject: BridgeTopic.Subject =
                 isValue ? .value(name: rule.name, object: object) : .notification(name: rule.name)
@@ -85,9 +90,9 @@ struct TopicMap: Equatable {
 }
 
 /// A topic in which wildcards stand for a notification's object: `zigbee2mqtt/+/set` with `+` for one level of it, or
-/// `owntracks/#` with `#` for the rest. What several stand for is joined by `/`.
+/// `owntracks/#` with `#` for the rest. The parts of several are joined by `/`.
 struct TopicPattern: Equatable {
-    /// What is wrong with a text that is none.
+    /// A text that is none.
     struct Malformed: Error, Equatable {
         let reason: String
     }
@@ -108,7 +113,7 @@ struct TopicPattern: Equatable {
         guard let root = levels.first, !root.isEmpty, !root.utf8.contains(where: Self.wildcards.contains) else {
             throw Malformed(reason: "begins with no text: what devices share is their first level")
         }
-        guard root != "carillon", root == "$SYS" || !root.hasPrefix("$") else {
+        guard root != BridgeTopic.top, root == "$SYS" || !root.hasPrefix("$") else {
             throw Malformed(reason: "begins with \(root), which is no device's")
         }
         guard Origin(host: root, user: "-") != nil else {

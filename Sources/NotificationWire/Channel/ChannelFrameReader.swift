@@ -131,6 +131,7 @@ public final class ChannelFrameReader {
     }
 
     private func giveUpHead() {
+        guard head.baseAddress != nil else { return }
         head.deallocate()
         head = UnsafeMutableRawBufferPointer(start: nil, count: 0)
         headEnd = 0
