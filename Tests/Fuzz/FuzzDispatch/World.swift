@@ -141,13 +141,23 @@ final class World {
         let index = input.number(below: bus.calls.count)
         let call = bus.calls[index].message
         switch input.byte() % 8 {
-        case 0: bus.answer(at: index, with: BusError(name: BusError.nameHasNoOwnerName, message: "it is gone"))
+        case 0:
+            bus.answer(at: index, with: BusError(name: BusError.nameHasNoOwnerName, message: "it is gone"))
+            // Of a name that nobody has a bus says so to everybody: nothing that it is owed comes any more.
+            if let gone = clientAsked(in: call) { return leave(gone) }
         case 1: bus.answer(at: index, with: BusError(name: BusError.limitsExceededName, message: "the queue is full"))
         case 2: bus.answer(at: index, with: .failed("no"))
         default: bus.answer(at: index)
         }
         observer.answered(call)
         observe()
+    }
+
+    /// The client whose owner or process the service asks the bus for; nil where it asks for another thing.
+    private func clientAsked(in call: Message) -> String? {
+        guard call.signature == "s", call.destination?.rawValue == "org.freedesktop.DBus" else { return nil }
+        var reader = MessageReader(call)
+        return (try? reader.readString()).flatMap { Self.clients.contains($0) ? $0 : nil }
     }
 
     private func answerAll() {
