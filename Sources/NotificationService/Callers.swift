@@ -261,6 +261,9 @@ final class Callers {
         self[name]?.identity ?? departed.identity(of: name, at: bus.context.now)
     }
 
+    /// Those of whom something is kept, to look at.
+    var names: some Collection<UniqueName> { callers.keys }
+
     /// Nothing of the connection is left, but for what may wait here.
     func forget(_ name: UniqueName) {
         if waitingOf[name] != nil, callers[name] != nil {

@@ -225,7 +225,10 @@ package final class CenterObject {
     }
 
     /// The entries that are kept for each client besides the state machine, to look at.
-    var kept: [(what: String, count: Int)] { driver.effects.kept + clients.kept + sessions.kept }
+    var kept: [(what: String, count: Int)] {
+        let lost = callers.names.count { !driver.center.knows($0) }
+        return driver.effects.kept + clients.kept + sessions.kept + [("callers whom nothing lets go of", lost)]
+    }
 
     /// The other sessions, to look at.
     var shownSessions: [String: PropertyList] { sessions.shown }

@@ -317,6 +317,15 @@ struct AnswerFlowTests {
             #expect(center.answer(to: client(number)))
         }
         #expect(center.forgotten.count >= 3800)
+        // And for those of whom the bus could only tell that they had left.
+        let before = center.forgotten.count
+        for number in 20_001...25_000 {
+            center.perform { effects in
+                let name = client(number)
+                center.center.identify(name, as: .connection(name), effects: &effects)
+            }
+        }
+        #expect(center.forgotten.count >= before + 4900)
         #expect(center.statistics.inFlightBytes <= 1100 * 100)
         try center.center.checkInvariants()
     }

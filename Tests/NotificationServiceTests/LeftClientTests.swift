@@ -145,6 +145,25 @@ struct LeftClientTests {
         #expect(remains.places.filter { place in !Self.bounded.contains { place.contains($0) } } == [])
         #expect(Remains(of: other.name, in: stage.service as Any).places.count > 3, "others are as they were")
     }
+
+    /// As commands do that post and end; nobody tells the service that they do.
+    @Test("E4: of those who had left before the bus was asked who they were no more are kept than of others")
+    func leftBeforeAsked() throws {
+        let stage = try ServiceStage()
+        stage.holdsCredentials = true
+        for _ in 0..<2000 {
+            let client = stage.join()
+            let post = RawPost().call
+            post.expectsNoReply = true
+            client.send(post)
+            stage.turn()
+            stage.leave(client)
+        }
+        stage.releaseCredentials()
+        stage.settle()
+        let kept = try #require(stage.service?.kept)
+        #expect(kept.contains { $0.what.hasPrefix("callers") } && kept.allSatisfy { $0.count == 0 }, "\(kept)")
+    }
 }
 
 /// Where a name is found in an object and all that it holds.

@@ -17,6 +17,7 @@ extension DistributedCenter {
         defer { eventEnded() }
         let peer = peer(name, effects: &effects)
         peer.identity = identity
+        peer.isIdentified = true
         guard peer.account.id != id else { return }
         let (before, after) = (peer.account, account(id))
         before.clients.remove(peer)
@@ -34,6 +35,9 @@ extension DistributedCenter {
         lookForRoom(effects: &effects)
         letGo(effects: &effects)
     }
+
+    /// Whether there is something of a connection, which is forgotten with a word, if it was identified.
+    public func knows(_ name: ClientName) -> Bool { peers[name] != nil }
 
     func peer(_ name: ClientName) -> Peer {
         if let peer = peers[name] { return peer }

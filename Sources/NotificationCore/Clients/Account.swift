@@ -122,8 +122,8 @@ final class Peer: Sizable {
         return bringing
     }
 
-    /// Whether somebody said who is behind it.
-    var isIdentified: Bool { account.id != .connection(name) }
+    /// Whether somebody said who is behind it, be it that nobody knows: then it is told when it is forgotten.
+    var isIdentified = false
 
     var size: Int { usage[.queuedBytes] + usage[.intervalBytes] }
 
