@@ -221,6 +221,8 @@ final class ReadingWitness {
         process.subjects -= 1
         if process.subjects == 0 {
             process.timer = nil
+            // They hold it, and it them.
+            process.waiting = Deque()
             processes[process.id] = nil
         }
     }
