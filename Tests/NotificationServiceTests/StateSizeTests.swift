@@ -238,8 +238,8 @@ struct StateSizeTests: StateTests {
     func lowered() throws {
         var limits = Limits()
         limits[.stateBytes] = 200 << 20
-        limits[.queuedBytesPerClient] = 100 << 20
-        limits[.queuedBytes] = 100 << 20
+        limits[.queuedBytesPerClient] = 200 << 20
+        limits[.queuedBytes] = 200 << 20
         let directory = try TemporaryDirectory()
         // The store begins with the standard limits.
         let (center, _) = try afterKill(in: directory, limits: limits) { center, store in

@@ -41,7 +41,7 @@ public final class Notification {
         self.retention = retention
         self.serial = serial
         byteCount =
-            name.utf8.count + object.utf8.count + userInfo.byteCount + (identity?.byteCount ?? 0) + Self.overhead
+            name.utf8.count + object.utf8.count + userInfo.heldByteCount + (identity?.byteCount ?? 0) + Self.overhead
     }
 
     /// Whether it has this name and object, byte for byte.
@@ -58,4 +58,10 @@ public final class Notification {
 public protocol UserInfo: AnyObject {
     /// Bytes on the wire.
     var byteCount: Int { get }
+    /// Bytes that are kept of it, and with it; those on the wire where nothing else is.
+    var heldByteCount: Int { get }
+}
+
+extension UserInfo {
+    public var heldByteCount: Int { byteCount }
 }

@@ -35,7 +35,7 @@ public struct PendingPost {
 
     /// What it counts against the limits, in bytes.
     var byteCount: Int {
-        name.utf8.count + object.utf8.count + userInfo.byteCount + (identity?.byteCount ?? 0) + Self.overhead
+        name.utf8.count + object.utf8.count + userInfo.heldByteCount + (identity?.byteCount ?? 0) + Self.overhead
     }
 
     /// Entry, links and index entries, roughly.

@@ -52,6 +52,9 @@ public struct Get: MatchingMethod {
     public static func answer(
         _ call: MethodCall, with values: [DistributedCenter.Kept], showing isVisible: (Detail) -> Bool
     ) throws(BusError) {
+        // Before anything is made of them: there may be tens of thousands.
+        let least = values.reduce(0) { $0 + $1.notification.userInfo.heldByteCount }
+        guard least <= Wire.mostAnswerBytes else { throw tooLong(least) }
         let bodies = values.map { value in
             guard let userInfo = value.notification.userInfo as? WireUserInfo else {
                 preconditionFailure("every post of this service carries a WireUserInfo")

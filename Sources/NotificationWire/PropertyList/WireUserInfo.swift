@@ -8,6 +8,7 @@ public final class WireUserInfo: UserInfo {
     /// Name, object and userInfo, with which the bodies of the method `Post` and of the signal `Notification` both
     /// begin.
     public let commonBody: [UInt8]
+    public var heldByteCount: Int { commonBody.count }
 
     /// Takes the userInfo of a post whose signature is `ssa{sv}a{sv}`.
     ///
