@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import NotificationCore
 import TestLimits
 import Testing
+
+@testable import NotificationCore
 
 /// Full queues.
 @Suite("Overflow", .limited)
@@ -118,6 +119,22 @@ struct OverflowTests {
         center.clear()
         center.goOn(one)
         #expect(center.happened(one).first == .dropped(3, of: Array(observers[..<3]), .queueFull))
+    }
+
+    @Test("E4: of observers that it has removed a client is told no more than of some")
+    func removedObserversOfTheLost() throws {
+        let center = Scenario([.queuedPerClient: 1])
+        try center.observe(one, "A", "", .hold)
+        center.stop(one)
+        try fill(center, one)
+        try center.post(2, of: "A")
+        for round in 1...50 {
+            let observers = try (0..<100).map { _ in try center.observe(one, "B", "", .hold) }
+            try center.post(2, of: "B")
+            if round < 50 { for observer in observers { try center.remove(observer, of: one) } }
+        }
+        let kept = try #require(center.center.clients[one]?.unannounced)
+        #expect(kept.count >= 50 && kept.observers.count <= 300, "\(kept.count), \(kept.observers.count)")
     }
 
     @Test("S1, S4: what was lost is not what a newer notification takes the place of")

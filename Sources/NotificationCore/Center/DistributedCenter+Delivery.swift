@@ -213,8 +213,16 @@ extension DistributedCenter {
         loss.count += count
         let steps = loss.observers.formUnion(observers)
         meter.count(steps)
+        if loss.observers.count > max(Self.manyOfLoss, 2 * client.observers.count) {
+            // It may register and remove for ever, and never read.
+            meter.count(loss.observers.count)
+            loss.observers.keep { client.observers[$0] != nil }
+        }
         client.unannounced = loss
     }
+
+    /// Observers that a loss has for sure, also those that have been removed since.
+    private static let manyOfLoss = 128
 
     /// Counts notifications as lost that never were in the queue, and tells a client that reads at once.
     func lose(

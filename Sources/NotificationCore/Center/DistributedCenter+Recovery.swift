@@ -131,6 +131,8 @@ extension DistributedCenter {
         case .lost(let name, let reason):
             return withClient(name) { if dropOldest(of: $0, because: reason) { $0.counts.dropped += 1 } }
         case .unannouncedLoss(let name, let count, let observers, let reason):
+            // It is added to numbers that may be as great as any.
+            guard count <= Self.greatestNumber / 2 else { return false }
             return withClient(name) {
                 $0.counts.dropped &-= $0.unannounced?.count ?? 0
                 $0.counts.dropped &+= count
@@ -182,7 +184,7 @@ extension DistributedCenter {
             if counts.lastSerial > 0 { changeQueue(of: client) { $0.take(through: counts.lastSerial) } }
             let count = counts.unconfirmed + counts.unkept
             guard count > 0 else { continue }
-            client.counts.dropped += count
+            client.counts.dropped &+= count
             var loss = client.unannounced ?? Client.Loss(count: 0, observers: [], reason: .serviceRestarted)
             loss.count += count
             loss.reason = .serviceRestarted

@@ -71,6 +71,12 @@ public struct ObserverSet: Equatable, Sendable, ExpressibleByArrayLiteral {
         ids = merged
     }
 
+    /// Removes those that are none any more.
+    mutating func keep(where isThere: (ObserverID) -> Bool) {
+        ids.removeAll { !isThere($0) }
+        last = nil
+    }
+
     private mutating func removeDoubles() {
         guard zip(ids, ids.dropFirst()).contains(where: ==) else { return }
         ids = ids.enumerated().filter { $0.offset == 0 || ids[$0.offset - 1] != $0.element }.map(\.element)
