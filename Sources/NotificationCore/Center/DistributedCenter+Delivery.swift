@@ -61,7 +61,9 @@ extension DistributedCenter {
         rememberDue(of: client, effects: &effects)
         client.remembersDue = true
         if client.observersWithInterval > 0 {
-            for entry in client.queue.newestHeld(Self.maxIntervalsBegun) {
+            var left = Self.maxMarksBegun
+            for entry in client.queue.newestHeld(Self.maxIntervalsBegun) where left > 0 {
+                left -= entry.observers.ids.count
                 beginIntervals(of: client, for: entry.observers, with: entry.notification, effects: &effects)
             }
         }
@@ -72,6 +74,8 @@ extension DistributedCenter {
 
     /// Notifications that were held and whose intervals begin when they are due, the newest of them.
     private static let maxIntervalsBegun = 16_384
+    /// For all observers of these together. The memory that a client has for its intervals ends in that size.
+    private static let maxMarksBegun = 65_536
 
     /// Lets a client that reads have what is due: what was held at once, and turns for the rest.
     func pump(_ client: Client, effects: inout [Effect]) {
