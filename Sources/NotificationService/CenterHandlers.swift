@@ -263,10 +263,7 @@ struct CenterHandlers {
 
     func listClients(_ call: MethodCall, _ sight: PolicyGate.Sight) throws(BusError) {
         try call.expectNoDescriptors()
-        clients.whenIdentified {
-            call.reply(
-                to: ListClients.self, center.clientStatuses.filter { sight.shows($0.name) }.map(listed))
-        }
+        call.reply(to: ListClients.self, center.clientStatuses.filter { sight.shows($0.name) }.map(listed))
     }
 
     private func listed(_ client: ClientStatus) -> ListedClient {
@@ -288,6 +285,8 @@ struct CenterHandlers {
         let most = try ListPosters(from: &arguments).most
         try call.expectNoDescriptors()
         try present.ask { names in
+            // Many may have waited for the same word of the bus.
+            guard center.isServed(call.sender) else { return }
             let posters = center.posterStatuses(most: Int(most)) { name in
                 sight.shows(name) && names?.contains(name) != false
             }

@@ -25,7 +25,6 @@ final class ClientRegistry {
     private let departures: DepartureWatch
     private var processes: [ClientName: Process] = [:]
     private var unidentified: Set<ClientName> = []
-    private var waiting: [() -> Void] = []
     private var refusals: [ClientName: UInt64] = [:]
     private var refusalsOfOthers = Log.Throttle<ClientName>()
 
@@ -54,7 +53,7 @@ final class ClientRegistry {
             case .failure(let error):
                 Log.info("the bus does not tell the process of \(client): \(error)")
             }
-            identified(client)
+            unidentified.remove(client)
         }
     }
 
@@ -69,7 +68,7 @@ final class ClientRegistry {
         Log.info("\(client) left", ["CARILLON_CLIENT": client.rawValue])
         processes[client] = nil
         refusals[client] = nil
-        identified(client)
+        unidentified.remove(client)
     }
 
     /// The entries that are kept for each client, to look at.
@@ -84,24 +83,11 @@ final class ClientRegistry {
         processes[client]
     }
 
-    /// Runs `body` when every client's process is known, at once if so.
-    func whenIdentified(_ body: @escaping () -> Void) {
-        if unidentified.isEmpty { body() } else { waiting.append(body) }
-    }
-
     /// Counts a refused call that wanted no answer. Strangers, who are not watched, share one count.
     ///
     /// - Returns: the count, when it is to be logged.
     func countRefusal(of client: ClientName) -> UInt64? {
         guard processes[client] != nil else { return refusalsOfOthers.note(client) }
         return Log.throttle(&refusals[client, default: 0])
-    }
-
-    private func identified(_ client: ClientName) {
-        unidentified.remove(client)
-        guard unidentified.isEmpty else { return }
-        let ready = waiting
-        waiting = []
-        ready.forEach { $0() }
     }
 }

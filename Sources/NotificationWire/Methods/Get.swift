@@ -45,6 +45,13 @@ public struct Get: MatchingMethod {
         }
     }
 
+    private static func tooLong(_ size: Int) -> BusError {
+        BusError(
+            .limitExceeded,
+            message: "an answer has \(Wire.mostAnswerBytes) bytes at most, and this one would have \(size) or more; "
+                + "ask for one name, or one object, at a time")
+    }
+
     /// Answers out of the bytes that the posts came in.
     ///
     /// - Parameter isVisible: whether the caller may see what is told of a notification.
@@ -62,12 +69,7 @@ public struct Get: MatchingMethod {
             return (userInfo.commonBody, details(of: value, showing: isVisible))
         }
         let size = bodies.reduce(MarshalledBytes.mostBytesOfArray) { $0 + 8 + $1.0.count + mostBytes(of: $1.1) }
-        guard size <= Wire.mostAnswerBytes else {
-            throw BusError(
-                .limitExceeded,
-                message: "an answer has \(Wire.mostAnswerBytes) bytes at most, and this one would have about \(size); "
-                    + "ask for one name, or one object, at a time")
-        }
+        guard size <= Wire.mostAnswerBytes else { throw tooLong(size) }
         call.answer.reply(in: form, size: size) { body in
             body.array { structures in
                 for (common, details) in bodies {
