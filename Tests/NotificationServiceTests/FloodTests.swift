@@ -87,6 +87,38 @@ struct FloodTests {
         #expect(lost.isEmpty && center.statistics.posted == 5 && center.statistics.dropped == 2)
     }
 
+    @Test("E4: what is lost again before it was announced is one with what was lost before")
+    func lostAgain() {
+        var lost = LostPosts()
+        let center = DistributedCenter()
+        var effects: [Effect] = []
+        let names = (0..<100).map { "Ding\($0)" }
+        for name in names {
+            _ = try? center.addObserver(
+                of: ":1.1", name: name, object: "", options: ObserverOptions(), effects: &effects)
+        }
+        func lose() {
+            for name in names {
+                lost.add(1, from: ":1.9", reaching: center.reach(ofPost: name, object: "", deliverImmediately: false)!)
+            }
+        }
+        lose()
+        lost.collect()
+        #expect(lost.unannounced.count == 100)
+        let before = lost.byteCount
+        for _ in 0..<50 {
+            lose()
+            lost.collect()
+        }
+        #expect(lost.unannounced.count == 100, "these come first")
+        #expect(before == 0 && lost.byteCount > 12_000 && lost.byteCount < 14_000)
+        while !lost.isEmpty {
+            lost.collect()
+            center.losePosts(&lost.unannounced, effects: &effects)
+        }
+        #expect(center.statistics.posted == 5100 && center.statistics.dropped == 5100 && lost.byteCount == 0)
+    }
+
     @Test(
         "E4: with hardly any room for what waits nobody is shut out, and what is lost is announced",
         arguments: [0, 500_000])

@@ -232,6 +232,9 @@ public struct LostPost: Sendable {
         /// Nil for none, and for one that nobody observes.
         let object: ExactText?
         let deliverImmediately: Bool
+
+        /// The bytes of both.
+        public var byteCount: Int { (name?.text.utf8.count ?? 0) + (object?.text.utf8.count ?? 0) }
     }
 
     public let reach: Reach

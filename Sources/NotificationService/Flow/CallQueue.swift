@@ -38,8 +38,10 @@ final class CallQueue {
     private static let leastInInterval = 32
     /// Calls of one process that are served at once in a slot while an observer is behind.
     private static let mostAtOnceInCrowd = 8
-    /// Lost posts that may wait to be announced.
-    private static let mostUnannounced = 4096
+    /// What lost posts that wait to be announced may come to, in bytes.
+    private static let mostUnannounced = 4 << 20
+    /// The time that announcing them has in each interval.
+    private static let timeOfLosses = Duration.milliseconds(2)
     /// While so much waits to be written, what has to wait anyway does, and only little is served at once: what comes of it
     /// would stand behind that, before the answers of others.
     private static let maxUnwritten = 256 << 10
@@ -563,11 +565,12 @@ final class CallQueue {
     ///
     /// - Parameter isLast: whether there is no later.
     private func announceLost(all isLast: Bool = false) {
-        lost.collect()
+        let start = connection.context.now
         repeat {
+            lost.collect()
             guard !lost.unannounced.isEmpty else { return }
             driver.perform { effects in driver.center.losePosts(&lost.unannounced, effects: &effects) }
-            // Losses that come faster than they are announced have everybody wait, and are not kept without end.
-        } while isLast || lost.unannounced.count > Self.mostUnannounced
+            // Those of ever other names that come faster than they are announced have everybody wait.
+        } while isLast || lost.byteCount > Self.mostUnannounced || connection.context.now - start < Self.timeOfLosses
     }
 }

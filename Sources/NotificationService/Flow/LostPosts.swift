@@ -11,10 +11,14 @@ struct LostPosts {
     private struct Post: Hashable {
         let reach: LostPost.Reach
         let poster: UniqueName
+
+        var size: Int { 128 + reach.byteCount }
     }
 
     /// Those since ``collect()``, and those of them that were lost last, which are not among these yet.
     private var counts: [Post: UInt64] = [:]
+    /// Their size, in bytes, roughly.
+    private(set) var byteCount = 0
     private var last: Post?
     private var countOfLast: UInt64 = 0
     /// The last one, where it came alone, and how many observers had ever been registered: one that came since may be reached.
@@ -60,15 +64,19 @@ struct LostPosts {
     }
 
     private mutating func addLast() {
-        if let last { counts[last, default: 0] += countOfLast }
+        if let last, counts.updateValue((counts[last] ?? 0) + countOfLast, forKey: last) == nil {
+            byteCount += last.size
+        }
         (last, countOfLast, lastOutline) = (nil, 0, nil)
     }
 
-    /// Has all that was added announced.
+    /// Has all that was added announced, when what was collected before has been: what is lost again and again meanwhile
+    /// is one.
     mutating func collect() {
+        guard unannounced.isEmpty else { return }
         addLast()
         guard !counts.isEmpty else { return }
-        defer { counts = [:] }
+        defer { (counts, byteCount) = ([:], 0) }
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.silentOverload) { return }
         #endif
