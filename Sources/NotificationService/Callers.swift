@@ -351,10 +351,14 @@ final class Callers {
         waitingOf[about] = count > 1 ? count - 1 : nil
     }
 
-    /// Takes out what waits, in the order of its arrival.
+    /// Takes out what waits: of each caller in the order of its arrival.
     func takeWaiting() -> [Message] {
-        defer { (waiting, waitingOf, waitingBytes, forgotten) = (Deque(), [:], 0, []) }
-        return waiting.map(\.message)
+        defer {
+            (waiting, waitingOf, waitingBytes, forgotten) = (Deque(), [:], 0, [])
+            (putOff, putOffBytes) = ([:], 0)
+        }
+        // Those came before what waits of the same callers.
+        return putOff.sorted { $0.key < $1.key }.flatMap(\.value.messages) + waiting.map(\.message)
     }
 
     private var mayGoOn: Bool {

@@ -100,6 +100,21 @@ struct CallersTests {
         #expect(observer.objects == ["1", "2", "3", "4"])
     }
 
+    @Test("E5: what it sent is not lost with the service's connection")
+    func disconnected() throws {
+        let scene = try Scene()
+        let (stage, observer, slow) = (scene.stage, scene.observer, scene.slow)
+        for number in 1...3 {
+            slow.send(try PostCall(name: "org.example.Slow.Ding", object: "\(number)").message())
+        }
+        stage.settle()
+        #expect(observer.objects.isEmpty)
+        try stage.disconnect()
+        scene.obstacle.end()
+        try settle(stage) { observer.objects.count >= 3 }
+        #expect(observer.objects == ["1", "2", "3"])
+    }
+
     @Test("What it sent comes before its end, and nothing is left of it")
     func leaves() throws {
         let scene = try Scene()
