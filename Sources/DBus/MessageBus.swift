@@ -232,6 +232,15 @@ public struct OwnerChange: Sendable {
         self.name.rawValue == name.rawValue
     }
 
+    /// What a bus sends when a connection has left, for whoever learned it by a question.
+    package static func departure(of name: UniqueName) -> Message {
+        let signal = Message.signal(
+            path: "/org/freedesktop/DBus", interface: "org.freedesktop.DBus", member: "NameOwnerChanged")
+        var writer = MessageWriter(signal)
+        for text in [name.rawValue, name.rawValue, ""] { writer.append(text) }
+        return signal.carried(from: "org.freedesktop.DBus", serial: 1)
+    }
+
     /// Nil when `message` is no such signal, or does not come from the bus.
     public init?(_ message: Message) {
         guard message.isSignal("org.freedesktop.DBus", "NameOwnerChanged"),

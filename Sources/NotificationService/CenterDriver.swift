@@ -68,7 +68,6 @@ final class CenterDriver {
                 case .inactivityTimerEnded(let client, let epoch):
                     center.inactivityTimerEnded(client, epoch: epoch, effects: &effects)
                 case .intervalTimerEnded(let client): center.intervalTimerEnded(client, effects: &effects)
-                case .disappeared(let client): center.clientDisappeared(client, effects: &effects)
                 }
             }
         }

@@ -81,6 +81,8 @@ package final class CenterObject {
         callers.handle = { [unowned self] message in _ = handleNow(message) }
         clients.knownProcess = { [callers] name in callers[name].flatMap { $0.processID > 0 ? $0.processID : nil } }
         driver.effects.onWatched = { [unowned self] name in callers.identify(name) }
+        // As the bus tells it of those that are watched: behind what they sent, and part by part.
+        driver.effects.onGone = { [unowned self] name in _ = handle(OwnerChange.departure(of: name)) }
         driver.effects.onForgotten = { [unowned self] name in callers.forget(name) }
         if inherited == nil { configuration.begin() }
         applyConfiguration()

@@ -20,11 +20,12 @@ final class EffectRunner {
         case probeRefused(ClientName, isCounted: Bool)
         case inactivityTimerEnded(ClientName, epoch: UInt64)
         case intervalTimerEnded(ClientName)
-        case disappeared(ClientName)
     }
 
     /// Gets these events. Set before the first effect.
     var report: ((Event) -> Void)!
+    /// Told of one that is to be watched, and turns out to have left.
+    var onGone: ((ClientName) -> Void)!
     /// Called when a client is new, or came back from an earlier process.
     var onWatched: ((ClientName) -> Void)?
     /// Called when the core has forgotten a connection.
@@ -264,11 +265,11 @@ final class EffectRunner {
         case .watch(let client):
             activity?.clientAppeared(client)
             onWatched?(client)
-            clients.watch(client) { [unowned self] in report(.disappeared(client)) }
+            clients.watch(client) { [unowned self] in onGone(client) }
         case .watchDeparture(let connection):
             // The service itself, which posts what comes from other sessions, is there as long as anybody looks.
             guard connection != ownName() else { break }
-            clients.watch(connection) { [unowned self] in report(.disappeared(connection)) }
+            clients.watch(connection) { [unowned self] in onGone(connection) }
         case .forget(let client):
             witness.forget(client)
             witnessedReplies.remove(client)
