@@ -8,11 +8,21 @@ import NotificationCore
 /// is unknown, which counts as active: processes without such a window, services, the compositor, what runs in a
 /// terminal (the window is the terminal's), ids that are used again, applications that can't be told apart.
 final class ActivityTracker {
-    private struct Tracked {
-        let facts: ProcessFacts?
+    /// A process that has clients. What holds for one of them holds for all: a process may have thousands.
+    private final class Tracked {
+        let facts: ProcessFacts
+        /// As ``ProcessFacts/unitApplication``, taken apart once.
+        let unitApplication: String?
         /// The name of its program.
         let program: String
+        var clients: Set<ClientName> = []
         var told = Activity.unknown
+
+        init(_ facts: ProcessFacts, program: String) {
+            self.facts = facts
+            self.program = program
+            unitApplication = facts.unitApplication
+        }
     }
 
     /// Whose a window is.
@@ -48,6 +58,7 @@ final class ActivityTracker {
     /// Asks the bus for the process that owns a name.
     private let ownerOfName: (String, @escaping (UInt32?) -> Void) -> Void
     private var clients: [ClientName: Tracked] = [:]
+    private var tracked: [ProcessIdentity: Tracked] = [:]
     /// Those of whose processes the facts are being found out.
     private var pending: [ClientName: UInt32] = [:]
     private var windows: [WindowID: Window] = [:]
@@ -81,15 +92,15 @@ final class ActivityTracker {
 
     /// What holds for a client's application, for people.
     func rule(for client: ClientName) -> InactiveWhen {
-        guard let client = clients[client], let facts = client.facts else { return rules.general }
+        guard let process = clients[client] else { return rules.general }
         let groups = applicationGroups()
-        let own = windows.values.filter { isOwner(facts, of: $0.owner, groups) }
-        return rules.rule(for: names(of: client, facts, own.compactMap(\.application)))
+        let own = windows.values.filter { isOwner(process, of: $0.owner, groups) }
+        return rules.rule(for: names(of: process, own.compactMap(\.application)))
     }
 
-    /// The names by which the rules may know a client's application.
-    private func names(of client: Tracked, _ facts: ProcessFacts, _ windows: [String]) -> [String] {
-        [facts.sandbox?.application, facts.unitApplication].compactMap(\.self) + windows + [client.program]
+    /// The names by which the rules may know a process's application.
+    private func names(of process: Tracked, _ windows: [String]) -> [String] {
+        [process.facts.sandbox?.application, process.unitApplication].compactMap(\.self) + windows + [process.program]
     }
 
     private var compositor: UInt32?
@@ -126,15 +137,44 @@ final class ActivityTracker {
     }
 
     private func identified(_ client: ClientName, processID: UInt32, _ facts: ProcessFacts?) {
-        clients[client] = Tracked(facts: facts, program: facts == nil ? "" : processes.name(of: processID))
+        leave(client)
+        guard let facts else { return }
+        if let process = tracked[facts.identity], process.facts == facts {
+            join(client, process)
+            if process.told != .unknown { tell(client, process.told) }
+            return
+        }
+        let process = Tracked(facts, program: processes.name(of: processID))
+        join(client, process)
+        if let before = tracked.updateValue(process, forKey: facts.identity) {
+            // It is in another unit now, or in a sandbox.
+            process.told = before.told
+            for other in before.clients { clients[other] = process }
+            process.clients.formUnion(before.clients)
+            if before.told == .inactive { inactiveCount += 1 }
+            if before.told != .unknown { tell(client, before.told) }
+        }
         // Others are concerned only where it makes an application one of several.
         let isAlone = !owners.contains { if case .application = $0 { true } else { false } }
-        update(only: isAlone ? client : nil)
+        update(only: isAlone ? process : nil)
+    }
+
+    private func join(_ client: ClientName, _ process: Tracked) {
+        clients[client] = process
+        process.clients.insert(client)
+        if process.told == .inactive { inactiveCount += 1 }
     }
 
     func forget(_ client: ClientName) {
         pending[client] = nil
-        if clients.removeValue(forKey: client)?.told == .inactive { inactiveCount -= 1 }
+        leave(client)
+    }
+
+    private func leave(_ client: ClientName) {
+        guard let process = clients.removeValue(forKey: client) else { return }
+        process.clients.remove(client)
+        if process.told == .inactive { inactiveCount -= 1 }
+        if process.clients.isEmpty { tracked[process.facts.identity] = nil }
     }
 
     // MARK: The source
@@ -237,32 +277,32 @@ final class ActivityTracker {
 
     // MARK: Who is active
 
-    /// Tells what changed, of one client or of all.
-    private func update(only client: ClientName? = nil) {
+    /// Tells what changed, of one process or of all.
+    private func update(only process: Tracked? = nil) {
         var news: [(ClientName, Activity)] = []
         let groups = applicationGroups()
-        for name in client.map({ [$0] }) ?? Array(clients.keys) {
-            let activity = activity(of: clients[name]!, groups: groups)
-            guard activity != clients[name]!.told else { continue }
-            inactiveCount += (activity == .inactive ? 1 : 0) - (clients[name]!.told == .inactive ? 1 : 0)
-            clients[name]!.told = activity
-            news.append((name, activity))
+        for process in process.map({ [$0] }) ?? Array(tracked.values) {
+            let activity = activity(of: process, groups: groups)
+            guard activity != process.told else { continue }
+            let change = (activity == .inactive ? 1 : 0) - (process.told == .inactive ? 1 : 0)
+            inactiveCount += change * process.clients.count
+            process.told = activity
+            news += process.clients.map { ($0, activity) }
         }
         // Those who resume come first: what they get is due.
         for (name, activity) in news where activity != .inactive { tell(name, activity) }
         for (name, activity) in news where activity == .inactive { tell(name, activity) }
     }
 
-    private func activity(of client: Tracked, groups: [String: Set<Group>]) -> Activity {
-        guard isFollowing, let facts = client.facts, !facts.isEssential, facts.identity.id != compositor else {
-            return .unknown
-        }
+    private func activity(of process: Tracked, groups: [String: Set<Group>]) -> Activity {
+        let facts = process.facts
+        guard isFollowing, !facts.isEssential, facts.identity.id != compositor else { return .unknown }
         // Of its windows: whether one comes to the front and goes to the back, whether it was seen active, whether it can be
         // seen; whether one is a part of the desktop.
         var (hasWindow, wasActive, isVisible, isShell, isHelperActive) = (false, false, false, false, false)
         var applications: [String] = []
         for (id, window) in windows {
-            guard isOwner(facts, of: window.owner, groups) else {
+            guard isOwner(process, of: window.owner, groups) else {
                 // Whoever has a window is active with that of its helper, too. Whoever has none is not concerned.
                 if id == focused, case .process(let helper) = window.owner {
                     isHelperActive = helper.belongs(to: facts)
@@ -280,8 +320,8 @@ final class ActivityTracker {
             }
             if let application = window.application { applications.append(application) }
         }
-        if focusedFor.contains(where: { isOwner(facts, of: $0, groups) }) { return .active }
-        switch rules.rule(for: names(of: client, facts, applications)) {
+        if focusedFor.contains(where: { isOwner(process, of: $0, groups) }) { return .active }
+        switch rules.rule(for: names(of: process, applications)) {
         case .unfocused: if !wasActive || isShell { return .unknown }
         case .hidden:
             if !hasWindow || isShell { return .unknown }
@@ -290,12 +330,12 @@ final class ActivityTracker {
         return isHelperActive ? .active : .inactive
     }
 
-    private func isOwner(_ facts: ProcessFacts, of owner: Owner, _ groups: [String: Set<Group>]) -> Bool {
+    private func isOwner(_ process: Tracked, of owner: Owner, _ groups: [String: Set<Group>]) -> Bool {
         switch owner {
         case .nobody: return false
-        case .process(let window): return facts.belongs(to: window)
+        case .process(let window): return process.facts.belongs(to: window)
         case .application(let application):
-            guard let group = group(of: facts, for: application) else { return false }
+            guard let group = group(of: process, for: application) else { return false }
             return groups[application] == [group]
         }
     }
@@ -310,11 +350,12 @@ final class ActivityTracker {
     }
 
     /// The group that a process is in if it is of this application; nil if it is not.
-    private func group(of facts: ProcessFacts, for application: String) -> Group? {
+    private func group(of process: Tracked, for application: String) -> Group? {
+        let facts = process.facts
         if let sandbox = facts.sandbox {
             return sandbox.application == application && !sandbox.instance.isEmpty ? .sandbox(sandbox) : nil
         }
-        if let unit = facts.unit, facts.unitApplication == application { return .unit(unit) }
+        if let unit = facts.unit, process.unitApplication == application { return .unit(unit) }
         return nameOwners[application] == facts.identity.id ? .process(facts.identity) : nil
     }
 
@@ -322,8 +363,7 @@ final class ActivityTracker {
     private func applicationGroups() -> [String: Set<Group>] {
         var groups: [String: Set<Group>] = [:]
         for case .application(let application) in owners where groups[application] == nil {
-            groups[application] = Set(
-                clients.values.compactMap { $0.facts.flatMap { group(of: $0, for: application) } })
+            groups[application] = Set(tracked.values.compactMap { group(of: $0, for: application) })
         }
         return groups
     }

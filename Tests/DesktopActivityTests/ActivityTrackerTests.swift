@@ -35,6 +35,30 @@ struct ActivityTrackerTests {
         #expect(desktop.activity("a") == .inactive)
     }
 
+    @Test("A1: a connection that a process makes while it is inactive is inactive, too, until all are active")
+    func connectionsMeanwhile() {
+        desktop.client("a", 10)
+        desktop.focus("w1", process: 10)
+        desktop.focus("w2", process: 20)
+        desktop.client("b", 10)
+        #expect(desktop.activity("a") == .inactive && desktop.activity("b") == .inactive)
+        // It was moved into a unit meanwhile.
+        desktop.processes.processes[10]?.unit = "app-org.example.App-1.scope"
+        desktop.client("c", 10)
+        #expect(desktop.activity("c") == .inactive && desktop.tracker.isAnyoneInactive)
+        desktop.tracker.forget(.labelled("a"))
+        desktop.tracker.forget(.labelled("c"))
+        #expect(desktop.tracker.isAnyoneInactive)
+        desktop.focus("w1", process: 10)
+        #expect(desktop.activity("b") == .active && !desktop.tracker.isAnyoneInactive)
+        desktop.focus(nil)
+        #expect(desktop.activity("b") == .inactive && desktop.tracker.isAnyoneInactive)
+        desktop.tracker.forget(.labelled("b"))
+        #expect(!desktop.tracker.isAnyoneInactive)
+        desktop.client("d", 10)
+        #expect(desktop.activity("d") == .inactive)
+    }
+
     @Test("B3: whose window is active can be told, as far as anybody tells")
     func told() {
         #expect(desktop.tracker.activeApplication == nil)
