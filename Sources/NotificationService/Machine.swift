@@ -50,7 +50,7 @@ package struct Machine {
             },
             runtimeDirectory: ownRuntimeDirectory(), files: SystemFiles(),
             processes: RecentProcesses(of: ProcFileSystem()), session: .own,
-            maySandboxesCall: { FlatpakInstances.ofSession.mayTalk(to: Wire.busName) },
+            maySandboxesCall: { [instances = FlatpakInstances.ofSession()] in instances.mayTalk(to: Wire.busName) },
             readConfiguration: { .ofMachine() }, sockets: { UnixSockets() },
             letGoOfPages: UnusedPages.letGo,
             connectToSystemBus: { context, priority throws(BusError) in

@@ -204,4 +204,30 @@ struct ProcessTableTests {
         #expect(instances.mayTalk(to: "org.x.Bell") == mayTalk)
         #expect(!FlatpakInstances(runtimeDirectory: nil).mayTalk(to: "org.x.Bell"))
     }
+
+    @Test("E4: runs are looked through again when one has begun, or had not been noted yet")
+    func newRuns() throws {
+        let directory = try TemporaryDirectory()
+        let instances = FlatpakInstances(runtimeDirectory: directory.path)
+        func age() throws {
+            let changed = Date(timeIntervalSinceNow: -10)
+            try FileManager.default.setAttributes(
+                [.modificationDate: changed], ofItemAtPath: directory.path + "/.flatpak")
+        }
+        let permission = "[Session Bus Policy]\norg.x.Bell=talk\n"
+        try directory.write("[Application]\nname=org.x.Z\n", to: ".flatpak/1/info")
+        #expect(!instances.mayTalk(to: "org.x.Bell"))
+        // At once, and after it had been so for long.
+        try directory.createSubdirectory(".flatpak/2")
+        try age()
+        #expect(!instances.mayTalk(to: "org.x.Bell"), "it is not noted what it may")
+        try directory.write(permission, to: ".flatpak/2/info")
+        try age()
+        #expect(instances.mayTalk(to: "org.x.Bell"))
+        try directory.write("", to: ".flatpak/2/info")
+        #expect(!instances.mayTalk(to: "org.x.Bell"))
+        #expect(!instances.mayTalk(to: "org.x.Bell"))
+        try directory.write(permission, to: ".flatpak/3/info")
+        #expect(instances.mayTalk(to: "org.x.Bell"))
+    }
 }
