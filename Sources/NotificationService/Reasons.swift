@@ -80,8 +80,12 @@ struct Reasons {
         switch match.fate {
         case .sent:
             let when =
-                match.isBehindUrgent
-                ? "behind what goes to more urgent run-loop modes than \(options.runLoopMode.rawValue)" : "now"
+                switch (others, match.isBehindUrgent) {
+                case (.untold, _): "in its turn"
+                case (.told, true):
+                    "behind what goes to more urgent run-loop modes than \(options.runLoopMode.rawValue)"
+                case (.told, false): "now"
+                }
             let rate = interval > 0 ? ", and no more than one of a name and object in \(interval) ms" : ""
             return "\(subject) gets \(it) \(when)\(rate)."
         case .waitsForReading: return "\(subject) gets \(it) when the client reads."
@@ -223,8 +227,8 @@ struct Reasons {
     }
 
     private var queuedPosts: String? {
-        // Of names that it may not observe nobody tells a sandbox anything (P2).
-        if case .untold = others, refusal != nil { return nil }
+        // They are other applications', of which nobody tells a sandbox anything (P2).
+        if case .untold = others { return nil }
         let styles = PostingStyle.allCases.compactMap { style in
             explanation.queuedPosts[style].map { "\($0) \(style.rawValue)" }
         }
