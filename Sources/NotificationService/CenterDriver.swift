@@ -34,6 +34,7 @@ final class CenterDriver {
         context = bus.context
         memory = MemoryReturn(context: bus.context, letGoOfPages: machine.letGoOfPages)
         effects = EffectRunner(bus: bus, clients: clients, barrier: barrier, machine: machine)
+        memory.releaseRoom = { [unowned self] in center.releaseRoom() }
         effects.channels.meter = center.meter
         effects.answers.turn = { [unowned self] caller, byteCount in
             perform { effects in center.mayReply(to: caller, byteCount: byteCount, effects: &effects) }

@@ -18,13 +18,15 @@ final class MemoryReturn {
     private var held = 0
     private var timer: EventSource?
     private let letGoOfPages: (() -> Void)?
+    /// Called before memory is given back: has tables give up what they keep of what is gone.
+    var releaseRoom: (() -> Void)?
     /// Set by the first call.
     private var firstRest: EventSource?
 
     private static let manyEvents = 4096
     /// Events in a ``pause`` that are no load.
     private static let fewEvents = 64
-    private static let manyBytes = 2 << 20
+    private static let manyBytes = 512 << 10
     /// In milliseconds.
     private static let pause: UInt32 = 500
     /// After so many pauses a load is no reason to wait where ``muchBytes``, and half of what was kept, are kept no more.
@@ -77,6 +79,7 @@ final class MemoryReturn {
     }
 
     private func giveBack(isQuiet: Bool) {
+        releaseRoom?()
         #if canImport(Glibc)
             _ = malloc_trim(0)
         #endif

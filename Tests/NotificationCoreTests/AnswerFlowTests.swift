@@ -104,6 +104,47 @@ struct AnswerFlowTests {
         }
     }
 
+    @Test("E4: outcomes of a channel that has ended are not answers that its client does not read")
+    func voidAnswers() throws {
+        let center = Scenario([.answerBytesPerClient: 3000])
+        center.stop(one)
+        while center.center.isServed(one) { _ = center.answer(to: one, bytes: 500) }
+        #expect(center.center.mayRefuse(one) && center.center.mayRefuse(two) == false)
+        let kept = center.statistics.answerBytes
+        // All but the first and the last that are kept.
+        let count = Int(kept) / 756
+        center.perform { effects in
+            center.center.answersAreVoid(of: one, Array(1..<count - 1), effects: &effects)
+        }
+        #expect(center.statistics.answerBytes == 2 * 756 && center.center.isServed(one))
+        try center.center.checkInvariants()
+        center.goOn(one)
+        #expect(center.statistics.answerBytes == 0)
+        for _ in 0..<3 { #expect(center.answer(to: one)) }
+        try center.center.checkInvariants()
+    }
+
+    @Test("E8: what is registered after most was removed, and its room given up, is matched in order")
+    func releasedRoom() throws {
+        let center = Scenario()
+        var observers: [ObserverID] = []
+        for number in 0..<2000 {
+            observers.append(try center.observe(number.isMultiple(of: 2) ? one : two, "A\(number % 40)"))
+        }
+        for (number, observer) in observers.enumerated() where number % 40 != 7 {
+            try center.remove(observer, of: number.isMultiple(of: 2) ? one : two)
+        }
+        center.center.releaseRoom()
+        try center.center.checkInvariants()
+        let late = try center.observe(two, "A7")
+        try center.post("A7")
+        #expect(center.received(two).count == 1 && center.received(one).isEmpty)
+        try center.remove(observers[7], of: two)
+        try center.remove(late, of: two)
+        #expect(center.removeAll(of: two) == 49)
+        try center.center.checkInvariants()
+    }
+
     @Test("E4: with twice as many connections as there may be clients, no stranger is served")
     func strangersServed() {
         let center = Scenario([.clients: 2])

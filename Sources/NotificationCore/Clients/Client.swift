@@ -207,5 +207,5 @@ struct Observer {
 /// An observer of a client.
 struct Registered {
     let registration: Registration
-    let position: ObserverIndex<ExactText, ExactText, Observer>.Position
+    var position: ObserverIndex<ExactText, ExactText, Observer>.Position
 }

@@ -29,6 +29,11 @@ struct Interest: Equatable {
         self.meter = meter
     }
 
+    mutating func releaseRoom() {
+        names.releaseRoom()
+        order.releaseRoom()
+    }
+
     /// - Parameter name: nil for any.
     mutating func add(_ name: String?, of client: Int) -> Change {
         guard let name = name.map(ExactText.init) else { return Self.add(client, to: &any) }

@@ -66,6 +66,19 @@ struct RetainedValues {
         self.meter = meter
     }
 
+    mutating func releaseRoom() {
+        values.releaseRoom()
+        order.releaseRoom()
+        serials.releaseRoom()
+        names.releaseRoom()
+        objects.releaseRoom()
+        beside.releaseRoom()
+        ofConnections.releaseRoom()
+        payers.releaseRoom()
+        shares.releaseRoom()
+        expiries.releaseRoom()
+    }
+
     var count: Int { values.count }
     var isEmpty: Bool { values.isEmpty }
     var all: some Sequence<RetainedValue> { snapshot.all }
