@@ -88,6 +88,10 @@ extension Deque: RandomAccessCollection {
             precondition(distance >= 0 && distance < used, "there is no element at \(distance)")
             yield slots[slot(distance)]!
         }
+        _modify {
+            precondition(distance >= 0 && distance < used, "there is no element at \(distance)")
+            yield &slots[slot(distance)]!
+        }
     }
 }
 

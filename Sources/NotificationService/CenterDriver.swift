@@ -39,6 +39,9 @@ final class CenterDriver {
         effects.answers.turn = { [unowned self] caller, byteCount in
             perform { effects in center.mayReply(to: caller, byteCount: byteCount, effects: &effects) }
         }
+        effects.answers.onVoid = { [unowned self] caller, places in
+            perform { effects in center.answersAreVoid(of: caller, places, effects: &effects) }
+        }
         effects.report = { [unowned self] event in
             perform { effects in
                 switch event {

@@ -352,6 +352,10 @@ package final class CenterObject {
     private func isServed(_ call: Message, of sender: UniqueName) -> Bool {
         guard !call.expectsNoReply, !driver.center.isServed(sender) else { return true }
         refusals.noteUnserved(call, of: sender)
+        // A program that has its answers on a channel may wait for this one alone.
+        if call.hasMember(OpenChannel.member), driver.center.mayRefuse(sender) {
+            exporter.refuse(call, with: ChannelPosts.unread, from: answers)
+        }
         return false
     }
 

@@ -31,6 +31,30 @@ extension DistributedCenter {
         return false
     }
 
+    /// Some of the answers that are kept for a connection will not be sent: they are outcomes, and their channel has ended.
+    ///
+    /// - Parameter places: from the last on, which is 0.
+    public func answersAreVoid(of name: ClientName, _ places: [Int], effects: inout [Effect]) {
+        defer { eventEnded() }
+        guard let peer = peers[name] else { return }
+        for place in places where place < peer.answers.count {
+            meter.count()
+            let place = peer.answers.count - 1 - place
+            charge(peer, .answerBytes, -peer.answers[place])
+            peer.answers[place] = 0
+        }
+        sendAnswers(to: peer, effects: &effects)
+        lookForRoom(effects: &effects)
+    }
+
+    /// Whether a call that is not served is refused with a word. Those that were not read are so many already for most.
+    public func mayRefuse(_ name: ClientName) -> Bool {
+        guard let peer = peers[name] else { return false }
+        return peer.usage[.answerBytes] < limits[.answerBytesPerClient] + Self.roomForRefusals
+    }
+
+    private static let roomForRefusals: UInt64 = 4 << 10
+
     /// Whether calls of a connection that want an answer are served: not when too many answers are kept for it that it
     /// does not read, or for its process.
     public func isServed(_ name: ClientName) -> Bool {
@@ -71,7 +95,12 @@ extension DistributedCenter {
     }
 
     private func sendAnswers(to peer: Peer, effects: inout [Effect]) {
-        while let byteCount = peer.answers.first, peer.flow.isOpen {
+        while let byteCount = peer.answers.first, byteCount == 0 || peer.flow.isOpen {
+            guard byteCount > 0 else {
+                peer.answers.popFirst()
+                effects.append(.sendAnswer(peer.name))
+                continue
+            }
             guard hasRoomOnTheWay(for: peer, byteCount) else { return holdBack(peer, effects: &effects) }
             meter.count()
             peer.answers.popFirst()

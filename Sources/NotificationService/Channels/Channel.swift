@@ -40,6 +40,7 @@ final class Channel: PolledSourceDelegate {
     /// it. Earlier where its process has its share of what is kept for all.
     private static let mostOutcomeBytes = 64 << 10
     private static let mostOutcomesDue = 1024
+    private static let mostOutcomeBytesAtEnd = 256 << 10
     /// Calls of the system for a piece.
     private static let readsPerPiece = 2
 
@@ -340,9 +341,20 @@ struct ChannelAnswer {
 }
 
 extension Channel {
-    /// Appends an outcome. Nobody gets it when the channel has ended.
+    /// Whether somebody may get an outcome of what was posted here: the client may have left, or its end may be closed, while
+    /// posts are taken that it had written. At the end there is room for some.
+    var takesOutcomes: Bool {
+        guard isOpen, !socket.isBroken else { return false }
+        return switch end {
+        case nil: true
+        case .finishing?: outcomeBytes < Self.mostOutcomeBytesAtEnd
+        case .left?: false
+        }
+    }
+
+    /// Appends an outcome, where somebody may get it.
     func append(_ answer: ChannelAnswer) {
-        guard isOpen else { return }
+        guard takesOutcomes else { return }
         append(nil) { $0.append(answer.outcome, number: answer.post.number) }
     }
 }

@@ -64,7 +64,7 @@ final class ChannelPosts {
         let client = call.sender
         // It would hold a descriptor each time.
         guard !driver.effects.answers.keepsReplies(for: client) else {
-            throw BusError(.limitExceeded, message: "the caller does not read its answers")
+            throw Self.unread
         }
         if let before = channels[client] {
             // The client's next call comes behind it, unless the bus has told meanwhile of which process it is.
@@ -112,6 +112,7 @@ final class ChannelPosts {
     /// When the bus has passed on the answer or not, it is known soon that the client's end is closed: at the channel's next
     /// turn.
     private static let timeOfRefusal = Duration.seconds(10)
+    static let unread = BusError(.limitExceeded, message: "the caller does not read its answers")
     private static let refused = BusError(
         name: BusError.notSupportedName,
         message: "the descriptor of the channel was not carried: the caller takes none, or the system carries no more")

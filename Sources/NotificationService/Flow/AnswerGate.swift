@@ -12,6 +12,8 @@ import NotificationCore
 final class AnswerGate {
     /// Asks the core when to send a reply of so many bytes to a connection.
     var turn: ((UniqueName, Int) -> DistributedCenter.ReplyTurn)!
+    /// Tells the core which of the answers that it counts for a connection will not be sent, from the last on.
+    var onVoid: ((UniqueName, [Int]) -> Void)!
     private var kept: [UniqueName: Kept] = [:]
 
     private final class Reply {
@@ -28,7 +30,7 @@ final class AnswerGate {
     private enum Answer {
         case reply(Reply)
         case outcome(ChannelAnswer)
-        /// Of a channel that has ended. The core counts it until its turn.
+        /// Of a channel that has ended. It keeps its place until the core has come to it.
         case void
     }
 
@@ -77,7 +79,7 @@ final class AnswerGate {
     /// - Parameter maySend: asks the core about so many bytes.
     func send(_ answer: ChannelAnswer, maySend: (UniqueName, Int) -> Bool) {
         let channel = answer.post.channel
-        guard channel.isOpen else { return }
+        guard channel.takesOutcomes else { return }
         // At its end it gets what there is room for, of what it had written before.
         if channel.end != nil || maySend(channel.client, answer.byteCount) {
             channel.append(answer)
@@ -134,14 +136,17 @@ final class AnswerGate {
         guard channel.keptBytes > 0, let before = kept[channel.client] else { return }
         channel.keptBytes = 0
         kept[channel.client]?.answers = Deque()
-        for answer in before.answers {
+        var void: [Int] = []
+        for (place, answer) in before.answers.enumerated() {
             if case .outcome(let outcome) = answer, outcome.post.channel === channel {
                 channel.append(outcome)
                 kept[channel.client]?.answers.append(.void)
+                void.append(before.answers.count - 1 - place)
             } else {
                 kept[channel.client]?.answers.append(answer)
             }
         }
+        onVoid(channel.client, void)
     }
 
     /// The connection is gone.
