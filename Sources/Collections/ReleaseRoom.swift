@@ -65,7 +65,9 @@ extension ObserverIndex {
         named.releaseRoom()
         objectOnly.releaseRoom()
         let most = Swift.max(nodes.storage.count, lists.storage.count)
-        guard most > 1024, nodes.count < nodes.storage.count / 2 || lists.count < lists.storage.count / 2 else { return }
+        guard most > 1024, nodes.count < nodes.storage.count / 2 || lists.count < lists.storage.count / 2 else {
+            return
+        }
         var left = nodes.storage.filter { $0.observer != nil }
         left.sort { $0.order < $1.order }
         var rest = ObserverIndex()

@@ -54,7 +54,9 @@ struct ReleaseRoomTests {
         #expect(set.insert(-1) && !set.insert(-1) && Array(set.prefix(2)) == [-1, 0])
     }
 
-    @Test("An index has its observers in their order, tells where they are now, and goes on", arguments: [0, 1, 40, 900])
+    @Test(
+        "An index has its observers in their order, tells where they are now, and goes on",
+        arguments: [0, 1, 40, 900])
     func index(left: Int) throws {
         var index = ObserverIndex<String, String, Int>()
         var positions: [Int: ObserverIndex<String, String, Int>.Position] = [:]
