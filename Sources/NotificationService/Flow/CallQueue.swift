@@ -53,7 +53,8 @@ final class CallQueue {
         /// Nil for a channel's turn, and for a row of calls.
         let message: Message?
         let caller: UniqueName
-        let account: AccountID
+        /// Whose line it is in.
+        var account: AccountID
         let byteCount: Int
         /// The bytes that the core counts for it, while it waits.
         var charged = 0
@@ -262,6 +263,16 @@ final class CallQueue {
         }
         serve()
         lines.note(connection.context.now - start, of: account)
+    }
+
+    /// It is known now by whom a caller pays. What is kept of it comes before what it sends from now on, as ever.
+    func move(callsOf caller: UniqueName, from before: AccountID, to account: AccountID) {
+        guard before != account, driver.center.keepsCalls(of: caller) else { return }
+        closeRows { $0.caller == caller }
+        for call in lines.take(from: before, where: { $0.caller == caller && $0.channel == nil }) {
+            call.account = account
+            lines.append(call, of: account)
+        }
     }
 
     private func pressure(at now: Instant) -> FairLines<AccountID, Call>.Pressure {
