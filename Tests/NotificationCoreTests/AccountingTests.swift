@@ -82,7 +82,10 @@ struct AccountingTests {
         #expect(register(three, of: 3) == (17, .shareExceeded(.observers, value: 160)))
         #expect(register(client(4), of: 4) == (2, .shareExceeded(.observers, value: 160)))
         let refusal = CenterError.shareExceeded(.observers, value: 160)
-        #expect(refusal.description == "over the share of one process in the limit observers = 160, which is for all")
+        #expect(
+            refusal.description
+                == "over the limit observers = 160, which is for all: a process gets at most seven times what it leaves "
+                + "to others")
         // What goes makes room.
         center.disappear(two)
         #expect(register(client(5), of: 4).count > 30)

@@ -26,7 +26,8 @@ extension CenterError: CustomStringConvertible {
         case .unknownObserver(let id): "the caller has no observer \(id.rawValue)"
         case .limitExceeded(let key, let value): "over the limit \(key.rawValue) = \(value)"
         case .shareExceeded(let key, let value):
-            "over the share of one process in the limit \(key.rawValue) = \(value), which is for all"
+            "over the limit \(key.rawValue) = \(value), which is for all: a process gets at most seven times what it leaves "
+                + "to others"
         }
     }
 }

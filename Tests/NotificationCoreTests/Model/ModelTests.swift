@@ -110,9 +110,11 @@ struct ModelTests {
         ] {
             #expect(counts[what, default: 0] >= 20, "\(what), in \(counts)")
         }
-        for what in ["limit", "share of one process in the limit"] {
-            let refusals = counts.filter { $0.key.hasPrefix("over the \(what) queued-post-bytes = ") }
-            #expect(refusals.values.reduce(0, +) >= 5, "\(what), in \(counts)")
+        for isShare in [false, true] {
+            let refusals = counts.filter {
+                $0.key.hasPrefix("over the limit queued-post-bytes = ") && $0.key.contains("for all") == isShare
+            }
+            #expect(refusals.values.reduce(0, +) >= 5, "share: \(isShare), in \(counts)")
         }
     }
 

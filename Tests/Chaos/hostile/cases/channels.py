@@ -120,6 +120,46 @@ def outcomes_unread(scene):
     scene.repeat(lambda: any([each.push() for each in outgoing]) or time.sleep(0.001))
 
 
+def close_with_outcomes(scene):
+    """Closes sixteen channels with outcomes that were not read, and opens others: each call has to be answered."""
+    connections = [scene.connect() for _ in range(16)]
+    contents = frame(number=1) * 500
+
+    def act():
+        kept = [opened(scene, connection) for connection in connections]
+        for channel in kept:
+            channel.settimeout(0.2)
+            while send(channel, contents):
+                pass
+        for channel in kept:
+            channel.close()
+
+    channels(scene, 1)
+    scene.repeat(act)
+
+
+def end_with_outcomes(scene):
+    """Processes with sixteen channels each end at once, with channels full of posts of which nobody reads the outcomes."""
+    contents = frame(number=1) * 500
+
+    def fill():
+        kept = [opened(scene, scene.connect()) for _ in range(16)]
+        for channel in kept:
+            channel.settimeout(0.2)
+            while send(channel, contents):
+                pass
+        time.sleep(3600)
+
+    def act():
+        with scene.processes(*[fill] * scene.much(20)):
+            scene.reach("channels", 1 + 16 * scene.much(20))
+            time.sleep(0.5)
+
+    channels(scene, 1)
+    act()
+    scene.repeat(act)
+
+
 def no_frames(scene):
     """Sends what is no frame on a channel, and opens another."""
     connection = scene.connect()
@@ -282,6 +322,8 @@ CASES = {
     "channel-open-again": open_again,
     "channels-unread": channels_unread,
     "channel-outcomes-unread": outcomes_unread,
+    "channel-close-outcomes": close_with_outcomes,
+    "channel-end-outcomes": end_with_outcomes,
     "channel-no-frames": no_frames,
     "channel-announced-length": announced_length,
     "channel-byte-at-a-time": byte_at_a_time,
