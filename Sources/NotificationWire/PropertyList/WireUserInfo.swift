@@ -8,7 +8,9 @@ public final class WireUserInfo: UserInfo {
     /// Name, object and userInfo, with which the bodies of the method `Post` and of the signal `Notification` both
     /// begin.
     public let commonBody: [UInt8]
-    public var heldByteCount: Int { commonBody.count }
+    /// The name and the object are here, too. Short ones count among what each notification takes besides.
+    public var heldByteCount: Int { max(byteCount, commonBody.count - Self.shortTexts) }
+    private static let shortTexts = 128
 
     /// Takes the userInfo of a post whose signature is `ssa{sv}a{sv}`.
     ///
