@@ -283,8 +283,9 @@ extension DistributedCenter {
     private static let maxLetGo = 256
 
     private func sizeOfNext(for peer: Peer) -> Int {
-        peer.replies.flatMap { $0.flow.isOpen ? $0.kept.first : nil } ?? peer.answers.first ?? client(of: peer)?.queue
-            .sizeOfNext ?? 0
+        if let line = peer.replies, line.flow.isOpen, let size = line.kept.first { return size }
+        if let size = peer.answers.first { return size }
+        return client(of: peer).map { $0.queue.sizeOfNext ?? $0.sizeOfDelayed } ?? 0
     }
 
     private func pump(_ peer: Peer, effects: inout [Effect]) {

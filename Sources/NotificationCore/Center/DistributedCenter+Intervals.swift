@@ -104,6 +104,7 @@ extension DistributedCenter {
         }
         // Notifications that are due beyond a slice go in the next one, after the turns of others.
         client.nextLookAtIntervals = now + Self.pauseBetweenLooks
+        client.sizeOfDelayed = 0
         let due = changeQueue(of: client) { $0.dueByInterval(now: now) }
         for one in due {
             let (notification, observers) = (one.notification, one.observers)
@@ -114,6 +115,7 @@ extension DistributedCenter {
             let isExpired = notification.expiry.map { $0 <= now } ?? false
             let entry = DueQueue.Entry(notification: notification, observers: ObserverList(observers))
             guard isExpired || hasRoomOnTheWay(for: client.peer, entry.byteCount) else {
+                client.sizeOfDelayed = entry.byteCount
                 holdBack(client.peer, effects: &effects)
                 break
             }
