@@ -232,7 +232,7 @@ public struct OwnerChange: Sendable {
         self.name.rawValue == name.rawValue
     }
 
-    /// What a bus sends when a connection has left, for whoever learned it by a question.
+    /// The signal of a bus that a connection has left, for a service that learned it by a question.
     package static func departure(of name: UniqueName) -> Message {
         let signal = Message.signal(
             path: "/org/freedesktop/DBus", interface: "org.freedesktop.DBus", member: "NameOwnerChanged")

@@ -8,7 +8,7 @@ import NotificationCore
 /// is unknown, which counts as active: processes without such a window, services, the compositor, what runs in a
 /// terminal (the window is the terminal's), ids that are used again, applications that can't be told apart.
 final class ActivityTracker {
-    /// A process that has clients. What holds for one of them holds for all: a process may have thousands.
+    /// A process that has clients, which may be thousands. All of them are active, or none.
     private final class Tracked {
         let facts: ProcessFacts
         /// As ``ProcessFacts/unitApplication``, taken apart once.
@@ -139,21 +139,19 @@ final class ActivityTracker {
     private func identified(_ client: ClientName, processID: UInt32, _ facts: ProcessFacts?) {
         leave(client)
         guard let facts else { return }
-        if let process = tracked[facts.identity], process.facts == facts {
-            join(client, process)
-            if process.told != .unknown { tell(client, process.told) }
-            return
+        let before = tracked[facts.identity]
+        let isKnown = before?.facts == facts
+        let process = isKnown ? before! : Tracked(facts, program: processes.name(of: processID))
+        if !isKnown {
+            tracked[facts.identity] = process
+            // Where there was one, it is in another unit now, or in a sandbox.
+            process.told = before?.told ?? .unknown
+            process.clients = before?.clients ?? []
+            for other in process.clients { clients[other] = process }
         }
-        let process = Tracked(facts, program: processes.name(of: processID))
         join(client, process)
-        if let before = tracked.updateValue(process, forKey: facts.identity) {
-            // It is in another unit now, or in a sandbox.
-            process.told = before.told
-            for other in before.clients { clients[other] = process }
-            process.clients.formUnion(before.clients)
-            if before.told == .inactive { inactiveCount += 1 }
-            if before.told != .unknown { tell(client, before.told) }
-        }
+        if process.told != .unknown { tell(client, process.told) }
+        guard !isKnown else { return }
         // Others are concerned only where it makes an application one of several.
         let isAlone = !owners.contains { if case .application = $0 { true } else { false } }
         update(only: isAlone ? process : nil)

@@ -37,11 +37,7 @@ struct ManyCallersTests {
         /// A connection has left.
         @discardableResult
         func leave(_ caller: Int) -> Bool {
-            let signal = Message.signal(
-                path: "/org/freedesktop/DBus", interface: "org.freedesktop.DBus", member: "NameOwnerChanged")
-            var writer = MessageWriter(signal)
-            for text in [":1.\(caller)", ":1.\(caller)", ""] { writer.append(text) }
-            return arrive(signal.carried(from: "org.freedesktop.DBus", serial: 1))
+            arrive(OwnerChange.departure(of: UniqueName(unchecked: ":1.\(caller)")))
         }
 
         private func arrive(_ message: Message) -> Bool {

@@ -36,7 +36,7 @@ extension DistributedCenter {
         letGo(effects: &effects)
     }
 
-    /// Who pays for a connection; nil where there is nothing of it.
+    /// The account that pays for a connection; nil where there is nothing of it.
     public func account(of name: ClientName) -> AccountID? { peers[name]?.account.id }
 
     /// Whether there is something of a connection, which is forgotten with a word, if it was identified.

@@ -38,7 +38,7 @@ final class CallQueue {
     private static let leastInInterval = 32
     /// Calls of one process that are served at once in a slot while an observer is behind.
     private static let mostAtOnceInCrowd = 8
-    /// What lost posts that wait to be announced may come to, in bytes.
+    /// The size, in bytes, of lost posts that may wait to be announced.
     private static let mostUnannounced = 4 << 20
     /// The time that announcing them has in each interval.
     private static let timeOfLosses = Duration.milliseconds(2)
@@ -265,7 +265,7 @@ final class CallQueue {
         lines.note(connection.context.now - start, of: account)
     }
 
-    /// It is known now by whom a caller pays. What is kept of it comes before what it sends from now on, as ever.
+    /// It is known now which account pays for a caller. Its calls that are kept come before those that it sends from now on.
     func move(callsOf caller: UniqueName, from before: AccountID, to account: AccountID) {
         guard before != account, driver.center.keepsCalls(of: caller) else { return }
         closeRows { $0.caller == caller }

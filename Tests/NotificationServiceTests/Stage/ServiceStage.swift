@@ -119,11 +119,7 @@ final class ServiceStage {
                 Message.errorReply(error, to: line.name, serial: ping.serial).carried(
                     from: "org.freedesktop.DBus", serial: 1))
         }
-        let signal = Message.signal(
-            path: "/org/freedesktop/DBus", interface: "org.freedesktop.DBus", member: "NameOwnerChanged")
-        var writer = MessageWriter(signal)
-        for text in [client.name.rawValue, client.name.rawValue, ""] { writer.append(text) }
-        main.arrive(signal.carried(from: "org.freedesktop.DBus", serial: 1))
+        main.arrive(OwnerChange.departure(of: client.name))
     }
 
     /// The bus closes the service's connections, which gets others.
