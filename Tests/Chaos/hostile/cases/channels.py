@@ -152,10 +152,9 @@ def end_with_outcomes(scene):
 
     def act():
         with scene.processes(*[fill] * scene.much(20)):
-            scene.reach("channels", 1 + 16 * scene.much(20))
+            scene.reach("channels", 16 * scene.much(20))
             time.sleep(0.5)
 
-    channels(scene, 1)
     act()
     scene.repeat(act)
 
