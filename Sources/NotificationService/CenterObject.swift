@@ -24,6 +24,7 @@ package final class CenterObject {
     private let channelPosts: ChannelPosts
     private let configuration: ConfigurationKeeper
     private let sessions: Sessions
+    private var sessionsCenter: SessionsCenter?
     private let present: PresentConnections
     private var exporter: ObjectExporter!
     /// Nil where nothing is read from a bus.
@@ -149,6 +150,8 @@ package final class CenterObject {
                 }
             }
         }
+        sessionsCenter = SessionsCenter(driver, as: uniqueName)
+        sessions.center = sessionsCenter
         driver.effects.sessions = sessions
         sessions.pause(false)
         sessions.begin()
@@ -209,6 +212,7 @@ package final class CenterObject {
         driver.effects.sessions = nil
         sessions.pause(true)
         sessions.post = nil
+        sessions.center = nil
         // The driver goes, and its limits are those of the next one.
         sessions.limits = { [limits = center.limits] in limits }
         return Heritage(

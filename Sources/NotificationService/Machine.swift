@@ -37,7 +37,7 @@ package struct Machine {
     /// Gives back what the process has mapped of files and does not need; nil where that is nothing.
     var letGoOfPages: (() -> Void)?
     /// A new connection to the system bus, which has not said hello yet; nil where there is none to be had.
-    var connectToSystemBus: ((MainContext, EventSource.Priority) throws(BusError) -> Connection)?
+    var connectToSystemBus: ((MainContext, EventSource.Priority) throws(BusError) -> any BusConnection)?
     /// Told of each call when it is served, for a simulation in which that takes time.
     var noteServing: () -> Void = {}
 
@@ -66,7 +66,7 @@ package struct Machine {
         connect: @escaping (MainContext, EventSource.Priority) throws(BusError) -> Connection,
         makeStream: @escaping () -> (own: any ChannelStream, other: FileDescriptor)? = { nil },
         time: @escaping () -> Int64 = { 0 }, uptime: @escaping () -> Int64 = { 0 },
-        connectToSystemBus: ((MainContext, EventSource.Priority) throws(BusError) -> Connection)? = nil,
+        connectToSystemBus: ((MainContext, EventSource.Priority) throws(BusError) -> any BusConnection)? = nil,
         noteServing: @escaping () -> Void = {}
     ) -> Machine {
         Machine(

@@ -15,8 +15,8 @@ struct ExportTests {
         try center.post("Dong", expiresAfter: 5, allSessions: true)
         #expect(center.exported.map(\.name) == ["Ding", "Dong"])
         #expect(center.exported[0].object == "x" && center.exported[0].deliverImmediately)
-        #expect(center.exported[0].isRetained && center.exported[0].expiry == nil)
-        #expect(!center.exported[1].isRetained && center.exported[1].expiry == (center.seconds + 5) * 1_000_000)
+        #expect(center.exported[0].retention != nil && center.exported[0].expiry == nil)
+        #expect(center.exported[1].retention == nil && center.exported[1].expiry == (center.seconds + 5) * 1_000_000)
         #expect(center.received(one).map(\.name) == ["Ding", "Ding"])
     }
 
@@ -33,6 +33,43 @@ struct ExportTests {
         try center.post("Ding", "4", coalescing: [.name])
         center.postQueued(.whenIdle)
         #expect(center.exported.map(\.object) == ["2"], "the one that took its place was not meant for them")
+    }
+
+    @Test("R8: the values that others have as well are known, and their ends are told, whatever brings those")
+    func values() throws {
+        let center = Scenario()
+        func told() -> [String] {
+            var (names, after): ([String], UInt64) = ([], 0)
+            while let (value, serial) = center.center.valueForSessions(after: after, through: .max) {
+                names.append("\(value.name) \(value.object)\(value.retention?.whileConnected == true ? " bound" : "")")
+                after = serial
+            }
+            return names
+        }
+        var ended: [String] { center.exportsEnded.map { "\($0.name) \($0.object)" } }
+        for object in ["1", "2", "3", "4"] {
+            try center.post("Ding", object, retention: Retention(), allSessions: true)
+        }
+        try center.post("Ding", "here", retention: Retention())
+        try center.post("Ding", "none", allSessions: true)
+        try center.observe(one, "Dong")
+        try center.post(
+            "Ding", "5", retention: Retention(whileConnected: true), allSessions: true, from: one)
+        try center.post("Ding", "6", retention: Retention(), expiresAfter: 5, allSessions: true)
+        #expect(told() == ["Ding 1", "Ding 2", "Ding 3", "Ding 4", "Ding 5 bound", "Ding 6"])
+        // A newer one for others as well takes its place there, too.
+        try center.post("Ding", "1", retention: Retention(), allSessions: true)
+        #expect(ended.isEmpty)
+        try center.post("Ding", "2", retention: Retention())
+        #expect(ended == ["Ding 2"])
+        try center.post("Ding", "3", allSessions: true)
+        #expect(center.forget("Ding", "3") == 1 && center.forget("Ding", "here") == 1)
+        #expect(ended == ["Ding 2", "Ding 3"])
+        center.disappear(one)
+        center.seconds += 6
+        _ = center.values()
+        #expect(Set(ended) == ["Ding 2", "Ding 3", "Ding 5", "Ding 6"])
+        #expect(told() == ["Ding 4", "Ding 1"])
     }
 
     @Test("G3: what is posted for somebody else says who that is")

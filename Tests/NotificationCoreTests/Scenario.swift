@@ -55,6 +55,8 @@ final class Scenario {
     private(set) var revoked: [ClientName: [ObserverID]] = [:]
     /// What other sessions are to get.
     private(set) var exported: [ExportedNotification] = []
+    /// Values that other sessions were told to be none any more.
+    private(set) var exportsEnded: [NotificationKind] = []
     /// Who was told that other names are wanted, each time.
     private(set) var interestChanges: [ClientName] = []
     private(set) var valueRemovals: [ClientName] = []
@@ -506,6 +508,7 @@ final class Scenario {
         case .suspensionChanged(let client, let isSuspended, let cause):
             happened[client, default: []].append(.suspensionChanged(isSuspended, cause))
         case .export(let notification): exported.append(notification)
+        case .exportEnded(let kind): exportsEnded.append(kind)
         case .interestChanged(let client): interestChanges.append(client)
         case .valuesRemoved(let client): valueRemovals.append(client)
         case .revoked(let client, let observers): revoked[client, default: []] += observers

@@ -20,7 +20,7 @@ struct SessionLineTests {
         var lost: UInt64 { line.lost }
 
         @discardableResult
-        func append(_ item: Int, byteCount: Int = 1) -> UInt64 { line.append(item, byteCount: byteCount) }
+        func append(_ item: Int, byteCount: Int = 1) -> Int { line.append(item, byteCount: byteCount).count }
         func next() -> (item: Int, number: UInt64, lost: UInt64)? { line.next() }
         func confirm(upTo number: UInt64) -> Bool { line.confirm(upTo: number) }
         func giveUp() -> Int { line.giveUp() }

@@ -22,6 +22,19 @@ struct SessionsWireTests {
             #expect(try WantsSignal(WantsSignal(names).message(to: other)).names == names)
         }
         #expect(try TakenSignal(TakenSignal(upTo: .max).message(to: other)).number == .max)
+        let features = UnderstandsSignal(["values", "later"])
+        #expect(try UnderstandsSignal(features.message(to: other)) == features)
+        let removed = RemovedSignal(.max, name: "org.é", object: "x")
+        #expect(try RemovedSignal(removed.message(to: other)) == removed)
+        for isBeginning in [true, false] {
+            let values = ValuesSignal(3, isBeginning: isBeginning)
+            #expect(try ValuesSignal(values.message(to: other)) == values)
+        }
+        let lost = LostSignal(4, [.init(name: "Ding", object: "", count: .max), .init(name: "", object: "", count: 1)])
+        #expect(try LostSignal(lost.message(to: other)) == lost)
+        // More than may be told is told from what may.
+        let many = Array(repeating: lost.entries[0], count: 1000)
+        #expect(try LostSignal(LostSignal(5, many).message(to: other)).entries.count == LostSignal.mostEntries + 1)
         #expect(throws: BusError.self) { try TakenSignal(here) }
         #expect(throws: BusError.self) { try WantsSignal(TakenSignal(upTo: 1).message(to: other)) }
         #expect(SessionsWire.table.name == SessionsWire.interface)
@@ -55,13 +68,15 @@ struct SessionsWireTests {
     @Test("A notification comes back as it was posted, with what is said of it")
     func notification() throws {
         let content = try userInfo(["n": .int64(-1), "d": .data([1, 2, 3])])
-        for bits in 0..<16 {
+        for bits in 0..<64 {
             var options = SessionNotification.Options()
             options.number = UInt64.max - UInt64(bits)
             if bits & 1 != 0 { options.lost = 1 << 40 }
             if bits & 2 != 0 { options.deliverImmediately = true }
             if bits & 4 != 0 { options.isRetained = true }
             if bits & 8 != 0 { options.expiresAfter = .max }
+            if bits & 16 != 0 { options.whileConnected = true }
+            if bits & 32 != 0 { options.isKept = true }
             let message = Message(SessionNotification.message(to: other, content, options, serial: 5))
             #expect(message.isSignal(SessionsWire.interface, "Notification") && message.destination == ":1.7")
             let back = try read(message)
@@ -131,24 +146,18 @@ struct SessionsWireTests {
         #expect(throws: BusError.self) { try read(message(["number": .uint64(1)]), limits) }
     }
 
-    @Test("all-sessions is a boolean, and goes with nothing that comes from elsewhere or goes with its poster")
+    @Test("all-sessions is a boolean, and goes with nothing that comes from elsewhere")
     func option() throws {
         var options = PostOptions()
         options.goesToAllSessions = true
-        for retention in [nil, Retention()] {
+        for retention in [nil, Retention(), Retention(whileConnected: true)] {
             options.retention = retention
             let call = try PostCall.laidOut(name: "Ding", options: options)
             #expect(try Post(call, limits: Limits()) { _, _ in }.options == options)
         }
-        for change: (inout PostOptions) throws -> Void in [
-            { $0.retention = Retention(whileConnected: true) },
-            { $0.origin = try OutsideOrigin(host: "alpha", user: nil) },
-        ] {
-            var both = options
-            try change(&both)
-            let call = try PostCall.laidOut(name: "Ding", options: both)
-            let error = #expect(throws: BusError.self) { _ = try Post(call, limits: Limits()) { _, _ in } }
-            #expect(error?.centerError == .invalidOption && error?.message.contains("all-sessions") == true)
-        }
+        options.origin = try OutsideOrigin(host: "alpha", user: nil)
+        let call = try PostCall.laidOut(name: "Ding", options: options)
+        let error = #expect(throws: BusError.self) { _ = try Post(call, limits: Limits()) { _, _ in } }
+        #expect(error?.centerError == .invalidOption && error?.message.contains("all-sessions") == true)
     }
 }

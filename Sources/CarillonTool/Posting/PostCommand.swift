@@ -73,9 +73,6 @@ enum PostCommand {
             options.retention = Retention(whileConnected: parser.value(connected))
         }
         options.goesToAllSessions = parser.value(sessions)
-        if options.goesToAllSessions, parser.value(connected) {
-            throw UsageError("--all-sessions and --while-connected exclude each other")
-        }
         options.expiresAfter = try NumberArguments.wholeSeconds(parser.value(expires), "--expires")
         let post = PostArguments(
             name: name, object: parser.value(object) ?? "", userInfo: userInfo, options: options,

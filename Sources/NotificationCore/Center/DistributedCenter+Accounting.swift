@@ -148,7 +148,7 @@ extension DistributedCenter {
     // MARK: Everything together
 
     /// The size of everything that is kept, in bytes: at most ``Limits/Key/memoryBytes``, but for a moment.
-    public var heldBytes: Int { lastingMemory + totals.waitingMemory }
+    public var heldBytes: Int { lastingMemory + totals.waitingMemory + bytesForSessions }
 
     /// The memory of what can't be taken back, in bytes, also that of connections that have nothing.
     var lastingMemory: Int { totals.lastingMemory + (peers.count - clients.count) * Self.connectionSize }
@@ -174,7 +174,7 @@ extension DistributedCenter {
 
     /// The bytes that may wait for all clients.
     var maxWaitingMemory: Int {
-        min(Int(limits[.queuedBytes]), Int(limits[.memoryBytes]) - lastingMemory)
+        min(Int(limits[.queuedBytes]), Int(limits[.memoryBytes]) - lastingMemory - bytesForSessions)
     }
 
     /// Whether ``giveWay(effects:)`` is due.

@@ -56,6 +56,7 @@ extension DistributedCenter {
             style: options.postingStyle, identity: identity ?? self.identity(of: poster, bringingFrom: options.origin))
         post.goesToAllSessions = options.goesToAllSessions
         post.retention = options.retention
+        post.retention?.goesToAllSessions = options.goesToAllSessions
         if let seconds = options.expiresAfter {
             if options.postingStyle == .atExit {
                 post.secondsAfterExit = seconds
@@ -128,7 +129,7 @@ extension DistributedCenter {
                 .export(
                     ExportedNotification(
                         name: post.name, object: post.object, userInfo: post.userInfo,
-                        deliverImmediately: post.deliverImmediately, isRetained: post.retention != nil,
+                        deliverImmediately: post.deliverImmediately, retention: post.retention,
                         expiry: post.expiry)))
         }
         guard !matches.receivers.isEmpty || post.retention != nil else {

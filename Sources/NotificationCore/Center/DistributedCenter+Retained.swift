@@ -131,7 +131,10 @@ extension DistributedCenter {
         guard !retention.whileConnected || clients[payer.name] != nil else { return }
         let value = RetainedValue(notification: notification, retention: retention, payer: payer)
         makeRoom(for: value, effects: &effects)
-        keep(value)
+        let replaced = keep(value)
+        if let replaced, replaced.goesToAllSessions, !retention.goesToAllSessions {
+            effects.append(.exportEnded(notification.kind))
+        }
         watchDeparture(of: payer, effects: &effects)
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.unkeptValue) { return }
@@ -139,12 +142,15 @@ extension DistributedCenter {
         remember(.retained(notification, retention), effects: &effects)
     }
 
-    func keep(_ value: RetainedValue) {
+    /// - Returns: how that was to be kept whose place it took.
+    @discardableResult
+    func keep(_ value: RetainedValue) -> Retention? {
         let replaced = retained.put(value)
         charge(value.payer, .retained, 1)
         charge(value.payer, .retainedBytes, value.byteCount)
         // Behind that: who uses nothing any more may be forgotten.
         if let replaced { giveBack(replaced) }
+        return replaced?.retention
     }
 
     func removeRetained(_ value: RetainedValue, effects: inout [Effect]) {
@@ -152,6 +158,7 @@ extension DistributedCenter {
         guard let removed = retained.remove(kind) else { return }
         giveBack(removed)
         remember(.unretained(value.notification.poster, kind), effects: &effects)
+        if value.retention.goesToAllSessions { effects.append(.exportEnded(kind)) }
         tellValueGone(of: value.notification.poster, effects: &effects)
     }
 
@@ -188,6 +195,34 @@ extension DistributedCenter {
     }
 
     private static let maxExpiredAtOnce = 2048
+
+    // MARK: Other sessions (R8)
+
+    /// The first value that other sessions have as well, of those with serials between these, both exclusive and inclusive
+    /// as named, and its serial.
+    public func valueForSessions(after: UInt64, through: UInt64) -> (value: ExportedNotification, serial: UInt64)? {
+        guard let value = retained.firstForSessions(after: after, through: through) else { return nil }
+        let notification = value.notification
+        return (
+            ExportedNotification(
+                name: notification.name, object: notification.object, userInfo: notification.userInfo,
+                retention: value.retention, expiry: notification.expiry), notification.serial
+        )
+    }
+
+    /// The serial of what was posted last.
+    public var newestSerial: UInt64 { lastSerial }
+
+    /// The values that came from other sessions of this machine, in no particular order.
+    public var valuesFromSessions: some Sequence<Kept> {
+        retained.fromSessions.map { Kept(notification: $0.notification, retention: $0.retention, expiryTime: nil) }
+    }
+
+    /// The value of a kind.
+    public func value(of kind: NotificationKind) -> Kept? {
+        guard let value = retained[kind], !value.isOver(at: clock.uptime()) else { return nil }
+        return Kept(notification: value.notification, retention: value.retention, expiryTime: nil)
+    }
 
     // MARK: Giving (R2)
 

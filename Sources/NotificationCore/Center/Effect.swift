@@ -7,6 +7,8 @@ public enum Effect {
     case deliverTogether(ClientName, [Delivery])
     /// Send it to the other sessions of the machine that want it.
     case export(ExportedNotification)
+    /// Tell them that a value that they have as well is none any more (R8).
+    case exportEnded(NotificationKind)
     /// Tell the client that it lost notifications, before it gets a newer one (S4).
     ///
     /// - Parameters:

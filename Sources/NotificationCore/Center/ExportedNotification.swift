@@ -6,19 +6,20 @@ public struct ExportedNotification {
     public let object: String
     public let userInfo: any UserInfo
     public let deliverImmediately: Bool
-    /// Whether it is kept here.
-    public let isRetained: Bool
+    /// How it is kept here; nil for not.
+    public let retention: Retention?
     /// See ``Notification/expiry``.
     public let expiry: Int64?
 
     public init(
-        name: String, object: String, userInfo: any UserInfo, deliverImmediately: Bool, isRetained: Bool, expiry: Int64?
+        name: String, object: String, userInfo: any UserInfo, deliverImmediately: Bool = false, retention: Retention?,
+        expiry: Int64?
     ) {
         self.name = name
         self.object = object
         self.userInfo = userInfo
         self.deliverImmediately = deliverImmediately
-        self.isRetained = isRetained
+        self.retention = retention
         self.expiry = expiry
     }
 }

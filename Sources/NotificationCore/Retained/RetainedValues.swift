@@ -28,6 +28,8 @@ struct RetainedValues {
     private var beside: [Pair: SortedSet<UInt64>] = [:]
     /// Those that go with each connection.
     private var ofConnections: [ClientName: SortedSet<UInt64>] = [:]
+    /// Those that other sessions have as well.
+    private var forSessions = SortedSet<UInt64>()
     /// The payer of each poster's values, and their serials.
     private var payers: [ClientName: (peer: Peer, serials: SortedSet<UInt64>)] = [:]
     /// The values of each payer from each place.
@@ -74,6 +76,7 @@ struct RetainedValues {
         objects.releaseRoom()
         beside.releaseRoom()
         ofConnections.releaseRoom()
+        forSessions.releaseRoom()
         payers.releaseRoom()
         shares.releaseRoom()
         expiries.releaseRoom()
@@ -113,6 +116,7 @@ struct RetainedValues {
         names[ExactText(kind.name), default: SortedSet()].insert(serial)
         objects[ExactText(kind.object), default: SortedSet()].insert(serial)
         if value.isOfConnection { ofConnections[notification.poster, default: SortedSet()].insert(serial) }
+        if value.retention.goesToAllSessions { forSessions.insert(serial) }
         payers[value.payer.name, default: (value.payer, SortedSet())].serials.insert(serial)
         payers[value.payer.name]!.peer = value.payer
         charge(value, 1)
@@ -172,6 +176,7 @@ struct RetainedValues {
         Self.remove(serial, of: ExactText(kind.name), in: &names)
         Self.remove(serial, of: ExactText(kind.object), in: &objects)
         if value.isOfConnection { Self.remove(serial, of: value.notification.poster, in: &ofConnections) }
+        if value.retention.goesToAllSessions { forSessions.remove(serial) }
         charge(value, -1)
         payers[value.payer.name]!.serials.remove(serial)
         if payers[value.payer.name]!.serials.isEmpty { payers[value.payer.name] = nil }
@@ -244,6 +249,19 @@ struct RetainedValues {
     /// How many go when a connection does.
     func count(ofConnection poster: ClientName) -> Int { ofConnections[poster]?.count ?? 0 }
 
+    /// The first that other sessions have as well, with a serial beyond `after` and up to `through`.
+    func firstForSessions(after: UInt64, through: UInt64) -> RetainedValue? {
+        guard let serial = forSessions.first(from: after + 1), serial <= through else { return nil }
+        return values[serial]
+    }
+
+    /// Those that came from other sessions of this machine, in no particular order.
+    var fromSessions: some Sequence<RetainedValue> {
+        beside.lazy.flatMap(\.value).compactMap { [values] serial in
+            values[serial].flatMap { $0.notification.kind.isFromSession ? $0 : nil }
+        }
+    }
+
     /// One whose time is over; nil when there is none.
     mutating func expired(at now: Int64) -> RetainedValue? {
         while let first = expiries.first, first.time <= now {
@@ -287,6 +305,9 @@ struct RetainedValues {
         try require(
             Dictionary(grouping: values.filter(\.isOfConnection), by: \.notification.poster).mapValues(numbers)
                 == ofConnections, "R1: what goes with a connection is known")
+        try require(
+            numbers(values.filter(\.retention.goesToAllSessions)) == forSessions,
+            "R8: what other sessions have as well is known")
         let known = Set(expiries.unordered.map(\.serial))
         try require(
             values.allSatisfy { $0.notification.expiry == nil || known.contains($0.notification.serial) },

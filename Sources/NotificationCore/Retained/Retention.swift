@@ -4,9 +4,15 @@
 public struct Retention: Equatable, Sendable {
     /// Whether it goes when its poster leaves the bus.
     public var whileConnected: Bool
+    /// Whether other sessions have it as well, also those that come later (R8).
+    public var goesToAllSessions: Bool
+    /// Of a value that came from another session: whether it is over when that session is (R8).
+    public var endsWithSession: Bool
 
-    public init(whileConnected: Bool = false) {
+    public init(whileConnected: Bool = false, goesToAllSessions: Bool = false, endsWithSession: Bool = false) {
         self.whileConnected = whileConnected
+        self.goesToAllSessions = goesToAllSessions
+        self.endsWithSession = endsWithSession
     }
 }
 

@@ -18,6 +18,12 @@ public struct RateLimit {
     /// - Parameter now: microseconds since some moment.
     public func isFull(at now: Int64) -> Bool { remaining(at: now) >= burst }
 
+    /// How long it is until there is as much, in microseconds; 0 when there is.
+    public func time(until amount: Int, at now: Int64) -> Int64 {
+        let missing = Double(amount) - remaining(at: now)
+        return missing <= 0 ? 0 : Int64((missing / perSecond * 1_000_000).rounded(.up))
+    }
+
     private func remaining(at now: Int64) -> Double {
         guard let time, now > time else { return left }
         return min(burst, left + Double(now - time) / 1_000_000 * perSecond)

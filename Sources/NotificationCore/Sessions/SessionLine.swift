@@ -22,8 +22,9 @@ public struct SessionLine<Item> {
     }
 
     private let bounds: Bounds
-    private var waiting = Deque<(item: Item, byteCount: Int)>()
-    private var waitingBytes = 0
+    private var waiting = Deque<(item: Item, byteCount: Int, countsAsLoss: Bool)>()
+    /// The bytes of what waits.
+    public private(set) var waitingBytes = 0
     private var onTheWay = Deque<(number: UInt64, byteCount: Int)>()
     private var bytesOnTheWay = 0
     private var lastNumber: UInt64 = 0
@@ -44,7 +45,7 @@ public struct SessionLine<Item> {
     /// Whether something waits for the other side to confirm.
     public var isBlocked: Bool { !waiting.isEmpty && !hasRoom }
 
-    private var hasRoom: Bool {
+    public var hasRoom: Bool {
         if isInDoubt { return onTheWay.isEmpty }
         // One goes, however large it is.
         return onTheWay.isEmpty
@@ -53,33 +54,59 @@ public struct SessionLine<Item> {
 
     /// Puts one behind the others.
     ///
-    /// - Returns: how many were lost for it.
-    public mutating func append(_ item: Item, byteCount: Int) -> UInt64 {
-        waiting.append((item, byteCount))
+    /// - Parameter countsAsLoss: whether it is told as lost when it is.
+    /// - Returns: those that were lost for it, the oldest first.
+    public mutating func append(_ item: Item, byteCount: Int, countsAsLoss: Bool = true) -> [Item] {
+        waiting.append((item, byteCount, countsAsLoss))
         waitingBytes += byteCount
-        var count: UInt64 = 0
-        while waiting.count > 1, waiting.count > bounds.queue.count || waitingBytes > bounds.queue.bytes {
-            guard let oldest = waiting.popFirst() else { break }
-            waitingBytes -= oldest.byteCount
-            count += 1
+        var dropped: [Item] = []
+        while waiting.count > 1, waiting.count > bounds.queue.count || waitingBytes > bounds.queue.bytes,
+            let oldest = dropFirst()
+        {
+            dropped.append(oldest)
         }
+        return dropped
+    }
+
+    /// Loses the oldest of those that wait.
+    public mutating func dropFirst() -> Item? {
+        guard let oldest = waiting.popFirst() else { return nil }
+        waitingBytes -= oldest.byteCount
+        if oldest.countsAsLoss { noteLost(1) }
+        return oldest.item
+    }
+
+    private mutating func noteLost(_ count: UInt64) {
         untold += count
         lost += count
-        return count
+    }
+
+    /// What was lost since that was told: it is told now.
+    public mutating func takeUntold() -> UInt64 {
+        defer { untold = 0 }
+        return untold
     }
 
     /// Takes the next that may go.
     ///
     /// - Returns: it, its number, and how many before it were lost; nil when nothing may go.
     public mutating func next() -> (item: Item, number: UInt64, lost: UInt64)? {
-        guard hasRoom, let (item, byteCount) = waiting.popFirst() else { return nil }
+        guard hasRoom, let (item, byteCount, _) = waiting.popFirst() else { return nil }
         waitingBytes -= byteCount
+        return (item, send(byteCount), takeUntold())
+    }
+
+    /// The same for what does not wait here, and goes before all that does.
+    ///
+    /// - Returns: its number; nil when nothing may go.
+    public mutating func next(byteCount: Int) -> UInt64? { hasRoom ? send(byteCount) : nil }
+
+    private mutating func send(_ byteCount: Int) -> UInt64 {
         lastNumber += 1
         onTheWay.append((lastNumber, byteCount))
         bytesOnTheWay += byteCount
         sent += 1
-        defer { untold = 0 }
-        return (item, lastNumber, untold)
+        return lastNumber
     }
 
     /// The other side has taken all up to this number.
@@ -96,11 +123,14 @@ public struct SessionLine<Item> {
     }
 
     /// Nothing that waits goes any more: it is lost, and the next one tells.
-    public mutating func clear() {
-        untold += UInt64(waiting.count)
-        lost += UInt64(waiting.count)
+    ///
+    /// - Returns: how many that are told as lost.
+    @discardableResult
+    public mutating func clear() -> UInt64 {
+        let before = lost
+        while dropFirst() != nil {}
         waiting = Deque()
-        waitingBytes = 0
+        return lost - before
     }
 
     /// Nothing was confirmed for long: what is on the way may be lost.

@@ -294,7 +294,8 @@ final class Channels {
         case .forget(let client):
             forget(client)
             return false
-        case .export, .interestChanged, .valuesRemoved, .sendAnswer, .probeReplies, .witnessReplies, .sendReply,
+        case .export, .exportEnded, .interestChanged, .valuesRemoved, .sendAnswer, .probeReplies, .witnessReplies,
+            .sendReply,
             .startInactivityTimer, .startIntervalTimer,
             .overflowed,
             .uncarried, .remember, .watch, .watchDeparture:

@@ -131,7 +131,7 @@ struct ChangeDecoder {
             return .postQueued(client, post, coalescing: coalescing)
         case .retained:
             let notification = try notification(&reader)
-            return .retained(notification, Retention(whileConnected: try reader.readBool()))
+            return .retained(notification, try reader.readRetentionOfValue())
         case .unretained:
             let (name, object) = (try reader.readText(), try reader.readText())
             return .unretained(client, NotificationKind(name: name, object: object, origin: try reader.readOrigin()))

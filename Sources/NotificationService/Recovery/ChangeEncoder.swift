@@ -128,7 +128,7 @@ struct ChangeEncoder {
         case .retained(let notification, let retention):
             begin(.retained, notification.poster)
             records.append(notification.serial)
-            records.append(retention.whileConnected)
+            records.append(retention)
         case .unretained(let poster, let kind):
             begin(.unretained, poster)
             records.append(kind.name)

@@ -35,8 +35,11 @@ extension RecordGroup {
     }
 
     private mutating func append(_ retention: Retention?) {
-        append(retention.map { $0.whileConnected ? 2 : 1 } ?? UInt8(0))
+        append(retention.map { $0.flags + 1 } ?? UInt8(0))
     }
+
+    /// How a value is kept.
+    mutating func append(_ retention: Retention) { append(retention.flags) }
 
     /// Name, object and userInfo.
     private func commonBody(of userInfo: any UserInfo) -> [UInt8] {
@@ -127,12 +130,17 @@ extension RecordReader {
     }
 
     mutating func readRetention() throws(RecordReader.Malformed) -> Retention? {
-        switch try readUInt8() {
-        case 0: return nil
-        case 1: return Retention()
-        case 2: return Retention(whileConnected: true)
-        default: throw RecordReader.Malformed()
-        }
+        let number = try readUInt8()
+        return number == 0 ? nil : try Self.retention(number - 1)
+    }
+
+    mutating func readRetentionOfValue() throws(RecordReader.Malformed) -> Retention {
+        try Self.retention(readUInt8())
+    }
+
+    private static func retention(_ flags: UInt8) throws(RecordReader.Malformed) -> Retention {
+        guard let retention = Retention(flags: flags) else { throw RecordReader.Malformed() }
+        return retention
     }
 
     mutating func readQueuedStyle() throws(RecordReader.Malformed) -> PostingStyle {
@@ -173,5 +181,18 @@ struct ReadIdentities {
         if let lastBringing, lastBringing == read { return lastBringing }
         lastBringing = read
         return read
+    }
+}
+
+extension Retention {
+    /// As they stand in records.
+    fileprivate var flags: UInt8 {
+        (whileConnected ? 1 : 0) | (goesToAllSessions ? 2 : 0) | (endsWithSession ? 4 : 0)
+    }
+
+    fileprivate init?(flags: UInt8) {
+        guard flags < 8 else { return nil }
+        self.init(
+            whileConnected: flags & 1 != 0, goesToAllSessions: flags & 2 != 0, endsWithSession: flags & 4 != 0)
     }
 }

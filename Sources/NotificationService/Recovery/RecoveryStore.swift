@@ -240,7 +240,8 @@ final class RecoveryStore {
             case .dropped(let client, _, _, _, let sequence): countLoss(of: client, sequence: sequence)
             case .uncarried(let client, let count): withhold(count, of: client)
             case .remember(let change): remember(change)
-            case .export, .suspensionChanged, .revoked, .interestChanged, .valuesRemoved, .probe, .witness, .sendAnswer,
+            case .export, .exportEnded, .suspensionChanged, .revoked, .interestChanged, .valuesRemoved, .probe,
+                .witness, .sendAnswer,
                 .probeReplies, .witnessReplies, .sendReply,
                 .startInactivityTimer, .startIntervalTimer, .overflowed, .watch, .watchDeparture, .forget:
                 break

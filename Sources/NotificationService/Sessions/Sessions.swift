@@ -21,6 +21,24 @@ final class Sessions {
         let identity: Identity
     }
 
+    /// What is asked of the center of this session, and told to it.
+    protocol Center: AnyObject {
+        /// The serial of what was posted last.
+        var newestSerial: UInt64 { get }
+        /// Those that came from other sessions, in no particular order.
+        var valuesFromSessions: [DistributedCenter.Kept] { get }
+        var bytesForSessions: Int { get set }
+
+        /// As ``DistributedCenter/valueForSessions(after:through:)``.
+        func valueForSessions(after: UInt64, through: UInt64) -> (value: ExportedNotification, serial: UInt64)?
+        /// As ``DistributedCenter/value(of:)``.
+        func value(of kind: NotificationKind) -> DistributedCenter.Kept?
+        /// They are values no more.
+        func remove(_ kinds: ArraySlice<NotificationKind>)
+        /// Posts of these names were lost on their way here.
+        func lose(_ entries: [LostSignal.Entry])
+    }
+
     /// What went on so far.
     struct Counts {
         /// Notifications that left, to each session that got them.
@@ -35,6 +53,8 @@ final class Sessions {
 
     /// Posts what came; the error says why not.
     var post: ((Imported) throws(BusError) -> Void)?
+    /// Values that are kept, and who observes; nil where the service is on no session bus.
+    weak var center: (any Center)?
     /// Where limits are looked up.
     var limits: () -> Limits = { Limits() }
     private(set) var rules = SessionRules()
@@ -46,12 +66,19 @@ final class Sessions {
     private var hasBegun = false
     /// Whether nothing is to be taken, also of a stay that begins now.
     private var isPaused = false
-    private var stay: SystemBusStay?
+    private(set) var stay: SystemBusStay?
     private var retry: EventSource?
     private var release: EventSource?
     private var attempts = 0
     /// Of users of whom something is taken: their names are looked up once.
     private var identities: [UInt32: Identity] = [:]
+    private var values = SessionValues()
+    /// Set while values are to be looked through.
+    private var look: EventSource?
+    /// When that is, in microseconds.
+    private var lookTime: Int64 = 0
+    /// When all sessions that are there have had time to say so, in microseconds.
+    private var settled: Int64 = 0
     private var refusals: UInt64 = 0
     private var losses: UInt64 = 0
 
@@ -67,7 +94,19 @@ final class Sessions {
     func begin() {
         hasBegun = true
         adapt()
+        settled = now + Self.timeToSettle
+        lookThrough(after: Self.timeToSettle)
     }
+
+    /// All sessions that are there have said so, when this has passed since the service has come to them, in microseconds.
+    private static let timeToSettle: Int64 = 10_000_000
+
+    /// Microseconds since some moment, without those in which the machine slept.
+    var now: Int64 {
+        let time = (context.now - Self.start).components
+        return time.seconds * 1_000_000 + time.attoseconds / 1_000_000_000_000
+    }
+    private static let start = SuspendingClock().now
 
     /// The service is on no session bus for now, and what comes waits in the system bus.
     func pause(_ isPaused: Bool) {
@@ -77,8 +116,13 @@ final class Sessions {
 
     func use(_ rules: SessionRules) {
         guard rules != self.rules else { return }
+        let before = self.rules
         self.rules = rules
-        if hasBegun { adapt() }
+        guard hasBegun else { return }
+        adapt()
+        // What may not go out any more ends elsewhere, and what may go out now is told.
+        if rules.export != before.export { stay?.tellValuesAgain() }
+        lookThrough(after: 0)
     }
 
     /// Sends a notification to all that want it.
@@ -86,6 +130,11 @@ final class Sessions {
         // The rules may be others than when it was posted.
         guard rules.exports(notification.name), let stay else { return noteLoss(1, "to other sessions") }
         stay.export(notification)
+    }
+
+    /// A value that goes to other sessions is none any more.
+    func exportEnded(_ kind: NotificationKind) {
+        if rules.exports(kind.name) { stay?.exportEnded(kind) }
     }
 
     // MARK: Being there
@@ -118,6 +167,8 @@ final class Sessions {
     func joined() {
         if attempts > 0 { Log.notice("the system bus is there") }
         attempts = 0
+        settled = now + Self.timeToSettle
+        lookThrough(after: Self.timeToSettle)
     }
 
     private func ended(because error: BusError) {
@@ -143,6 +194,7 @@ final class Sessions {
         stay = nil
         let count = left.close()
         if count > 0 { noteLoss(count, "to other sessions") }
+        lookThrough(after: SessionValues.grace)
         // Its callbacks may be running.
         release = .once(milliseconds: 0, on: context) { [unowned self] in
             withExtendedLifetime(left) {}
@@ -153,25 +205,98 @@ final class Sessions {
     /// As ``Clock/uptime``.
     var uptime: Int64 { machine.uptime() }
 
-    /// Posts what came from a session of this user.
+    /// Posts what came from a session of this user. A value that is told again, as it may be missing here, is not posted
+    /// where it is here already.
     ///
     /// - Throws: why it is not.
-    func take(_ notification: SessionNotification, of userID: UInt32) throws(BusError) {
-        guard let post else { throw .failed("the service is on no session bus") }
+    func take(_ notification: SessionNotification, of userID: UInt32, from peer: SessionPeer) throws(BusError) {
+        guard let post, let center else { throw .failed("the service is on no session bus") }
         var options = PostOptions()
         options.deliverImmediately = notification.options.deliverImmediately
         options.expiresAfter = notification.options.expiresAfter
         if notification.options.isRetained, rules.keeps(notification.name, of: userID) {
-            options.retention = Retention()
+            options.retention = Retention(endsWithSession: notification.options.whileConnected)
+        } else if notification.options.isKept {
+            return
         }
         #if CARILLON_PLANTED
             if notification.options.isRetained, PlantedFault.strikes(.importKept) { options.retention = Retention() }
             if PlantedFault.strikes(.importGoesOut) { options.goesToAllSessions = true }
         #endif
         let identity = try identity(of: userID)
-        try post(Imported(notification: notification, options: options, identity: identity))
-        counts.received += 1
+        let kind = NotificationKind(name: notification.name, object: notification.object, origin: identity.origin)
+        if !notification.options.isKept || !isSame(center.value(of: kind), notification, options) {
+            try post(Imported(notification: notification, options: options, identity: identity))
+            counts.received += 1
+        }
+        guard options.retention != nil else { return }
+        values.claim(kind, for: peer)
+        // Of ever other ones, which end again.
+        if values.count > 2 * mostValues { lookThrough(after: 0) }
     }
+
+    private func isSame(
+        _ value: DistributedCenter.Kept?, _ notification: SessionNotification, _ options: PostOptions
+    ) -> Bool {
+        guard let value, value.retention == options.retention,
+            (value.notification.userInfo as? WireUserInfo)?.commonBody == notification.userInfo.commonBody
+        else { return false }
+        guard let seconds = options.expiresAfter else { return value.notification.expiry == nil }
+        // Both are told in whole seconds.
+        return value.notification.expiry.map { abs($0 - uptime - Int64(seconds) * 1_000_000) <= 2_000_000 } ?? false
+    }
+
+    // MARK: Values of other sessions (R8)
+
+    /// A session says that this is its value no more.
+    func removed(name: String, object: String, of userID: UInt32, by peer: SessionPeer) throws(BusError) {
+        guard let center else { throw .failed("the service is on no session bus") }
+        let kind = NotificationKind(name: name, object: object, origin: try identity(of: userID).origin)
+        if values.release(kind, by: peer) { center.remove([kind]) }
+    }
+
+    /// Looks which values of other sessions have ended, in a while.
+    ///
+    /// - Parameter time: in microseconds.
+    func lookThrough(after time: Int64) {
+        let due = now + max(time, Self.leastPause)
+        guard look == nil || due < lookTime else { return }
+        lookTime = due
+        look = .once(milliseconds: UInt32((due - now + 999) / 1000), on: context) { [unowned self] in
+            look = nil
+            lookThrough()
+        }
+    }
+
+    /// However often others say something, so long is between two looks, in microseconds.
+    private static let leastPause: Int64 = 250_000
+    private static let mostRemovedAtOnce = 256
+
+    private func lookThrough() {
+        guard let center else { return }
+        let (now, kept) = (now, center.valuesFromSessions)
+        mostValues = max(Self.leastValues, kept.count)
+        let next = values.clean(keeping: Set(kept.map(\.notification.kind)), now: now)
+        var users: [String: (id: UInt32, presence: SessionValues.Presence)] = [:]
+        for userID in rules.imports.keys {
+            guard let user = (try? identity(of: userID))?.origin?.user else { continue }
+            users[user] = (userID, stay?.presence(of: userID) ?? SessionValues.Presence())
+        }
+        let over = kept.map { ($0.notification.kind, $0.retention) }.filter { kind, retention in
+            guard let user = kind.origin?.user.flatMap({ users[$0] }), rules.keeps(kind.name, of: user.id) else {
+                return true
+            }
+            return values.isOver(kind, retention, user.presence, isSettled: now >= settled, now: now)
+        }.map(\.0)
+        center.remove(over.prefix(Self.mostRemovedAtOnce))
+        if over.count > Self.mostRemovedAtOnce { lookThrough(after: 0) }
+        if let next { lookThrough(after: next - now) }
+        if now < settled { lookThrough(after: settled - now) }
+    }
+
+    /// As many values of other sessions as there were when they were looked through.
+    private var mostValues = Sessions.leastValues
+    private static let leastValues = 1024
 
     private func identity(of userID: UInt32) throws(BusError) -> Identity {
         if let known = identities[userID] { return known }

@@ -12,12 +12,12 @@ import NotificationWire
 /// connections alone that were asked about, and is believed of those alone. How many there may be is bounded, for each user
 /// and in all, and so is what is read in a time: a session that floods is cut, and the loss is counted.
 final class SystemBusStay {
-    private let bus: any BusConnection
-    private unowned let owner: Sessions
+    let bus: any BusConnection
+    unowned let owner: Sessions
     private let onEnd: (BusError) -> Void
     private let departures: DepartureWatch
     private let exporter = ObjectExporter(path: SessionsWire.path, interface: SessionsWire.table)
-    private var places = SessionPlaces()
+    private(set) var places = SessionPlaces()
     /// Those about whom the bus is yet to be asked.
     private var unasked = Deque<UniqueName>()
     private var asking = 0
@@ -27,7 +27,7 @@ final class SystemBusStay {
     private static let postponementTime: UInt32 = 50
     /// The allowance of each user. That of a user without a session stays until it is full: a session that leaves and
     /// comes again gives its user no more.
-    private var allowances: [UInt32: Allowance] = [:]
+    var allowances: [UInt32: Allowance] = [:]
     /// Set while there are allowances of users without a session.
     private var clearing: EventSource?
     /// The messages that are read of all. Those of users of whom nothing is taken are dropped at once, so that many can be read:
@@ -44,22 +44,16 @@ final class SystemBusStay {
     private var isOver = false
     private(set) var isThere = false
     /// Numbers of messages, in the upper half, where the connection, which numbers all others, does not come.
-    private var lastSerial = firstSerial
-    private static let firstSerial: UInt32 = 1 << 31
-
-    private struct Allowance {
-        /// A session that goes by its window sends about as much as a program posts; a flood is more.
-        var count = RateLimit(perSecond: 500, burst: 2000)
-        var bytes = RateLimit(perSecond: 4 << 20, burst: 16 << 20)
-
-        func isFull(at now: Int64) -> Bool { count.isFull(at: now) && bytes.isFull(at: now) }
-    }
+    var lastSerial = firstSerial
+    static let firstSerial: UInt32 = 1 << 31
+    /// What waits for all other sessions, in bytes.
+    var waitingBytes = 0
 
     private static let mostAsking = 16
     private static let restTime: UInt32 = 100
     private static let clearingPause: UInt32 = 1000
-    private static let firstDoubt: UInt32 = 10_000
-    private static let longestDoubt: UInt32 = 600_000
+    static let firstDoubt: UInt32 = 10_000
+    static let longestDoubt: UInt32 = 600_000
     private static let firstPause: UInt32 = 1000
     private static let longestPause: UInt32 = 60_000
 
@@ -105,8 +99,12 @@ final class SystemBusStay {
         isOver = true
         (rest, again, clearing, postponement) = (nil, nil, nil, nil)
         let count = places.all.reduce(0) { $0 + UInt64($1.line.waitingCount) }
-        for peer in places.all { (peer.confirmation, peer.doubt) = (nil, nil) }
+        for peer in places.all {
+            peer.stop()
+            peer.goneAt = now
+        }
         places = SessionPlaces()
+        owner.center?.bytesForSessions = 0
         return count
     }
 
@@ -118,11 +116,7 @@ final class SystemBusStay {
     /// Before AddMatch is answered the connection is not paused: the answers of the bus would not be read.
     private func applyPause() { (bus as? Connection)?.isPaused = (isPaused && isThere) || rest != nil }
 
-    private var now: Int64 {
-        let time = (bus.context.now - Self.start).components
-        return time.seconds * 1_000_000 + time.attoseconds / 1_000_000_000_000
-    }
-    private static let start = SuspendingClock().now
+    var now: Int64 { owner.now }
 
     // MARK: What arrives
 
@@ -141,12 +135,14 @@ final class SystemBusStay {
         if message.hasMember(HereSignal.member) {
             heard(of: sender, isBroadcast: message.destination == nil)
         } else if let peer = places[sender], message.destination != nil {
-            if message.hasMember(SessionNotification.member) {
-                take(message, from: peer)
-            } else if message.hasMember(TakenSignal.member) {
+            if message.hasMember(TakenSignal.member) {
                 if let taken = try? TakenSignal(message) { confirmed(upTo: taken.number, by: peer) }
             } else if message.hasMember(WantsSignal.member) {
                 takeWants(message, of: peer)
+            } else if message.hasMember(UnderstandsSignal.member) {
+                takeFeatures(message, of: peer)
+            } else {
+                take(message, from: peer)
             }
         } else if message.hasMember(SessionNotification.member) {
             owner.noteRefusal(of: sender, nil, "it has not said that it is a session, or there are too many")
@@ -246,15 +242,17 @@ final class SystemBusStay {
 
     private func joined(_ peer: SessionPeer) {
         Log.info("\(peer.name) on the system bus is a session of user \(peer.userID ?? 0)")
+        peer.goneAt = nil
         greet(peer, answers: unanswered.remove(peer.name) != nil)
+        welcome(peer)
     }
 
     /// A session has no place any more.
     private func lost(_ peer: SessionPeer, _ why: String) {
         Log.info("\(peer.name) on the system bus, a session of user \(peer.userID ?? 0), is passed over \(why)")
-        let count = peer.line.waitingCount
-        if count > 0 { owner.noteLoss(UInt64(count), "to \(peer.name), which has no place,") }
-        peer.leavePlace()
+        let count = changeLine(of: peer) { $0.leavePlace() }
+        if count > 0 { owner.noteLoss(count, "to \(peer.name), which has no place,") }
+        noteLeft(peer)
         if let userID = peer.userID, allowances[userID] != nil { clearLater() }
     }
 
@@ -267,12 +265,37 @@ final class SystemBusStay {
         tellWants(to: peer)
     }
 
-    private func tellWants(to peer: SessionPeer) {
+    func tellWants(to peer: SessionPeer) {
         guard let userID = peer.userID else { return }
         let wants = (owner.rules.imports[userID] ?? []).map(\.description)
         guard wants != peer.told else { return }
         peer.told = wants
+        bus.send(UnderstandsSignal(Self.features).message(to: peer.name))
         bus.send(WantsSignal(wants).message(to: peer.name))
+    }
+
+    static let features = [UnderstandsSignal.values, UnderstandsSignal.losses]
+
+    /// Has a session tell all its values, as some may be missing.
+    func askForValues(_ peer: SessionPeer) {
+        guard peer.understandsValues, peer.told?.isEmpty == false, peer.questions.take(at: now) else { return }
+        peer.told = nil
+        tellWants(to: peer)
+    }
+
+    /// A session is not there any more: values end that go with it, if it does not come again.
+    private func noteLeft(_ peer: SessionPeer) {
+        peer.goneAt = now
+        owner.lookThrough(after: SessionValues.grace)
+    }
+
+    /// What is known of the sessions of a user, as far as they tell values.
+    func presence(of userID: UInt32) -> SessionValues.Presence {
+        let sessions = places.peers.values.filter { $0.userID == userID && $0.told?.isEmpty == false }
+        let telling = sessions.filter(\.understandsValues)
+        return SessionValues.Presence(
+            isComplete: telling.contains(where: \.values.isComplete) && telling.allSatisfy(\.values.isComplete),
+            isTelling: !telling.allSatisfy(\.values.isComplete), isSilent: telling.count < sessions.count)
     }
 
     private func forget(_ name: UniqueName) {
@@ -280,6 +303,10 @@ final class SystemBusStay {
         let (left, admitted) = places.remove(name)
         guard let peer = left else { return }
         end(peer)
+        if wasSession {
+            _ = changeLine(of: peer) { $0.line.clear() }
+            noteLeft(peer)
+        }
         if wasSession, let userID = peer.userID {
             Log.info("\(name) on the system bus, a session of user \(userID), is gone")
             if allowances[userID] != nil { clearLater() }
@@ -289,7 +316,7 @@ final class SystemBusStay {
 
     /// Nothing is kept of a connection any more.
     private func end(_ peer: SessionPeer) {
-        (peer.confirmation, peer.doubt) = (nil, nil)
+        peer.stop()
         unanswered.remove(peer.name)
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.sessionStays) { return }
@@ -320,166 +347,6 @@ final class SystemBusStay {
         again = .once(milliseconds: pause, on: bus.context) { [unowned self] in
             again = nil
             bus.send(HereSignal().message(to: nil))
-        }
-    }
-
-    // MARK: What goes out
-
-    func rulesChanged() {
-        for peer in sessions { tellWants(to: peer) }
-    }
-
-    func export(_ notification: ExportedNotification) {
-        for peer in sessions where wants(notification.name, peer) {
-            #if CARILLON_PLANTED
-                if peer.line.isBlocked, PlantedFault.strikes(.busySessionPassedOver) { continue }
-            #endif
-            let size = notification.userInfo.byteCount + notification.name.utf8.count + notification.object.utf8.count
-            let lost = peer.line.append(notification, byteCount: size + Self.overhead)
-            if lost > 0 { owner.noteLoss(lost, "to \(peer.name), which does not keep up,") }
-            pump(peer)
-        }
-    }
-
-    /// By name, so that the same events come to the same in every process.
-    private var sessions: [SessionPeer] { places.peers.values.sorted { $0.name < $1.name } }
-
-    private func wants(_ name: String, _ peer: SessionPeer) -> Bool {
-        #if CARILLON_PLANTED
-            if !peer.wants.isEmpty, PlantedFault.strikes(.unwantedExport) { return true }
-        #endif
-        return peer.wants.contains { $0.matches(name) }
-    }
-
-    /// Header, options and entry, roughly.
-    private static let overhead = 256
-
-    private func pump(_ peer: SessionPeer) {
-        while let (notification, number, lost) = peer.line.next() {
-            let options = options(of: notification, number, lost)
-            guard let userInfo = notification.userInfo as? WireUserInfo else {
-                preconditionFailure("every post of this service carries a WireUserInfo")
-            }
-            lastSerial = lastSerial == .max ? Self.firstSerial : lastSerial + 1
-            bus.send(SessionNotification.message(to: peer.name, userInfo, options, serial: lastSerial))
-            owner.counts.sent += 1
-        }
-        guard peer.line.isBlocked else { return peer.doubt = nil }
-        guard peer.doubt == nil else { return }
-        let pause = min(Self.firstDoubt << min(peer.doubts, 16), Self.longestDoubt)
-        peer.doubt = .once(milliseconds: pause, on: bus.context) { [unowned self, unowned peer] in
-            peer.doubt = nil
-            peer.doubts += 1
-            let count = peer.line.giveUp()
-            owner.noteLoss(UInt64(count), "to \(peer.name), which confirms nothing,")
-            pump(peer)
-        }
-    }
-
-    private func options(
-        of notification: ExportedNotification, _ number: UInt64, _ lost: UInt64
-    ) -> SessionNotification.Options {
-        var options = SessionNotification.Options()
-        options.number = number
-        options.lost = lost
-        #if CARILLON_PLANTED
-            if PlantedFault.strikes(.sessionLossUnreported) { options.lost = 0 }
-        #endif
-        options.deliverImmediately = notification.deliverImmediately
-        options.isRetained = notification.isRetained
-        if let expiry = notification.expiry {
-            let left = (expiry - owner.uptime + 999_999) / 1_000_000
-            // One that is over says at least that there was one.
-            options.expiresAfter = UInt32(clamping: max(1, left))
-        }
-        return options
-    }
-
-    private func confirmed(upTo number: UInt64, by peer: SessionPeer) {
-        guard peer.line.confirm(upTo: number) else {
-            return owner.noteRefusal(of: peer.name, peer.userID, "it confirms what it was not sent")
-        }
-        (peer.doubt, peer.doubts) = (nil, 0)
-        pump(peer)
-    }
-
-    private func takeWants(_ message: Message, of peer: SessionPeer) {
-        guard message.byteCount <= 2 * SessionsWire.mostWantedBytes, let wants = try? WantsSignal(message),
-            wants.names.count <= SessionsWire.mostWanted
-        else { return owner.noteRefusal(of: peer.name, peer.userID, "it wants more than a session may") }
-        // What is no pattern here may be one of a later version.
-        peer.wants = wants.names.compactMap(NamePattern.init)
-        if places.standing(of: peer.name) == .turnedAway { peer.forgetMuch() }
-    }
-
-    // MARK: What comes in
-
-    private func take(_ message: Message, from peer: SessionPeer) {
-        guard let userID = peer.userID, places.standing(of: peer.name) == .session else {
-            return owner.noteRefusal(
-                of: peer.name, peer.userID,
-                peer.userID == nil ? "nobody has said yet whose it is" : "there are too many sessions")
-        }
-        let (size, now) = (message.byteCount, now)
-        var allowance = allowances[userID] ?? Allowance()
-        let isAllowed = allowance.count.take(at: now) && allowance.bytes.take(size, at: now)
-        allowances[userID] = allowance
-        do throws(BusError) {
-            let place = try SessionNotification.place(of: message)
-            guard place.number > peer.lastNumber else { throw .invalidArgs("its number goes back") }
-            let isImported = owner.rules.imports[userID] != nil
-            // Before anything is refused: a refused notification is not lost on its way, and its sender goes on. Losses that
-            // are reported by users without import do not count.
-            if isImported { noteHole(before: place, of: peer) }
-            confirmLater(place.number, to: peer)
-            guard isImported else {
-                throw BusError(.notAllowed, message: "import in [Sessions] has nothing of this user")
-            }
-            let limits = owner.limits()
-            let notification = try SessionNotification(message, limits: limits) { name, object throws(CenterError) in
-                guard !name.isEmpty else { throw .invalidName }
-                try limits.check(.nameLength, name.utf8.count)
-                try limits.check(.objectLength, object.utf8.count)
-            }
-            guard isAllowed else {
-                return owner.noteLoss(1, "of user \(userID), who sends more than is taken in a time,")
-            }
-            #if CARILLON_PLANTED
-                let isTaken = PlantedFault.strikes(.importUnpoliced)
-            #else
-                let isTaken = false
-            #endif
-            guard isTaken || owner.rules.imports(notification.name, of: userID) else {
-                throw BusError(
-                    .notAllowed,
-                    message: "import in [Sessions] does not have '\(notification.name.prefix(200))' of this user")
-            }
-            #if CARILLON_PLANTED
-                let userID = notification.options.claimedUser ?? userID
-            #endif
-            try owner.take(notification, of: userID)
-            peer.received += 1
-        } catch {
-            owner.noteRefusal(of: peer.name, userID, error.message)
-        }
-    }
-
-    /// What the other side had no room for, and what the bus did not carry.
-    private func noteHole(before place: SessionNotification.Place, of peer: SessionPeer) {
-        let (hole, lost) = (place.number - peer.lastNumber - 1, place.lost)
-        let count = UInt64(clamping: UInt128(hole) + UInt128(lost))
-        guard count > 0 else { return }
-        peer.lostThere = UInt64(clamping: UInt128(peer.lostThere) + UInt128(count))
-        owner.noteLoss(count, "of \(peer.name)")
-    }
-
-    private func confirmLater(_ number: UInt64, to peer: SessionPeer) {
-        peer.lastNumber = number
-        guard peer.confirmation == nil else { return }
-        // Once for all that is at hand.
-        peer.confirmation = .once(milliseconds: 0, on: bus.context) { [unowned self, unowned peer] in
-            peer.confirmation = nil
-            bus.send(TakenSignal(upTo: peer.lastNumber).message(to: peer.name))
         }
     }
 

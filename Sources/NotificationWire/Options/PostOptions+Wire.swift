@@ -37,10 +37,6 @@ extension PostOptions {
             throw .invalidOption(
                 "all-sessions", reason: "what comes from elsewhere (host, user) does not go out again")
         }
-        guard retention?.whileConnected != true else {
-            throw .invalidOption(
-                "all-sessions", reason: "others don't see its poster leave, with which it goes (while-connected)")
-        }
     }
 
     /// What several options say together.

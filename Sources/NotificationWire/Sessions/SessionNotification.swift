@@ -19,6 +19,10 @@ public struct SessionNotification {
         public var deliverImmediately = false
         /// Whether its own session keeps it.
         public var isRetained = false
+        /// Whether it is over there when its poster leaves. The other side has to understand it.
+        public var whileConnected = false
+        /// Whether it was posted before, and is told as the other side may not have it. The same.
+        public var isKept = false
         /// In seconds; nil for never.
         public var expiresAfter: UInt32?
         #if CARILLON_PLANTED
@@ -128,6 +132,8 @@ extension SessionNotification.Options {
         if lost > 0 { entries.append(("lost", .uint64(lost))) }
         if deliverImmediately { entries.append(("deliver-immediately", .boolean(true))) }
         if isRetained { entries.append(("retain", .boolean(true))) }
+        if whileConnected { entries.append(("while-connected", .boolean(true))) }
+        if isKept { entries.append(("kept", .boolean(true))) }
         if let expiresAfter { entries.append(("expires-after", .uint32(expiresAfter))) }
         return entries
     }
@@ -140,6 +146,8 @@ extension SessionNotification.Options {
             case "lost": lost = try option.number()
             case "deliver-immediately": deliverImmediately = try option.boolean()
             case "retain": isRetained = try option.boolean()
+            case "while-connected": whileConnected = try option.boolean()
+            case "kept": isKept = try option.boolean()
             case "expires-after": expiresAfter = try option.number()
             #if CARILLON_PLANTED
                 case "uid" where PlantedFault.strikes(.claimBelieved): claimedUser = try option.number()

@@ -19,7 +19,9 @@ public enum SessionsWire {
             signals: [
                 Interface.Signal(HereSignal.self), Interface.Signal(WantsSignal.self),
                 Interface.Signal(SessionNotification.member, SessionNotification.arguments),
-                Interface.Signal(TakenSignal.self),
+                Interface.Signal(TakenSignal.self), Interface.Signal(UnderstandsSignal.self),
+                Interface.Signal(RemovedSignal.self), Interface.Signal(ValuesSignal.self),
+                Interface.Signal(LostSignal.self),
             ], properties: [])
     }
 
@@ -112,5 +114,147 @@ public struct TakenSignal: SessionsSignal, Equatable {
 
     public func append(to writer: inout MessageWriter) {
         writer.append(number)
+    }
+}
+
+/// `Understands`: what the sender makes something of beyond the first version of this contract.
+public struct UnderstandsSignal: SessionsSignal, Equatable {
+    public var features: [String]
+
+    /// Values that end, and are told to those that come later: ``RemovedSignal``, ``ValuesSignal``, and the options
+    /// `while-connected` and `kept`.
+    public static let values = "values"
+    /// Losses by their names: ``LostSignal``.
+    public static let losses = "losses"
+
+    public init(_ features: [String]) {
+        self.features = features
+    }
+
+    public static let member: MemberName = "Understands"
+    public static let arguments: [Interface.Argument] = [.init("features", "as")]
+
+    public init(from reader: inout MessageReader) throws(BusError) {
+        features = []
+        var elements = try reader.readContainer(.array)
+        while !elements.isAtEnd { features.append(try elements.readString()) }
+    }
+
+    public func append(to writer: inout MessageWriter) {
+        writer.array(of: "s") { writer in for feature in features { writer.append(feature) } }
+    }
+}
+
+/// `Removed`: the value of this name and object is none any more.
+public struct RemovedSignal: SessionsSignal, Equatable {
+    /// As ``SessionNotification/Options/number``, in the same row.
+    public var number: UInt64
+    public var name: String
+    /// Empty for none.
+    public var object: String
+
+    public init(_ number: UInt64, name: String, object: String) {
+        self.number = number
+        self.name = name
+        self.object = object
+    }
+
+    public static let member: MemberName = "Removed"
+    public static let arguments: [Interface.Argument] = [
+        .init("number", "t"), .init("name", "s"), .init("object", "s"),
+    ]
+
+    public init(from reader: inout MessageReader) throws(BusError) {
+        number = try reader.read()
+        name = try reader.readString()
+        object = try reader.readString()
+    }
+
+    public func append(to writer: inout MessageWriter) {
+        writer.append(number)
+        writer.append(name)
+        writer.append(object)
+    }
+}
+
+/// `Values`: the sender tells all values that the receiver may have of it, or has told them all.
+public struct ValuesSignal: SessionsSignal, Equatable {
+    /// As ``SessionNotification/Options/number``, in the same row.
+    public var number: UInt64
+    /// Whether they follow. Otherwise they have been told, and nothing else is a value of the sender.
+    public var isBeginning: Bool
+
+    public init(_ number: UInt64, isBeginning: Bool) {
+        self.number = number
+        self.isBeginning = isBeginning
+    }
+
+    public static let member: MemberName = "Values"
+    public static let arguments: [Interface.Argument] = [.init("number", "t"), .init("is_beginning", "b")]
+
+    public init(from reader: inout MessageReader) throws(BusError) {
+        number = try reader.read()
+        isBeginning = try reader.read()
+    }
+
+    public func append(to writer: inout MessageWriter) {
+        writer.append(number)
+        writer.append(isBeginning)
+    }
+}
+
+/// `Lost`: posts that the sender had no room for.
+public struct LostSignal: SessionsSignal, Equatable {
+    /// Some of them, of one name and object.
+    public struct Entry: Equatable, Sendable {
+        /// Empty where it is not known.
+        public var name: String
+        /// Empty for none, and where it is not known.
+        public var object: String
+        public var count: UInt64
+
+        public init(name: String, object: String, count: UInt64) {
+            self.name = name
+            self.object = object
+            self.count = count
+        }
+    }
+
+    /// As ``SessionNotification/Options/number``, in the same row.
+    public var number: UInt64
+    public var entries: [Entry]
+
+    public init(_ number: UInt64, _ entries: [Entry]) {
+        self.number = number
+        self.entries = entries
+    }
+
+    /// The most entries that it has.
+    public static let mostEntries = 64
+    public static let member: MemberName = "Lost"
+    public static let arguments: [Interface.Argument] = [.init("number", "t"), .init("lost", "a(sst)")]
+
+    public init(from reader: inout MessageReader) throws(BusError) {
+        number = try reader.read()
+        entries = []
+        var elements = try reader.readContainer(.array)
+        while !elements.isAtEnd, entries.count <= Self.mostEntries {
+            var entry = try elements.readContainer(.structure)
+            entries.append(
+                Entry(name: try entry.readString(), object: try entry.readString(), count: try entry.read()))
+        }
+    }
+
+    public func append(to writer: inout MessageWriter) {
+        writer.append(number)
+        writer.array(of: "(sst)") { writer in
+            for entry in entries {
+                writer.structure { writer in
+                    writer.append(entry.name)
+                    writer.append(entry.object)
+                    writer.append(entry.count)
+                }
+            }
+        }
     }
 }

@@ -167,7 +167,9 @@ final class Subject {
         case .probe(let client): outcomes.append(.probed, for: number(client))
         case .witness(let client): outcomes.append(.witnessed, for: number(client))
         // Nobody has an interval in these sequences.
-        case .export, .sendAnswer, .revoked, .interestChanged, .valuesRemoved, .uncarried, .startIntervalTimer: break
+        case .export, .exportEnded, .sendAnswer, .revoked, .interestChanged, .valuesRemoved, .uncarried,
+            .startIntervalTimer:
+            break
         // Nor a channel, nor a value.
         case .watchDeparture: break
         case .probeReplies, .witnessReplies, .sendReply: break

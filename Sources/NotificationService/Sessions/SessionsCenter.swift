@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+import BusNames
+import NotificationCore
+import NotificationWire
+
+/// The center of this session, as other sessions have to do with it.
+final class SessionsCenter: Sessions.Center {
+    private unowned let driver: CenterDriver
+    private let uniqueName: UniqueName
+
+    /// - Parameter uniqueName: the service's own name on the session bus.
+    init(_ driver: CenterDriver, as uniqueName: UniqueName) {
+        self.driver = driver
+        self.uniqueName = uniqueName
+    }
+
+    var newestSerial: UInt64 { driver.center.newestSerial }
+    var valuesFromSessions: [DistributedCenter.Kept] { Array(driver.center.valuesFromSessions) }
+
+    var bytesForSessions: Int {
+        get { driver.center.bytesForSessions }
+        set { driver.center.bytesForSessions = newValue }
+    }
+
+    func valueForSessions(after: UInt64, through: UInt64) -> (value: ExportedNotification, serial: UInt64)? {
+        driver.center.valueForSessions(after: after, through: through)
+    }
+
+    func value(of kind: NotificationKind) -> DistributedCenter.Kept? { driver.center.value(of: kind) }
+
+    func remove(_ kinds: ArraySlice<NotificationKind>) {
+        guard !kinds.isEmpty else { return }
+        driver.perform { effects in
+            for kind in kinds { _ = driver.center.removeRetained(kind, effects: &effects) }
+        }
+    }
+
+    func lose(_ entries: [LostSignal.Entry]) {
+        var posts: [LostPost] = entries.compactMap { entry in
+            guard entry.count > 0 else { return nil }
+            let reach = driver.center.reach(ofPost: entry.name, object: entry.object, deliverImmediately: false)
+            // What somebody else counts may be any number.
+            return reach.map { LostPost(min(entry.count, Self.mostLost), reaching: $0, from: uniqueName) }
+        }
+        while !posts.isEmpty { driver.perform { effects in driver.center.losePosts(&posts, effects: &effects) } }
+    }
+
+    /// More is not told as lost of one name and object at once.
+    private static let mostLost: UInt64 = 1_000_000
+}
