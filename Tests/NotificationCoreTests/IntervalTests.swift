@@ -141,6 +141,44 @@ struct IntervalTests {
         try center.center.checkInvariants()
     }
 
+    @Test("R5, E8: of more than can begin intervals on resume the newest do, whoever else gets it")
+    func newestBegin() throws {
+        let center = scenario()
+        for _ in 0..<511 { try center.observe(one, "", "", .hold) }
+        let slow = try center.observe(one, "", "", .hold, interval: 1000)
+        try center.suspend(one)
+        try center.post(3000, of: "A")
+        try center.resume(one)
+        center.clear()
+        // The newest has begun one; the oldest has not, as many were kept since.
+        try center.post("A", "3000")
+        try center.post("A", "1")
+        let got = center.received(one)
+        #expect(got.count == 2 && !got[0].observers.contains(slow) && got[1].observers.contains(slow))
+        center.wait(1000)
+        #expect(center.received(one).last?.observers == [slow] && center.received(one).count == 3)
+        try center.center.checkInvariants()
+    }
+
+    @Test("E4: one for which there was no room is forgotten when a small one takes its place, and nobody waits for it")
+    func smallTakesPlace() throws {
+        let center = scenario([.inFlightBytes: 100_000])
+        try center.observe(one, "A", interval: 100)
+        for client in [one, two, three] { center.identify(client, as: client == three ? 8 : 7) }
+        try center.post("A")
+        try center.post("A", bytes: 60_000)
+        // Another process has what one of so many bytes would need.
+        center.stop(three)
+        try center.observe(three, "B")
+        try center.post("B", bytes: 50_000)
+        center.wait(100)
+        #expect(tags(center) == [1])
+        try center.post("A")
+        center.wait(100)
+        #expect(tags(center) == [1, 4])
+        try center.center.checkInvariants()
+    }
+
     @Test("Suspended: what is held is all there when the client is resumed, and its intervals begin then")
     func held() throws {
         let center = scenario()

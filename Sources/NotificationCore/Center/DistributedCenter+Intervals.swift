@@ -26,9 +26,10 @@ extension DistributedCenter {
         }
         guard !wishes.isEmpty else { return now.isEmpty ? nil : ObserverList(now) }
         let time = clock.uptime()
-        let (admitted, hasReplaced) = changeQueue(of: client) { queue in
-            queue.changeIntervals { $0.admit(notification, for: wishes, now: time) }
+        let (admitted, hasReplaced, needsLess) = changeQueue(of: client) { queue in
+            queue.admit(notification, for: wishes, now: time)
         }
+        if needsLess { letGo(effects: &effects) }
         if hasReplaced { noteCoalesced(1, of: client) }
         if admitted.count < wishes.count {
             meter.count(2 * wishes.count)
@@ -104,7 +105,6 @@ extension DistributedCenter {
         }
         // Notifications that are due beyond a slice go in the next one, after the turns of others.
         client.nextLookAtIntervals = now + Self.pauseBetweenLooks
-        client.sizeOfDelayed = 0
         let due = changeQueue(of: client) { $0.dueByInterval(now: now) }
         for one in due {
             let (notification, observers) = (one.notification, one.observers)
@@ -115,7 +115,9 @@ extension DistributedCenter {
             let isExpired = notification.expiry.map { $0 <= now } ?? false
             let entry = DueQueue.Entry(notification: notification, observers: ObserverList(observers))
             guard isExpired || hasRoomOnTheWay(for: client.peer, entry.byteCount) else {
-                client.sizeOfDelayed = entry.byteCount
+                changeQueue(of: client) {
+                    $0.delayedWithoutRoom = (notification.kind, entry.byteCount, notification.expiry)
+                }
                 holdBack(client.peer, effects: &effects)
                 break
             }

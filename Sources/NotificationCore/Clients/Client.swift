@@ -52,8 +52,6 @@ final class Client {
     var intervalTimerEnd: Int64?
     /// Before this what is due of what waits for intervals is not looked at again.
     var nextLookAtIntervals: Int64 = 0
-    /// The bytes of what waited long enough, and found no room on the way; 0 for nothing.
-    var sizeOfDelayed = 0
     /// The configuration's word about automatic suspension.
     var isAutomationOn = true
     /// Whether an earlier process left it suspended because of activity, which nobody has told yet in this one (E3).

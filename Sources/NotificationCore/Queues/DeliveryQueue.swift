@@ -146,8 +146,28 @@ struct DeliveryQueue: ~Copyable {
 
     /// Changes what waits for intervals.
     mutating func changeIntervals<Result>(_ change: (inout IntervalQueue) -> Result) -> Result {
-        change(&intervals)
+        delayedWithoutRoom = nil
+        return change(&intervals)
     }
+
+    /// Puts a notification where it waits for intervals, or begins them.
+    ///
+    /// - Returns: the result of ``IntervalQueue/admit(_:for:now:)``, and whether it took the place of a larger one that had
+    ///   found no room.
+    mutating func admit(
+        _ notification: Notification, for wishes: [IntervalQueue.Wish], now: Int64
+    ) -> (admitted: [ObserverID], hasReplaced: Bool, needsLess: Bool) {
+        let before = delayedWithoutRoom
+        let (admitted, hasReplaced) = intervals.admit(notification, for: wishes, now: now)
+        let needsLess =
+            before.map { $0.byteCount > notification.byteCount && $0.kind == notification.kind && hasReplaced } ?? false
+        if needsLess { delayedWithoutRoom = nil }
+        return (admitted, hasReplaced, needsLess)
+    }
+
+    /// What waited long enough, and found no room on the way: its size in bytes, and when its time is over. Nil where
+    /// another one may be in its place.
+    var delayedWithoutRoom: (kind: NotificationKind, byteCount: Int, expiry: Int64?)?
 
     /// Some of what may go of that now.
     mutating func dueByInterval(now: Int64) -> [IntervalQueue.Due] {
