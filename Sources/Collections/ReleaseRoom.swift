@@ -58,14 +58,17 @@ extension PriorityQueue {
 }
 
 extension ObserverIndex {
-    /// Gives up memory where no more than half of it is used.
+    /// Gives up memory where no more than half of it is used, and few observers are left: others would wait while many
+    /// are put in their places anew, and what many take is more than what they leave unused.
     ///
     /// - Parameter moved: is told the new position of each observer, if they got others.
     @inlinable public mutating func releaseRoom(_ moved: (Observer, Position) -> Void) {
         named.releaseRoom()
         objectOnly.releaseRoom()
         let most = Swift.max(nodes.storage.count, lists.storage.count)
-        guard most > 1024, nodes.count < nodes.storage.count / 2 || lists.count < lists.storage.count / 2 else {
+        guard most > 1024, nodes.count <= 16_384,
+            nodes.count < nodes.storage.count / 2 || lists.count < lists.storage.count / 2
+        else {
             return
         }
         var left = nodes.storage.filter { $0.observer != nil }
