@@ -210,7 +210,8 @@ extension DistributedCenter {
     }
 
     /// Nobody gets so far: a number beyond it comes from bytes that were damaged.
-    private static let greatestNumber = UInt64.max / 2
+    /// Sums of several are numbers still.
+    private static let greatestNumber: UInt64 = 1 << 60
 
     /// The connection ended, and nothing can be sent any more: everything that is due to anybody is remembered, also what
     /// waits for its turn, and words that may have been cut off count as not told.
