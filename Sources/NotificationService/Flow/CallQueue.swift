@@ -545,6 +545,7 @@ final class CallQueue {
             ofPost: outline.name, object: outline.object, deliverImmediately: outline.isImmediate)
         if let reach {
             lost.add(outline, from: caller, reaching: reach, registered: driver.center.registeredCount)
+            boundLosses()
         }
         return true
     }
@@ -561,6 +562,7 @@ final class CallQueue {
             let reach = driver.center.reach(ofPost: run.name, object: run.object, deliverImmediately: run.isImmediate)
             if let reach { lost.add(run.count, from: caller, reaching: reach) }
         }
+        boundLosses()
         if refused > 0 { onRefusedPosts(caller, refused) }
     }
 
@@ -576,12 +578,20 @@ final class CallQueue {
     ///
     /// - Parameter isLast: whether there is no later.
     private func announceLost(all isLast: Bool = false) {
+        defer { boundLosses() }
         let start = connection.context.now
         repeat {
             lost.collect()
             guard !lost.unannounced.isEmpty else { return }
             driver.perform { effects in driver.center.losePosts(&lost.unannounced, effects: &effects) }
-            // Those of ever other names that come faster than they are announced have everybody wait.
-        } while isLast || lost.byteCount > Self.mostUnannounced || connection.context.now - start < Self.timeOfLosses
+        } while isLast || connection.context.now - start < Self.timeOfLosses
+    }
+
+    /// Nothing is read while too much is still to be announced, of ever other names, faster than it can be: it waits in the
+    /// bus, and with it whatever else comes, while what was read is served.
+    private func boundLosses() {
+        let most = connection.isPaused ? Self.mostUnannounced / 2 : Self.mostUnannounced
+        let isPaused = !isStopped && lost.byteCount > most
+        if isPaused != connection.isPaused { connection.isPaused = isPaused }
     }
 }

@@ -18,7 +18,9 @@ struct LostPosts {
     /// Those since ``collect()``, and those of them that were lost last, which are not among these yet.
     private var counts: [Post: UInt64] = [:]
     /// Their size, in bytes, roughly.
-    private(set) var byteCount = 0
+    private var bytesOfCounts = 0
+    /// That of one that is to be announced, on the average.
+    private var bytesOfUnannounced = 0
     private var last: Post?
     private var countOfLast: UInt64 = 0
     /// The last one, where it came alone, and how many observers had ever been registered: one that came since may be reached.
@@ -26,6 +28,9 @@ struct LostPosts {
     /// Those that the core is to be told of, which takes them out.
     var unannounced: [LostPost] = []
     private var logged = Log.Throttle<UniqueName>()
+
+    /// The size of all, in bytes, roughly.
+    var byteCount: Int { bytesOfCounts + unannounced.count * bytesOfUnannounced }
 
     var isEmpty: Bool { counts.isEmpty && last == nil && unannounced.isEmpty }
 
@@ -65,7 +70,7 @@ struct LostPosts {
 
     private mutating func addLast() {
         if let last, counts.updateValue((counts[last] ?? 0) + countOfLast, forKey: last) == nil {
-            byteCount += last.size
+            bytesOfCounts += last.size
         }
         (last, countOfLast, lastOutline) = (nil, 0, nil)
     }
@@ -76,7 +81,8 @@ struct LostPosts {
         guard unannounced.isEmpty else { return }
         addLast()
         guard !counts.isEmpty else { return }
-        defer { (counts, byteCount) = ([:], 0) }
+        bytesOfUnannounced = bytesOfCounts / counts.count
+        defer { (counts, bytesOfCounts) = ([:], 0) }
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.silentOverload) { return }
         #endif
