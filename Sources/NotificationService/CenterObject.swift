@@ -73,9 +73,6 @@ package final class CenterObject {
         exporter.onRefusal = { [unowned self] call, error in refusals.note(call, error) }
         callers.onKnown = { [unowned self] name, caller in
             gate.learned(caller)
-            if let before = driver.center.account(of: name) {
-                calls?.move(callsOf: name, from: before, to: caller.account)
-            }
             driver.perform { effects in
                 driver.center.identify(
                     name, as: caller.account, identity: caller.identity, effects: &effects)

@@ -37,19 +37,6 @@ struct FairLinesTests {
         return order
     }
 
-    @Test("E4: what one of a line has in it can be moved to another line, and keeps its order")
-    func moved() {
-        var lines = FairLines<String, Int>()
-        for number in 0..<6 { lines.append(number, of: "a") }
-        lines.append(10, of: "b")
-        let taken = lines.take(from: "a") { $0.isMultiple(of: 2) }
-        #expect(taken == [0, 2, 4] && lines.count == 4)
-        for number in taken { lines.append(number, of: "c") }
-        #expect(lines.take(from: "b") { _ in true } == [10] && !lines.isWaiting("b"))
-        #expect(lines.take(from: "b") { _ in true } == [] && lines.take(from: "a") { $0 > 100 } == [])
-        #expect(order(&lines, taking: .milliseconds(1)) == [1, 0, 3, 2, 5, 4] && lines.isEmpty)
-    }
-
     @Test("E4: half of a slot is for what is served at once, and the next slot begins anew")
     func slots() {
         var lines = FairLines<String, Int>()

@@ -38,7 +38,7 @@ final class CallQueue {
     private static let leastInInterval = 32
     /// Calls of one process that are served at once in a slot while an observer is behind.
     private static let mostAtOnceInCrowd = 8
-    /// The size, in bytes, of lost posts that may wait to be announced.
+    /// The size, in bytes, of lost posts that may wait to be announced while more is read.
     private static let mostUnannounced = 4 << 20
     /// The time that announcing them has in each interval.
     private static let timeOfLosses = Duration.milliseconds(2)
@@ -54,7 +54,7 @@ final class CallQueue {
         let message: Message?
         let caller: UniqueName
         /// Whose line it is in.
-        var account: AccountID
+        let account: AccountID
         let byteCount: Int
         /// The bytes that the core counts for it, while it waits.
         var charged = 0
@@ -71,10 +71,10 @@ final class CallQueue {
             channel = nil
         }
 
-        init(_ channel: Channel) {
+        init(_ channel: Channel, _ account: AccountID) {
             message = nil
             caller = channel.client
-            account = channel.account
+            self.account = account
             byteCount = 0
             self.channel = channel
         }
@@ -103,6 +103,11 @@ final class CallQueue {
     #endif
     private var openRows: [Call] = []
     private static let maxOpenRows = 8
+    /// In which line the calls are kept of those of whom some are.
+    #if !DEBUG && !CARILLON_METER
+        @exclusivity(unchecked)
+    #endif
+    private var places: [UniqueName: AccountID] = [:]
     /// The messages that are kept, in bytes; and when the connection was told last. Rows are none of the connection's.
     private var byteCount = 0
     private var byteCountTold = 0
@@ -171,7 +176,10 @@ final class CallQueue {
         // What has descriptors is refused in any case, and they are not kept open for that.
         guard !call.hasDescriptors else { return serve() }
         #if CARILLON_PLANTED
-            let account = PlantedFault.strikes(.unfairLines) ? AccountID.user(0) : account
+            let account = place(
+                of: caller, paidBy: PlantedFault.strikes(.unfairLines) ? AccountID.user(0) : account)
+        #else
+            let account = place(of: caller, paidBy: account)
         #endif
         let start = connection.context.now
         let most = driver.center.isCrowded ? Self.mostAtOnceInCrowd : nil
@@ -226,13 +234,14 @@ final class CallQueue {
     func take(_ channel: Channel) {
         let start = connection.context.now
         let most = driver.center.isCrowded ? Self.mostAtOnceInCrowd : nil
+        let account = place(of: channel.client, paidBy: channel.account)
         guard
-            lines.mayServe(channel.account, at: start, most: most, under: inbox.isBehind(at: start) ? .reading : .none)
+            lines.mayServe(account, at: start, most: most, under: inbox.isBehind(at: start) ? .reading : .none)
         else {
             return keep(channel)
         }
         let (count, _) = serveChannel(channel)
-        lines.note(connection.context.now - start, of: channel.account, more: max(0, count - 1))
+        lines.note(connection.context.now - start, of: account, more: max(0, count - 1))
         // Nothing else of the client is served before the rest of it.
         if channel.waiting != nil { keep(channel) }
     }
@@ -244,7 +253,7 @@ final class CallQueue {
     func keep(_ channel: Channel, first isFirst: Bool = false) {
         guard isFirst || !channel.isQueued else { return }
         channel.isQueued = true
-        let call = Call(channel)
+        let call = Call(channel, place(of: channel.client, paidBy: channel.account))
         charge(call)
         closeRows { $0.account == call.account }
         if isFirst { lines.prepend(call, of: call.account) } else { lines.append(call, of: call.account) }
@@ -254,6 +263,7 @@ final class CallQueue {
     /// Serves the end of a connection at once, or keeps it: behind the calls of it that are kept, as it is to be served part
     /// by part, or as thousands of connections of its process end at once.
     func takeEnd(_ signal: Message, of caller: UniqueName, _ account: AccountID, serve: () -> Void) {
+        let account = place(of: caller, paidBy: account)
         let start = connection.context.now
         let isKept = driver.center.keepsCalls(of: caller) || driver.center.takesPartsToLeave(caller)
         guard !isKept, isStopped || mayServe(account, at: start, most: nil) else {
@@ -265,14 +275,10 @@ final class CallQueue {
         lines.note(connection.context.now - start, of: account)
     }
 
-    /// It is known now which account pays for a caller. Its calls that are kept come before those that it sends from now on.
-    func move(callsOf caller: UniqueName, from before: AccountID, to account: AccountID) {
-        guard before != account, driver.center.keepsCalls(of: caller) else { return }
-        closeRows { $0.caller == caller }
-        for call in lines.take(from: before, where: { $0.caller == caller && $0.channel == nil }) {
-            call.account = account
-            lines.append(call, of: account)
-        }
+    /// The line in which what comes from a caller now has its place: that of its calls that are kept, also where it was
+    /// found out since who pays for it, or the calls of one connection would go past each other.
+    private func place(of caller: UniqueName, paidBy account: AccountID) -> AccountID {
+        places.isEmpty ? account : places[caller] ?? account
     }
 
     private func pressure(at now: Instant) -> FairLines<AccountID, Call>.Pressure {
@@ -354,6 +360,7 @@ final class CallQueue {
             driver.perform { effects in
                 driver.center.callIsKept(of: call.caller, byteCount: call.charged, effects: &effects)
             }
+            places[call.caller] = call.account
         }
         byteCount += call.byteCount
         tellConnection()
@@ -363,7 +370,7 @@ final class CallQueue {
         guard let call = lines.popNext() else { return nil }
         if !call.row.isEmpty { return popFirst(of: call) }
         if call.message?.kind == .signal { left.remove(call.caller) }
-        driver.center.callIsTaken(of: call.caller, byteCount: call.charged)
+        noteTaken(call.charged, of: call.caller)
         byteCount -= call.byteCount
         tellConnection()
         return call
@@ -379,8 +386,13 @@ final class CallQueue {
             lines.prepend(row, of: row.account)
         }
         row.charged -= cost
-        driver.center.callIsTaken(of: row.caller, byteCount: cost)
+        noteTaken(cost, of: row.caller)
         return Call(message, of: row.caller, row.account)
+    }
+
+    private func noteTaken(_ cost: Int, of caller: UniqueName) {
+        driver.center.callIsTaken(of: caller, byteCount: cost)
+        if !driver.center.keepsCalls(of: caller) { places[caller] = nil }
     }
 
     /// What is kept counts as received and not given up, too.

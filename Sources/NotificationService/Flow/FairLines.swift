@@ -142,17 +142,6 @@ struct FairLines<Caller: Hashable, Item> {
         count += 1
     }
 
-    /// Takes some of what waits in the caller's line out of it, in its order.
-    mutating func take(from caller: Caller, where isTaken: (Item) -> Bool) -> [Item] {
-        guard let line = lines[caller], !line.items.isEmpty else { return [] }
-        let taken = line.items.filter(isTaken)
-        guard !taken.isEmpty else { return [] }
-        line.items.removeAll(where: isTaken)
-        count -= taken.count
-        if line.items.isEmpty { turns.removeAll { $0 === line } }
-        return taken
-    }
-
     /// So long it took to serve what ``popNext()`` gave. When the line has had its time, it is the next one's turn.
     mutating func noteTurn(_ time: Duration) {
         turnUsed += time
