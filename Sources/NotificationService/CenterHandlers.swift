@@ -286,7 +286,11 @@ struct CenterHandlers {
         try call.expectNoDescriptors()
         try present.ask { names in
             // Many may have waited for the same word of the bus.
-            guard center.isServed(call.sender) else { return }
+            guard center.isServed(call.sender) else {
+                guard center.mayRefuse(call.sender) else { return refusals.noteUnserved(call.message, of: call.sender) }
+                refusals.note(call, ChannelPosts.unread)
+                return call.reply(with: ChannelPosts.unread)
+            }
             let posters = center.posterStatuses(most: Int(most)) { name in
                 sight.shows(name) && names?.contains(name) != false
             }

@@ -352,15 +352,23 @@ package final class CenterObject {
         callers[connection]?.hasLeft == true || calls?.hasLeft(connection) == true
     }
 
+    private static let overload = BusError(
+        .limitExceeded, message: "calls come faster than they can be served, and too many wait")
+
     /// Whoever does not read its answers is not served before it does (A4).
     private func isServed(_ call: Message, of sender: UniqueName) -> Bool {
         guard !call.expectsNoReply, !driver.center.isServed(sender) else { return true }
-        refusals.noteUnserved(call, of: sender)
-        // A program that has its answers on a channel may wait for this one alone.
-        if call.hasMember(OpenChannel.member), driver.center.mayRefuse(sender) {
-            exporter.refuse(call, with: ChannelPosts.unread, from: answers)
-        }
+        refuse(call, of: sender, with: ChannelPosts.unread)
         return false
+    }
+
+    /// Refuses a call with a word, as long as there is room for that.
+    private func refuse(_ call: Message, of sender: UniqueName, with error: BusError) {
+        if driver.center.mayRefuse(sender) {
+            exporter.refuse(call, with: error, from: answers)
+        } else {
+            refusals.noteUnserved(call, of: sender)
+        }
     }
 
     /// Asks the bus about callers over `control` from now on, where the answers do not wait behind their calls, and
@@ -387,12 +395,8 @@ package final class CenterObject {
         channelPosts.calls = calls
         callers.onPutOff = { [unowned calls] in calls.keptElsewhere = $0 }
         calls.refuse = { [unowned self] message in
-            exporter.refuse(
-                message,
-                with: BusError(
-                    .limitExceeded,
-                    message: "calls come faster than they can be served, and too many wait"),
-                from: answers)
+            guard let sender = message.sender else { return }
+            refuse(message, of: sender, with: Self.overload)
         }
         calls.onRefusedPosts = { [refusals] poster, count in refusals.noteLost(count, of: poster) }
         calls.mayTakeAtGlance = { [unowned self] in !driver.isOver && !callers.isAnythingWaiting }

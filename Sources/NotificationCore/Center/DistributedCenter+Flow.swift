@@ -47,30 +47,55 @@ extension DistributedCenter {
         lookForRoom(effects: &effects)
     }
 
-    /// Whether a call that is not served is refused with a word. Those that were not read are so many already for most.
+    /// Whether a call that is not served is refused with a word: where nothing else is kept for the connection, or not so
+    /// much more than what is served, and its process has room.
     public func mayRefuse(_ name: ClientName) -> Bool {
-        guard let peer = peers[name] else { return false }
-        return peer.usage[.answerBytes] < limits[.answerBytesPerClient] + Self.roomForRefusals
+        guard let peer = peers[name] else { return mayBeStranger }
+        return !isAnythingKept(for: peer)
+            || peer.usage[.answerBytes] < limits[.answerBytesPerClient] + Self.roomForRefusals
+                && hasRoomForAnswers(peer.account)
     }
 
     private static let roomForRefusals: UInt64 = 4 << 10
 
+    /// Those that pay for values are bounded by these.
+    private var mayBeStranger: Bool { clients.count + strangers.count < 2 * Int(limits[.clients]) }
+
+    private func isAnythingKept(for peer: Peer) -> Bool {
+        !peer.answers.isEmpty || peer.replies?.kept.isEmpty == false
+    }
+
     /// Whether calls of a connection that want an answer are served: not when too many answers are kept for it that it
     /// does not read, or for its process.
     public func isServed(_ name: ClientName) -> Bool {
-        // Those that pay for values are bounded by these.
-        guard let peer = peers[name] else { return clients.count + strangers.count < 2 * Int(limits[.clients]) }
-        guard !peer.answers.isEmpty || peer.replies?.kept.isEmpty == false else { return true }
-        return hasRoomForAnswers(peer) || distributeExcess(of: .answerBytes) && hasRoomForAnswers(peer)
+        guard let peer = peers[name] else { return mayBeStranger }
+        // The largest answer is sent at once.
+        guard isAnythingKept(for: peer) || !isOpen(peer) || !hasRoomOnTheWay(for: peer, Self.largestAnswer) else {
+            return true
+        }
+        guard !isAnythingKept(for: peer) || peer.usage[.answerBytes] < limits[.answerBytesPerClient] else {
+            return false
+        }
+        return hasRoomForAnswers(peer.account)
+            || distributeExcess(of: .answerBytes) && hasRoomForAnswers(peer.account)
     }
 
-    private func hasRoomForAnswers(_ peer: Peer) -> Bool {
-        guard peer.account.excess[.answerBytes] == 0 else { return false }
+    /// Whether replies to a connection need not wait for what it has to read first.
+    private func isOpen(_ peer: Peer) -> Bool {
+        if let replies = peer.replies, replies.isInUse { return replies.flow.isOpen }
+        return peer.flow.isOpen
+    }
+
+    /// More bytes no answer has.
+    private static let largestAnswer = 4 << 20
+
+    private func hasRoomForAnswers(_ account: Account) -> Bool {
+        guard account.excess[.answerBytes] == 0 else { return false }
         let counted = used(.answerBytes)
         // All else that there is leaves room for a few at least.
         let memory = max(Int(limits[.memoryBytes]) - lastingMemory, Self.leastForAnswers - counted)
         let left = min(Int(limits[.answerBytes]) - counted, memory)
-        return peer.usage[.answerBytes] < limits[.answerBytesPerClient] && peer.account.usage[.answerBytes] < left
+        return account.usage[.answerBytes] < left
     }
 
     /// The bytes that answers may have together.
@@ -285,7 +310,12 @@ extension DistributedCenter {
     private func sizeOfNext(for peer: Peer) -> Int {
         if let line = peer.replies, line.flow.isOpen, let size = line.kept.first { return size }
         if let size = peer.answers.first { return size }
-        return client(of: peer).map { $0.queue.sizeOfNext ?? $0.sizeOfDelayed } ?? 0
+        guard let client = client(of: peer) else { return 0 }
+        if let size = client.queue.sizeOfNext { return size }
+        guard let delayed = client.queue.delayedWithoutRoom, delayed.expiry.map({ $0 > clock.uptime() }) ?? true else {
+            return 0
+        }
+        return delayed.byteCount
     }
 
     private func pump(_ peer: Peer, effects: inout [Effect]) {
