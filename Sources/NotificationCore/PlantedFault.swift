@@ -109,6 +109,10 @@
         case busySessionPassedOver = "busy-session-passed-over"
         /// Losses for want of room in a session are not reported to it.
         case sessionLossUnreported = "session-loss-unreported"
+        /// A session is not told that a value has ended.
+        case valueEndUntold = "value-end-untold"
+        /// A session is not told the values that it lacks.
+        case valuesUntold = "values-untold"
         /// A notification of another session is posted for the user that it names.
         case claimBelieved = "claim-believed"
         /// The match rule for a session stays when the session leaves.

@@ -239,6 +239,16 @@ package final class CenterObject {
     /// The other sessions, to look at.
     var shownSessions: [String: PropertyList] { sessions.shown }
 
+    /// The values that other sessions have as well, to look at.
+    var valuesForSessions: [ExportedNotification] {
+        var (values, after): ([ExportedNotification], UInt64) = ([], 0)
+        while let (value, serial) = driver.center.valueForSessions(after: after, through: .max - 1) {
+            values.append(value)
+            after = serial
+        }
+        return values
+    }
+
     /// To look at.
     var center: DistributedCenter { driver.center }
     /// Whether what waits would be lost with the process, for want of room in the state.

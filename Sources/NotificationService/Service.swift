@@ -111,6 +111,9 @@ public final class Service {
     /// The other sessions, as in the property `Sessions`: for a simulation.
     package var shownSessions: [String: PropertyList] { link?.object.shownSessions ?? [:] }
 
+    /// The values that other sessions have as well: for a simulation.
+    package var valuesForSessions: [ExportedNotification] { link?.object.valuesForSessions ?? [] }
+
     private func connect() throws(BusError) {
         let link = try ServiceLink(on: machine, context: context, heritage: heritage) { [unowned self] reason in
             linkEnded(reason)

@@ -24,7 +24,9 @@ struct SessionJudgingTests {
             super.init()
             var plan = Plan(seed: 1, dials: Dials())
             plan.steps = []
-            plan.neighbors = [Plan.Neighbor(user: SessionJudgingTests.user, wants: [Names.name(0)])]
+            plan.neighbors = [
+                Plan.Neighbor(user: SessionJudgingTests.user, wants: [Names.name(0)], understandsValues: true)
+            ]
             plan.policy.sessions = SessionJudgingTests.file
             neighborhood = Neighborhood(world, ledger, host, plan, id: "0e")
             host.neighborhood = neighborhood
@@ -59,6 +61,24 @@ struct SessionJudgingTests {
         #expect(machine.poster.witness?.missing() == [])
     }
 
+    @Test("R8: a value that is another one there is found", arguments: [false, true])
+    func values(isLost: Bool) {
+        let machine = Machine()
+        func keep() {
+            var post = PostPlan(name: 0)
+            post.options.goesToAllSessions = true
+            post.options.retention = Retention()
+            machine.poster.post(post)
+            machine.pass(seconds: 1)
+        }
+        keep()
+        machine.neighborhood.bus.losesSignals = isLost
+        // Each fifth.
+        for _ in 0..<5 { keep() }
+        machine.neighborhood.judgeValues()
+        #expect(machine.world.violation?.rule == (isLost ? "R8" : nil))
+    }
+
     @Test("G1: what the bus loses on its way there is found")
     func lost() {
         let machine = Machine()
@@ -91,7 +111,7 @@ struct SessionJudgingTests {
         #expect(ledger.world.violation?.rule == (name == 0 ? nil : "G1"))
     }
 
-    @Test("G1: a user of whom more arrives than is taken in a time is found", arguments: [2000, 2002])
+    @Test("G1: a user of whom more arrives than is taken in a time is found", arguments: [2512, 2514])
     func flood(count: Int) {
         let ledger = Ledger(World(seed: 1))
         ledger.imports.noteStay()
@@ -99,6 +119,6 @@ struct SessionJudgingTests {
         post.user = Self.user
         ledger.imports.noteFlood(of: Self.user)
         for _ in 0..<count { ledger.imports.noteArrival(of: ledger.post(post, from: ":9.1")) }
-        #expect(ledger.world.violation?.rule == (count == 2000 ? nil : "G1"))
+        #expect(ledger.world.violation?.rule == (count == 2512 ? nil : "G1"))
     }
 }

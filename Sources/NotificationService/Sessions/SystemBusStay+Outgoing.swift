@@ -22,6 +22,9 @@ extension SystemBusStay {
 
     /// A value that others may have is none any more.
     func exportEnded(_ kind: NotificationKind) {
+        #if CARILLON_PLANTED
+            if PlantedFault.strikes(.valueEndUntold) { return }
+        #endif
         for peer in sessions where peer.understandsValues && wants(kind.name, peer) {
             append(.ended(kind), byteCount: kind.name.utf8.count + kind.object.utf8.count + Self.overhead, to: peer)
         }
@@ -123,6 +126,12 @@ extension SystemBusStay {
 
     /// Tells what was lost, before what comes behind it, by its names.
     private func sendLosses(to peer: SessionPeer) -> Bool {
+        #if CARILLON_PLANTED
+            if !peer.losses.isEmpty, PlantedFault.strikes(.sessionLossUnreported) {
+                (_, _) = (peer.losses.take(), peer.line.takeUntold())
+                return false
+            }
+        #endif
         guard !peer.losses.isEmpty, let number = peer.line.next(byteCount: Self.overhead) else { return false }
         _ = peer.line.takeUntold()
         bus.send(LostSignal(number, peer.losses.take()).message(to: peer.name))
@@ -188,6 +197,9 @@ extension SystemBusStay {
 
     /// A session may lack some of the values: it is told all of them.
     private func tellValues(to peer: SessionPeer) {
+        #if CARILLON_PLANTED
+            if PlantedFault.strikes(.valuesUntold) { return }
+        #endif
         if peer.understandsValues, !peer.wants.isEmpty { peer.telling = .due }
     }
 

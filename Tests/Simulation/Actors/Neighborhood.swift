@@ -131,10 +131,24 @@ final class Neighborhood {
         let file = ledger.policy.sessions
         let isConfigured = Set(plan.sessionsFiles.map(\.text)).count == 1
         guard file != SessionsFile() else { return }
+        judgeValues()
         for session in present {
             session.judge(from: marker, isConfigured: isConfigured)
             judgeLink(of: session, file, isConfigured: isConfigured)
         }
+    }
+
+    /// The values of the service's session are everywhere, as far as they are wanted.
+    func judgeValues() {
+        let file = ledger.policy.sessions
+        var expected: [NotificationKind: Int] = [:]
+        for value in host.valuesForSessions where value.expiry == nil && file.exports(value.name) {
+            guard let userInfo = value.userInfo as? WireUserInfo,
+                let content = Receipt.content(ofCommonBody: userInfo.commonBody)
+            else { continue }
+            expected[NotificationKind(name: value.name, object: value.object)] = content.number
+        }
+        for session in present { session.judgeValues(expected) }
     }
 
     /// The service knows the session, by whatever service it was before, and counts what went there.

@@ -45,6 +45,10 @@ final class OtherSession {
         var lost: UInt64 = 0
         var received: Set<Int> = []
         var lastOfPoster: [UniqueName: (stretch: Int, post: Int)] = [:]
+        /// The values of the service's session, without those whose time ends by itself.
+        var values: [NotificationKind: Int] = [:]
+        /// Those of them that have not been told again, while all are.
+        var untold: Set<NotificationKind> = []
 
         init(_ name: UniqueName, provesWants: Bool) {
             self.name = name
@@ -55,6 +59,7 @@ final class OtherSession {
     let user: UInt32
     let peer: Peer
     let wants: [String]
+    let understandsValues: Bool
     let world: World
     let ledger: Ledger
     /// Whether a connection is the simulated service's.
@@ -87,6 +92,7 @@ final class OtherSession {
         self.isService = isService
         user = neighbor.user
         wants = neighbor.wants
+        understandsValues = neighbor.understandsValues
         peer = bus.connect(processID: processID)
         peer.userID = user
         peer.onReadable = { [weak self] in self?.scheduleReading() }
@@ -316,6 +322,7 @@ final class OtherSession {
         }
         if message.hasMember(SessionNotification.member) { return take(message, from: link) }
         do throws(BusError) {
+            if try takeValues(message, from: link) { return }
             if message.hasMember(WantsSignal.member) {
                 link.wantsThere = try WantsSignal(message).names
                 link.isAsked = true
@@ -334,6 +341,9 @@ final class OtherSession {
         if let known, known.provesWants, !isBroadcast { noteKnown(known) }
         if isBroadcast { send(HereSignal().message(to: sender)) }
         guard isNew || isBroadcast else { return }
+        if understandsValues {
+            send(UnderstandsSignal([UnderstandsSignal.values, UnderstandsSignal.losses]).message(to: sender))
+        }
         send(WantsSignal(wants).message(to: sender))
         if let link = links.last(where: { $0.name == sender }), link.knownSince == nil {
             link.sentBeforeWants = link.lastSent
@@ -354,6 +364,43 @@ final class OtherSession {
         pump(link)
     }
 
+    private func note(_ number: UInt64, on link: Link) {
+        if number != link.lastReceived + 1 {
+            world.violate(
+                "G1", "the session of \(user) gets number \(number) behind \(link.lastReceived) of \(link.name)")
+        }
+        link.lastReceived = number
+    }
+
+    /// What is told of values, and of losses, beside notifications.
+    ///
+    /// - Returns: whether it is that.
+    private func takeValues(_ message: Message, from link: Link) throws(BusError) -> Bool {
+        if message.hasMember(RemovedSignal.member) {
+            let removed = try RemovedSignal(message)
+            note(removed.number, on: link)
+            let kind = NotificationKind(name: removed.name, object: removed.object)
+            (link.values[kind], _) = (nil, link.untold.remove(kind))
+        } else if message.hasMember(ValuesSignal.member) {
+            let values = try ValuesSignal(message)
+            note(values.number, on: link)
+            if values.isBeginning {
+                link.untold = Set(link.values.keys)
+            } else {
+                for kind in link.untold { link.values[kind] = nil }
+                link.untold = []
+            }
+        } else if message.hasMember(LostSignal.member) {
+            let lost = try LostSignal(message)
+            note(lost.number, on: link)
+            link.lost += lost.entries.reduce(0) { $0 + $1.count }
+        } else {
+            return false
+        }
+        if !understandsValues { world.violate("R8", "the session of \(user) is told what it does not understand") }
+        return true
+    }
+
     private func noteKnown(_ link: Link) { link.knownSince = link.knownSince ?? world.now }
 
     private func take(_ message: Message, from link: Link) {
@@ -361,14 +408,14 @@ final class OtherSession {
             let notification = try SessionNotification(message, limits: Limits()) { _, _ in }
             let options = notification.options
             noteKnown(link)
-            if options.number != link.lastReceived + 1 {
-                world.violate(
-                    "G1",
-                    "the session of \(user) gets number \(options.number) behind \(link.lastReceived) of \(link.name)")
-            }
-            link.lastReceived = options.number
+            note(options.number, on: link)
             link.lost += options.lost
             judge(notification, on: link)
+            guard options.isRetained else { return }
+            let kind = NotificationKind(name: notification.name, object: notification.object)
+            link.untold.remove(kind)
+            let number = Receipt.content(ofCommonBody: notification.userInfo.commonBody)?.number
+            link.values[kind] = options.expiresAfter == nil ? number : nil
         } catch {
             world.violate("G1", "the session of \(user) is sent what is no notification: \(error)")
         }

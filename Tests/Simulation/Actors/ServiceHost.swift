@@ -332,6 +332,9 @@ final class ServiceHost {
             .first { $0["name"] == .string(name.rawValue) }
     }
 
+    /// The values that other sessions have as well, of the service that has the name.
+    var valuesForSessions: [ExportedNotification] { serving?.service?.valuesForSessions ?? [] }
+
     /// The configuration changes, and is read again.
     func allowChannels(_ isAllowed: Bool) {
         allowsChannels = isAllowed

@@ -23,9 +23,9 @@ final class ImportLedger {
     /// How often a service connected to the system bus; each time it begins to count anew.
     private var stays = 0
 
-    /// Of each user in a second, and so many more at once.
+    /// Of each user in a second, and so many more at once, with the windows of all sessions of a user.
     private static let perSecond: Int64 = 500
-    private static let burst = 2000
+    private static let burst = 2000 + 8 * 64
     /// A user who sends fewer in a minute is not limited, however late they are read.
     private static let surelyTaken = 1500
     private static let minute: Int64 = 60_000_000

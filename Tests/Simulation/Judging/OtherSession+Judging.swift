@@ -22,7 +22,21 @@ extension OtherSession {
             world.violate("G1", "post \(number) is refused, and goes to the session of \(user): \(plan)")
         }
         judge(notification.options, of: number, plan)
-        judgeOrder(number, post, on: link)
+        // One that is told again may have come, and newer ones, too.
+        if !notification.options.isKept { judgeOrder(number, post, on: link) }
+    }
+
+    /// R8: the values of the service's session are here, and no others.
+    func judgeValues(_ expected: [NotificationKind: Int]) {
+        guard let link, understandsValues else { return }
+        let expected = expected.filter { wants($0.key.name) }
+        guard link.values != expected else { return }
+        let differences = Set(expected.keys).union(link.values.keys).filter { expected[$0] != link.values[$0] }
+            .map { kind in
+                "\(kind.name) '\(kind.object)' is post \(link.values[kind].map(String.init) ?? "none") there, and "
+                    + "\(expected[kind].map(String.init) ?? "none") here"
+            }.sorted()
+        world.violate("R8", "values of the session of \(user): " + differences.joined(separator: "; "))
     }
 
     private func judge(_ options: SessionNotification.Options, of number: Int, _ plan: PostPlan) {
@@ -36,8 +50,11 @@ extension OtherSession {
         // R6: what waited for its turn may come when there is no room for another value.
         let isKept = plan.options.retention != nil
         let mayBeUnkept = plan.options.postingStyle != .now && !ledger.values.surelyHadRoom(number)
-        guard options.deliverImmediately == plan.options.deliverImmediately,
-            options.isRetained == isKept || mayBeUnkept && !options.isRetained, isInTime
+        // One of the first version would have it for ever.
+        let mayBeAnother = mayBeUnkept || !understandsValues && plan.options.retention?.whileConnected == true
+        guard options.isKept && options.isRetained || options.deliverImmediately == plan.options.deliverImmediately,
+            options.isRetained == isKept || mayBeAnother && !options.isRetained, isInTime,
+            understandsValues || !options.isKept && !options.whileConnected
         else {
             return world.violate("G1", "post \(number) goes to the session of \(user) with other options: \(options)")
         }

@@ -9,6 +9,8 @@ extension Plan {
         let user: UInt32
         /// Patterns of the names that it takes.
         let wants: [String]
+        /// Whether it is told the values that it may have, and their ends (R8); not one of the first version.
+        let understandsValues: Bool
     }
 
     /// Has numbers of its own, so that the rest of what a seed means is the same with and without.
@@ -17,9 +19,13 @@ extension Plan {
         guard random.happens(0.4 * dials.sessions) else { return }
         let file = sessionsFile(&random)
         // The first wants all that goes out, and stays.
-        neighbors.append(Neighbor(user: random.pick(SessionsFile.users), wants: file.export))
+        neighbors.append(
+            Neighbor(user: random.pick(SessionsFile.users), wants: file.export, understandsValues: true))
         for _ in 0..<random.number(1...3) {
-            neighbors.append(Neighbor(user: random.pick(SessionsFile.users), wants: patterns(&random)))
+            neighbors.append(
+                Neighbor(
+                    user: random.pick(SessionsFile.users), wants: patterns(&random),
+                    understandsValues: neighbors.count.isMultiple(of: 2)))
         }
         let actors = roles.indices.filter { !roles[$0].callsRarely && !roles[$0].isLiar }
         for actor in actors where random.happens(0.4) { roles[actor].wantsDetails = true }
@@ -117,7 +123,7 @@ extension Plan {
         post.wantsAnswer = random.happens(0.8)
         if random.happens(0.15) { post.options.postingStyle = random.pick([.asap, .whenIdle]) }
         if random.happens(0.15) { post.options.deliverImmediately = true }
-        if random.happens(0.15) { post.options.retention = Retention() }
+        if random.happens(0.15) { post.options.retention = Retention(whileConnected: post.name % 2 == 1) }
         if random.happens(0.1) { post.options.expiresAfter = UInt32(random.number(1...30)) }
         if random.happens(0.1) { post.byteCount = random.number(1...20_000) }
         return post
@@ -197,10 +203,13 @@ extension Plan {
             file.exports(Names.name(name))
                 && neighbors[session].wants.contains { PolicyFile.matches($0, Names.name(name)) }
         }
-        let count = random.happens(0.5) ? random.number(600...800) : random.number(40...400)
+        // 4,096 may wait, or 4 MiB.
+        let isMuch = random.happens(0.5)
+        let count = isMuch ? random.number(240...400) : random.number(40...400)
         for _ in 0..<random.number(1...3) where !wanted.isEmpty {
             var post = PostPlan(name: random.pick(wanted))
             post.options.goesToAllSessions = true
+            if isMuch { post.byteCount = 20_000 }
             add(.burst(post, count: count), of: random.pick(actors), at: start + Int64(random.number(1000...400_000)))
         }
         add(isMute ? .mute(session, false) : .stop(session, false), at: end)
