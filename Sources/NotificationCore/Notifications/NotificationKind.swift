@@ -26,11 +26,6 @@ public struct NotificationKind: Hashable, Sendable {
     }
 }
 
-extension NotificationKind {
-    /// Whether it is from another session of this machine.
-    var isFromSession: Bool { origin?.host == nil && origin?.user != nil }
-}
-
 extension Notification {
     public var kind: NotificationKind { NotificationKind(name: name, object: object, origin: identity?.origin) }
 }

@@ -258,7 +258,7 @@ struct RetainedValues {
     /// Those that came from other sessions of this machine, in no particular order.
     var fromSessions: some Sequence<RetainedValue> {
         beside.lazy.flatMap(\.value).compactMap { [values] serial in
-            values[serial].flatMap { $0.notification.kind.isFromSession ? $0 : nil }
+            values[serial].flatMap { $0.retention.isFromSession ? $0 : nil }
         }
     }
 

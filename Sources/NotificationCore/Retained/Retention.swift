@@ -6,12 +6,18 @@ public struct Retention: Equatable, Sendable {
     public var whileConnected: Bool
     /// Whether other sessions have it as well, also those that come later (R8).
     public var goesToAllSessions: Bool
-    /// Of a value that came from another session: whether it is over when that session is (R8).
+    /// Whether it came from another session of this machine, as its service has told this one (R8).
+    public var isFromSession: Bool
+    /// Of such: whether it is over when that session is.
     public var endsWithSession: Bool
 
-    public init(whileConnected: Bool = false, goesToAllSessions: Bool = false, endsWithSession: Bool = false) {
+    public init(
+        whileConnected: Bool = false, goesToAllSessions: Bool = false, isFromSession: Bool = false,
+        endsWithSession: Bool = false
+    ) {
         self.whileConnected = whileConnected
         self.goesToAllSessions = goesToAllSessions
+        self.isFromSession = isFromSession
         self.endsWithSession = endsWithSession
     }
 }

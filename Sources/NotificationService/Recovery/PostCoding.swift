@@ -187,12 +187,13 @@ struct ReadIdentities {
 extension Retention {
     /// As they stand in records.
     fileprivate var flags: UInt8 {
-        (whileConnected ? 1 : 0) | (goesToAllSessions ? 2 : 0) | (endsWithSession ? 4 : 0)
+        (whileConnected ? 1 : 0) | (goesToAllSessions ? 2 : 0) | (isFromSession ? 4 : 0) | (endsWithSession ? 8 : 0)
     }
 
     fileprivate init?(flags: UInt8) {
-        guard flags < 8 else { return nil }
+        guard flags < 16 else { return nil }
         self.init(
-            whileConnected: flags & 1 != 0, goesToAllSessions: flags & 2 != 0, endsWithSession: flags & 4 != 0)
+            whileConnected: flags & 1 != 0, goesToAllSessions: flags & 2 != 0, isFromSession: flags & 4 != 0,
+            endsWithSession: flags & 8 != 0)
     }
 }

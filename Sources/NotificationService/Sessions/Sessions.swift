@@ -215,7 +215,8 @@ final class Sessions {
         options.deliverImmediately = notification.options.deliverImmediately
         options.expiresAfter = notification.options.expiresAfter
         if notification.options.isRetained, rules.keeps(notification.name, of: userID) {
-            options.retention = Retention(endsWithSession: notification.options.whileConnected)
+            options.retention = Retention(
+                isFromSession: true, endsWithSession: notification.options.whileConnected)
         } else if notification.options.isKept {
             return
         }
@@ -252,7 +253,9 @@ final class Sessions {
     func removed(name: String, object: String, of userID: UInt32, by peer: SessionPeer) throws(BusError) {
         guard let center else { throw .failed("the service is on no session bus") }
         let kind = NotificationKind(name: name, object: object, origin: try identity(of: userID).origin)
-        if values.release(kind, by: peer) { center.remove([kind]) }
+        guard values.release(kind, by: peer) else { return }
+        // A program here may have brought another one for the same user since.
+        if center.value(of: kind)?.retention.isFromSession == true { center.remove([kind]) }
     }
 
     /// Looks which values of other sessions have ended, in a while.
