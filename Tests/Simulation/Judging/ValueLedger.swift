@@ -103,13 +103,19 @@ final class ValueLedger {
         let post = ledger.posts[number]
         guard let retention = post.plan.options.retention, post.plan.options.expiresAfter == nil,
             let accepted = accepted(post), accepted <= time, !retention.whileConnected || post.posterStayed,
-            !ledger.wasStateLost(since: post.time), post.posterStayed || !mayGiveWay
+            !ledger.wasStateLost(since: post.time), post.posterStayed || !mayGiveWay, isStillImported(post)
         else { return false }
         let isRemoved = removals.indices.contains { index in
             index != removal && removals[index].covers(post.plan)
                 && !(removals[index].acknowledged.map { $0 <= post.time } ?? false)
         }
         return !isRemoved && rivals(of: number).allSatisfy { isSurelyBefore($0, post) }
+    }
+
+    /// R8: a value of another session ends when the configuration keeps it no more.
+    private func isStillImported(_ post: Ledger.PostRecord) -> Bool {
+        guard let user = post.plan.user else { return true }
+        return ledger.policy.verdict(since: post.time) { $0.keeps(post.plan.nameText, of: user) } == .allowed
     }
 
     /// Whether memory may run out, for which values of posters that have left give way (E4).
