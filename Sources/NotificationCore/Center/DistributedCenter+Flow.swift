@@ -212,12 +212,17 @@ extension DistributedCenter {
             || distributeExcess(of: .inFlightBytes) && fitsOnTheWay(for: peer, byteCount, behind: before)
     }
 
+    /// So many bytes are no more than a word.
+    private static let word = 1024
+
     private func fitsOnTheWay(for peer: Peer, _ byteCount: Int, behind before: Int) -> Bool {
         let all = used(.inFlightBytes) + before
         guard all > 0 else { return true }  // the largest notification has its turn as well
         let left = Int(limits[.inFlightBytes]) - all - byteCount
         let own = peer.account.usage[.inFlightBytes] + before
         guard peer.account.excess[.inFlightBytes] == 0 else { return false }
+        // A connection that has read all that it got hears a word, whatever others of its process leave unread.
+        if peer.usage[.inFlightBytes] == 0, byteCount <= Self.word, left >= Int(limits[.inFlightBytes]) / 8 { return true }
         return own == 0 ? left >= 0 : own + byteCount <= left
     }
 
