@@ -147,7 +147,7 @@ package final class CenterObject {
                 }
             }
         }
-        sessionsCenter = SessionsCenter(driver, as: uniqueName)
+        sessionsCenter = SessionsCenter(driver, as: uniqueName) { [unowned self] post in calls?.lose(post) }
         sessions.center = sessionsCenter
         driver.effects.sessions = sessions
         sessions.pause(false)

@@ -551,6 +551,13 @@ final class CallQueue {
         return true
     }
 
+    /// Posts were lost before they came here.
+    func lose(_ post: LostPost) {
+        lost.add(post.count, from: post.poster, reaching: post.reach)
+        boundLosses()
+        start()
+    }
+
     private func lose(_ outline: PostOutline, of caller: UniqueName) -> Bool {
         guard mayPost(caller)?(outline.name) != false else { return false }
         let reach = driver.center.reach(

@@ -7,11 +7,15 @@ import NotificationWire
 final class SessionsCenter: Sessions.Center {
     private unowned let driver: CenterDriver
     private let uniqueName: UniqueName
+    private let announce: (LostPost) -> Void
 
-    /// - Parameter uniqueName: the service's own name on the session bus.
-    init(_ driver: CenterDriver, as uniqueName: UniqueName) {
+    /// - Parameters:
+    ///   - uniqueName: the service's own name on the session bus.
+    ///   - announce: has a loss announced, beside other work.
+    init(_ driver: CenterDriver, as uniqueName: UniqueName, announce: @escaping (LostPost) -> Void) {
         self.driver = driver
         self.uniqueName = uniqueName
+        self.announce = announce
     }
 
     var newestSerial: UInt64 { driver.center.newestSerial }
@@ -36,13 +40,12 @@ final class SessionsCenter: Sessions.Center {
     }
 
     func lose(_ entries: [LostSignal.Entry]) {
-        var posts: [LostPost] = entries.compactMap { entry in
-            guard entry.count > 0 else { return nil }
+        for entry in entries where entry.count > 0 {
             let reach = driver.center.reach(ofPost: entry.name, object: entry.object, deliverImmediately: false)
+            guard let reach else { continue }
             // What somebody else counts may be any number.
-            return reach.map { LostPost(min(entry.count, Self.mostLost), reaching: $0, from: uniqueName) }
+            announce(LostPost(min(entry.count, Self.mostLost), reaching: reach, from: uniqueName))
         }
-        while !posts.isEmpty { driver.perform { effects in driver.center.losePosts(&posts, effects: &effects) } }
     }
 
     /// More is not told as lost of one name and object at once.
