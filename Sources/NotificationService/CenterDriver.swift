@@ -237,6 +237,7 @@ final class CenterDriver {
     }
 
     private func beginEnding() {
+        effects.store?.tryAgain(from: center)
         let isKept = effects.store?.isWhole == true
         perform { effects in
             // If it can't be kept, it is better sent.

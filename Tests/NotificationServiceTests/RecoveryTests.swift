@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import DBus
 import Foundation
+import NotificationCore
 import NotificationWire
 import TestLimits
 import TestSupport
@@ -329,6 +330,31 @@ struct RecoveryTests {
         try client.run("all that was held") { client.numbers.last == number }
         #expect(client.numbers == Array(1...number))
         #expect(next.isRunning)
+    }
+
+    @Test("E5: an ordered end keeps what could not be kept a moment ago, or as much of it as there is room for")
+    func endWhileSuspended() throws {
+        for limit in ["unlimited", "9000"] {
+            let bus = try PrivateBus(.dbusDaemon)
+            let service = try ServiceProcess(on: bus)
+            let client = try Client(on: bus)
+            var options = PostOptions()
+            options.retention = Retention()
+            try client.call(try PostCall(name: "Value", options: options))
+            try client.addObserver("Ding", behavior: .hold)
+            try client.setSuspended(true)
+            try setFileSizeLimit(of: service, to: "9000")
+            for number in 1...200 { _ = try client.post("Ding", number: Int64(number)) }
+            _ = try service.nextLogLine { $0.contains("state can't be kept") }
+            try setFileSizeLimit(of: service, to: limit)
+            try service.terminate()
+            let next = try ServiceProcess(on: bus)
+            #expect(try client.call(Get(name: "")).map(\.name) == ["Value"], "\(limit)")
+            try client.setSuspended(false)
+            _ = try client.post("Ding", number: 201)
+            try client.run("the last: \(next.transcript)") { client.numbers.last == 201 }
+            #expect(client.numbers == (limit == "unlimited" ? Array(1...201) : [201]), "\(limit)")
+        }
     }
 
     private func setFileSizeLimit(of service: ServiceProcess, to limit: String) throws {

@@ -364,6 +364,12 @@ final class RecoveryStore {
         return log.size > min(2 * rewrittenSize + Self.smallSize, limit)
     }
 
+    /// The process is about to end: where state can't be kept, it is tried once more, whenever that was tried last.
+    func tryAgain(from center: DistributedCenter) {
+        guard case .nothing(let until) = extent, until < Self.never else { return }
+        resume(from: center, isLast: true)
+    }
+
     /// Leaves as little as possible behind, and no less than a crash would: the process ends.
     func finish(from center: DistributedCenter) {
         flush()
@@ -377,8 +383,9 @@ final class RecoveryStore {
                     from: center, numbers: (center.lastSerial, center.lastObserver),
                     mayGiveUpQueues: !isInLog)
             } catch {
-                // The log has all of it, which is more than may be kept for the time to come.
-                guard case .tooLarge = error.reason, isInLog else { throw error }
+                // The log has all of it, which is more than may be kept for the time to come, or than there is room for twice.
+                if case .tooLarge = error.reason, isInLog { return }
+                guard error.isForWantOfRoom, isInLog || extent == .withoutQueues else { throw error }
             }
         }
     }
@@ -438,14 +445,16 @@ final class RecoveryStore {
     }
 
     /// The log has so much of the state from now on.
-    private func kept(_ new: Extent) {
+    ///
+    /// - Parameter reason: why it is not all of it; nil where that is more than it may be.
+    private func kept(_ new: Extent, because reason: String? = nil) {
         guard new != extent else { return }
         extent = new
         guard new == .withoutQueues else { return Log.notice("what waits for clients is kept again") }
         report(
             """
-            the state is larger than state-bytes allows (\(limit)): what waits for clients and in posters' queues \
-            is not kept, so that a crash of the service would lose it
+            \(reason ?? "the state is larger than state-bytes allows (\(limit))"): what waits for clients and in posters' \
+            queues is not kept, so that a crash of the service would lose it
             """)
     }
 
@@ -571,8 +580,10 @@ final class RecoveryStore {
 
     /// When to try again. One whose place another process has taken has nothing to come back to.
     private func retryTime(after error: FileError) -> Duration {
-        error.code == ESTALE || error.code == EWOULDBLOCK ? .seconds(Int64.max / 2) : now() + wait
+        error.code == ESTALE || error.code == EWOULDBLOCK ? Self.never : now() + wait
     }
+
+    private static let never = Duration.seconds(Int64.max / 2)
 
     /// What is half there would bring back the wrong state. Only the numbers stay: none is given twice. So does the lock,
     /// as another process has no state before this one has ended.
@@ -585,14 +596,27 @@ final class RecoveryStore {
         log?.reduce(to: numbers)
     }
 
-    private func resume(from center: DistributedCenter) {
+    /// Writes all of it, or, where the disk has no room for that, without queues.
+    private func rewriteAsFarAsFits(from center: DistributedCenter) throws(FileError) {
+        do throws(FileError) {
+            try rewrite(from: center)
+        } catch {
+            guard error.isForWantOfRoom, extent == .whole else { throw error }
+            try count(slots.keys, in: center)
+            try write(center, .withoutQueues)
+            kept(.withoutQueues, because: "there is no room for all of the state (\(error))")
+        }
+    }
+
+    /// - Parameter isLast: whether there is no later: then a part is better than nothing.
+    private func resume(from center: DistributedCenter, isLast: Bool = false) {
         wait = min(wait * 2, Self.longestWait)
         do throws(FileError) {
             try files.makeDirectory(directory)
             try counters.replace()
             reserved = (center.lastSerial, center.lastObserver)
             extent = .whole
-            try rewrite(from: center)
+            try isLast ? rewriteAsFarAsFits(from: center) : rewrite(from: center)
             Log.notice("state is kept again")
             wait = Self.firstWait
         } catch {
@@ -602,6 +626,11 @@ final class RecoveryStore {
             Log.info("state can't be kept yet: \(error)")
         }
     }
+}
+
+extension FileError {
+    /// Whether there was no room on the disk, or for this file.
+    fileprivate var isForWantOfRoom: Bool { [ENOSPC, EDQUOT, EFBIG].contains(code) }
 }
 
 /// Since some moment before the process began.
