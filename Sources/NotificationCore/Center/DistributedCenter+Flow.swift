@@ -222,7 +222,9 @@ extension DistributedCenter {
         let own = peer.account.usage[.inFlightBytes] + before
         guard peer.account.excess[.inFlightBytes] == 0 else { return false }
         // A connection that has read all that it got hears a word, whatever others of its process leave unread.
-        if peer.usage[.inFlightBytes] == 0, byteCount <= Self.word, left >= Int(limits[.inFlightBytes]) / 8 { return true }
+        if peer.usage[.inFlightBytes] == 0, byteCount <= Self.word, left >= Int(limits[.inFlightBytes]) / 8 {
+            return true
+        }
         return own == 0 ? left >= 0 : own + byteCount <= left
     }
 
