@@ -147,7 +147,9 @@ package final class CenterObject {
                 }
             }
         }
-        sessionsCenter = SessionsCenter(driver, as: uniqueName) { [unowned self] post in calls?.lose(post) }
+        sessionsCenter = SessionsCenter(
+            driver, as: uniqueName, announce: { [unowned self] post in calls?.lose(post) },
+            isWriting: { [unowned self] in calls?.isWriting == true })
         sessions.center = sessionsCenter
         driver.effects.sessions = sessions
         sessions.pause(false)

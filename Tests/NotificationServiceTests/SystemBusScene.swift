@@ -60,6 +60,7 @@ final class UsersBus: BusConnection {
 final class StageCenter: Sessions.Center {
     var newestSerial: UInt64 = 0
     var bytesForSessions = 0
+    var isWriting = false
     /// Those of this session that others may have, in the order of their serials.
     var own: [(value: ExportedNotification, serial: UInt64)] = []
     private(set) var kept: [NotificationKind: DistributedCenter.Kept] = [:]
@@ -144,7 +145,7 @@ final class SystemBusScene {
     }
 
     private static func message(
-        _ number: UInt64, _ name: String, _ object: String, bytes: Int = 0,
+        _ number: UInt64, _ name: String, _ object: String, _ padding: String = "",
         option: (inout MessageWriter) -> Void = { _ in }
     ) -> Message {
         let signal = Message.signal(
@@ -153,7 +154,7 @@ final class SystemBusScene {
         writer.append(name)
         writer.append(object)
         writer.array(of: "{sv}") { writer in
-            if bytes > 0 { writer.entry("padding", String(repeating: "x", count: bytes)) }
+            if !padding.isEmpty { writer.entry("padding", padding) }
         }
         writer.array(of: "{sv}") { writer in
             option(&writer)
@@ -163,24 +164,26 @@ final class SystemBusScene {
     }
 
     /// That of a post.
-    static func userInfo(_ name: String, _ object: String, bytes: Int = 0) -> WireUserInfo {
-        let message = message(1, name, object, bytes: bytes).carried(from: ":1.9", serial: 1)
+    static func userInfo(_ name: String, _ object: String, _ padding: String = "") -> WireUserInfo {
+        let message = message(1, name, object, padding).carried(from: ":1.9", serial: 1)
         return try! SessionNotification(message, limits: Limits(), checking: { _, _ in }).userInfo
     }
 
     /// A value of another session.
     ///
     /// - Parameters:
+    ///   - padding: what it has besides.
     ///   - kept: whether it is told again.
     ///   - whileConnected: whether it goes with its poster.
     func value(
-        _ number: UInt64, object: String, kept: Bool = false, whileConnected: Bool = false, from session: UniqueName
+        _ number: UInt64, object: String, padding: String = "", kept: Bool = false, whileConnected: Bool = false,
+        from session: UniqueName
     ) {
         var options = SessionNotification.Options()
         options.number = number
         options.isRetained = true
         (options.isKept, options.whileConnected) = (kept, whileConnected)
-        let userInfo = Self.userInfo("Ding", object)
+        let userInfo = Self.userInfo("Ding", object, padding)
         let message = SessionNotification.message(to: ":1.1", userInfo, options, serial: 1)
         _ = bus.onMessage?(Message(message) { 1 }.carried(from: AnyBusName(session), serial: 1))
     }

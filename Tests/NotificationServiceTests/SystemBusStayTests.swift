@@ -247,6 +247,22 @@ struct SystemBusStayTests {
         #expect(scene.posted == ["Ding"])
     }
 
+    @Test("E4: nothing more is taken while much waits to be written in this session")
+    func writing() {
+        let scene = Scene()
+        scene.join(":1.2")
+        scene.send(1, from: ":1.2")
+        #expect(!scene.stay.isResting)
+        scene.center.isWriting = true
+        scene.send(2, from: ":1.2")
+        #expect(scene.stay.isResting)
+        scene.bus.pass(milliseconds: 1000)
+        #expect(scene.stay.isResting)
+        scene.center.isWriting = false
+        scene.bus.pass(milliseconds: 10)
+        #expect(!scene.stay.isResting && scene.posted.count == 2)
+    }
+
     @Test("A session about which the bus says nothing is passed over, and one that has left is not")
     func unknown() {
         let scene = Scene()

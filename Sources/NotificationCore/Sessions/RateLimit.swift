@@ -18,6 +18,9 @@ public struct RateLimit {
     /// - Parameter now: microseconds since some moment.
     public func isFull(at now: Int64) -> Bool { remaining(at: now) >= burst }
 
+    /// How much it lets through now.
+    public func left(at now: Int64) -> Int { Int(remaining(at: now)) }
+
     /// How long it is until there is as much, in microseconds; 0 when there is.
     public func time(until amount: Int, at now: Int64) -> Int64 {
         let missing = Double(amount) - remaining(at: now)

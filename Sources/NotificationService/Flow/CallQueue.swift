@@ -405,7 +405,8 @@ final class CallQueue {
 
     // MARK: Serving
 
-    private var isWriting: Bool { connection.outgoingBytes > Self.maxUnwritten }
+    /// Whether so much waits to be written that what has to wait anyway does.
+    var isWriting: Bool { connection.outgoingBytes > Self.maxUnwritten }
 
     /// - Parameters:
     ///   - unwritten: the bytes that may wait to be written.

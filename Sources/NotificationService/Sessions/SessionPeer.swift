@@ -15,6 +15,8 @@ final class SessionPeer {
     var understands: Set<String> = []
     /// When it left, or lost its place, in microseconds; nil while it has one.
     var goneAt: Int64?
+    /// What it says of itself, but for that it is there: a list may be long, and is looked at each time.
+    var words = RateLimit(perSecond: 5, burst: 20)
     /// Broadcasts that it is answered.
     var answers = RateLimit(perSecond: 1, burst: 2)
 
@@ -99,11 +101,14 @@ final class SessionPeer {
 
     /// Drops what takes much room: many sessions are remembered without a place.
     func forgetMuch() {
-        if wants.reduce(0, { $0 + $1.description.utf8.count }) > Self.mostBytesRemembered { wants = [] }
+        if wants.reduce(0, { $0 + Self.patternSize + $1.description.utf8.count }) > Self.mostBytesRemembered {
+            wants = []
+        }
         losses = SessionLosses()
     }
 
     private static let mostBytesRemembered = 1024
+    private static let patternSize = 64
 
     var shown: [String: PropertyList] {
         var shown: [String: PropertyList] = [

@@ -38,31 +38,49 @@ struct SessionValues {
     private struct Claim {
         let peer: SessionPeer
         let round: UInt64
+
+        var isThere: Bool { peer.goneAt == nil && round >= peer.values.validFrom }
     }
 
-    private var claims: [NotificationKind: Claim] = [:]
+    /// Who has the value that is here, first, and those of the same user who have one of their own of that kind.
+    private var claims: [NotificationKind: [Claim]] = [:]
 
     /// For so long a session may be away before values end with it, in microseconds.
     static let grace: Int64 = 5_000_000
 
     var count: Int { claims.count }
 
-    /// A session has told that this is its value.
-    mutating func claim(_ kind: NotificationKind, for peer: SessionPeer) {
-        claims[kind] = Claim(peer: peer, round: peer.values.round)
+    /// A session tells that it has a value.
+    ///
+    /// - Parameter isTold: whether it was posted before, and is told again.
+    /// - Returns: whether it is the one that is to be here. One that is told again does not take the place of what another
+    ///   session of the user, which is there, has posted.
+    mutating func claim(_ kind: NotificationKind, for peer: SessionPeer, isTold: Bool) -> Bool {
+        let before = claims[kind] ?? []
+        var rest = before.filter { $0.peer !== peer && $0.isThere }
+        let claim = Claim(peer: peer, round: peer.values.round)
+        let holder = before.first
+        let isOfOther = isTold && holder.map { $0.peer !== peer && $0.isThere } ?? false
+        rest.insert(claim, at: isOfOther ? min(1, rest.count) : 0)
+        claims[kind] = rest
+        return !isOfOther
+    }
+
+    /// What becomes of a value that a session has no more.
+    enum Release {
+        case stays
+        case ends
+        /// This one has another one, which is to be told again.
+        case follows(SessionPeer)
     }
 
     /// A session has told that this is its value no more.
-    ///
-    /// - Returns: whether it ends.
-    mutating func release(_ kind: NotificationKind, by peer: SessionPeer) -> Bool {
-        if let claim = claims[kind], claim.peer !== peer, isThere(claim) { return false }
-        claims[kind] = nil
-        return true
-    }
-
-    private func isThere(_ claim: Claim) -> Bool {
-        claim.peer.goneAt == nil && claim.round >= claim.peer.values.validFrom
+    mutating func release(_ kind: NotificationKind, by peer: SessionPeer) -> Release {
+        let before = claims[kind] ?? []
+        let rest = before.filter { $0.peer !== peer && $0.isThere }
+        claims[kind] = rest.isEmpty ? nil : rest
+        if let holder = before.first, holder.peer !== peer, holder.isThere { return .stays }
+        return rest.first.map { .follows($0.peer) } ?? .ends
     }
 
     /// What is known of the sessions of a user.
@@ -81,22 +99,36 @@ struct SessionValues {
     func isOver(_ kind: NotificationKind, _ retention: Retention, _ presence: Presence, isSettled: Bool, now: Int64)
         -> Bool
     {
-        if let claim = claims[kind] {
-            if isThere(claim) { return false }
-            if let left = claim.peer.goneAt, now - left < Self.grace { return false }
+        if let holder = claims[kind]?.first {
+            if holder.isThere { return false }
+            if let left = holder.peer.goneAt, now - left < Self.grace { return false }
         }
         if presence.isTelling { return false }
         if retention.endsWithSession { return isSettled || presence.isComplete }
         return presence.isComplete && !presence.isSilent
     }
 
+    /// Those that have another value of a kind whose own has ended: it is to be told again.
+    mutating func takeFollowers(now: Int64) -> [SessionPeer] {
+        var followers: [SessionPeer] = []
+        for (kind, all) in claims {
+            guard let holder = all.first, !holder.isThere, now - (holder.peer.goneAt ?? 0) >= Self.grace,
+                let next = all.dropFirst().first(where: \.isThere)
+            else { continue }
+            claims[kind] = all.filter(\.isThere)
+            if !followers.contains(where: { $0 === next.peer }) { followers.append(next.peer) }
+        }
+        return followers
+    }
+
     /// Forgets who had what is no value any more, and sessions that left long ago.
     ///
     /// - Returns: when it is to be looked again, in microseconds; nil for not.
     mutating func clean(keeping kinds: Set<NotificationKind>, now: Int64) -> Int64? {
-        claims = claims.filter { kind, claim in
-            kinds.contains(kind) && claim.peer.goneAt.map { now - $0 < Self.grace } ?? true
-        }
-        return claims.values.compactMap(\.peer.goneAt).min().map { $0 + Self.grace }
+        claims = claims.compactMapValues { all in
+            let rest = all.filter { claim in claim.peer.goneAt.map { now - $0 < Self.grace } ?? true }
+            return rest.isEmpty ? nil : rest
+        }.filter { kinds.contains($0.key) }
+        return claims.values.lazy.flatMap { $0.compactMap(\.peer.goneAt) }.min().map { $0 + Self.grace }
     }
 }

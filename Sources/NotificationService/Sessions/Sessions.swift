@@ -28,6 +28,9 @@ final class Sessions {
         /// Those that came from other sessions, in no particular order.
         var valuesFromSessions: [DistributedCenter.Kept] { get }
         var bytesForSessions: Int { get set }
+        /// Whether much waits to be written on the session bus: what comes from other sessions would stand behind that, and
+        /// others behind it.
+        var isWriting: Bool { get }
 
         /// As ``DistributedCenter/valueForSessions(after:through:)``.
         func valueForSessions(after: UInt64, through: UInt64) -> (value: ExportedNotification, serial: UInt64)?
@@ -226,12 +229,13 @@ final class Sessions {
         #endif
         let identity = try identity(of: userID)
         let kind = NotificationKind(name: notification.name, object: notification.object, origin: identity.origin)
-        if !notification.options.isKept || !isSame(center.value(of: kind), notification, options) {
+        let isKept = notification.options.isKept
+        let isWanted = options.retention == nil || values.claim(kind, for: peer, isTold: isKept)
+        if !isKept || isWanted && !isSame(center.value(of: kind), notification, options) {
             try post(Imported(notification: notification, options: options, identity: identity))
             counts.received += 1
         }
         guard options.retention != nil else { return }
-        values.claim(kind, for: peer)
         // Of ever other ones, which end again.
         if values.count > 2 * mostValues { lookThrough(after: 0) }
     }
@@ -253,9 +257,12 @@ final class Sessions {
     func removed(name: String, object: String, of userID: UInt32, by peer: SessionPeer) throws(BusError) {
         guard let center else { throw .failed("the service is on no session bus") }
         let kind = NotificationKind(name: name, object: object, origin: try identity(of: userID).origin)
-        guard values.release(kind, by: peer) else { return }
+        switch values.release(kind, by: peer) {
+        case .stays: break
+        case .follows(let other): stay?.askForValues(other)
         // A program here may have brought another one for the same user since.
-        if center.value(of: kind)?.retention.isFromSession == true { center.remove([kind]) }
+        case .ends: if center.value(of: kind)?.retention.isFromSession == true { center.remove([kind]) }
+        }
     }
 
     /// Looks which values of other sessions have ended, in a while.
@@ -279,6 +286,7 @@ final class Sessions {
         guard let center else { return }
         let (now, kept) = (now, center.valuesFromSessions)
         mostValues = max(Self.leastValues, kept.count)
+        for peer in values.takeFollowers(now: now) { stay?.askForValues(peer) }
         let next = values.clean(keeping: Set(kept.map(\.notification.kind)), now: now)
         var users: [String: (id: UInt32, presence: SessionValues.Presence)] = [:]
         for userID in rules.imports.keys {

@@ -8,11 +8,17 @@ final class SessionsCenter: Sessions.Center {
     private unowned let driver: CenterDriver
     private let uniqueName: UniqueName
     private let announce: (LostPost) -> Void
+    private let looksWriting: () -> Bool
 
     /// - Parameters:
     ///   - uniqueName: the service's own name on the session bus.
     ///   - announce: has a loss announced, beside other work.
-    init(_ driver: CenterDriver, as uniqueName: UniqueName, announce: @escaping (LostPost) -> Void) {
+    ///   - isWriting: whether much waits to be written.
+    init(
+        _ driver: CenterDriver, as uniqueName: UniqueName, announce: @escaping (LostPost) -> Void,
+        isWriting: @escaping () -> Bool
+    ) {
+        looksWriting = isWriting
         self.driver = driver
         self.uniqueName = uniqueName
         self.announce = announce
@@ -20,6 +26,8 @@ final class SessionsCenter: Sessions.Center {
 
     var newestSerial: UInt64 { driver.center.newestSerial }
     var valuesFromSessions: [DistributedCenter.Kept] { Array(driver.center.valuesFromSessions) }
+
+    var isWriting: Bool { looksWriting() }
 
     var bytesForSessions: Int {
         get { driver.center.bytesForSessions }
@@ -43,11 +51,7 @@ final class SessionsCenter: Sessions.Center {
         for entry in entries where entry.count > 0 {
             let reach = driver.center.reach(ofPost: entry.name, object: entry.object, deliverImmediately: false)
             guard let reach else { continue }
-            // What somebody else counts may be any number.
-            announce(LostPost(min(entry.count, Self.mostLost), reaching: reach, from: uniqueName))
+            announce(LostPost(entry.count, reaching: reach, from: uniqueName))
         }
     }
-
-    /// More is not told as lost of one name and object at once.
-    private static let mostLost: UInt64 = 1_000_000
 }

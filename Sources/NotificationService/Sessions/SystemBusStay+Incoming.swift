@@ -13,6 +13,9 @@ extension SystemBusStay {
         private var count = RateLimit(perSecond: 500, burst: 2000 + windows.count)
         private var bytes = RateLimit(perSecond: 4 << 20, burst: 16 << 20 + windows.bytes)
 
+        /// Losses that are told to observers; serial numbers are used up by them.
+        private var losses = RateLimit(perSecond: 10_000, burst: 1_000_000)
+
         private static let windows = (
             count: 64 * SessionPlaces.mostPeersOfUser, bytes: (1 << 20 + 256 << 10) * SessionPlaces.mostPeersOfUser
         )
@@ -20,6 +23,12 @@ extension SystemBusStay {
         func isFull(at now: Int64) -> Bool { count.isFull(at: now) && bytes.isFull(at: now) }
 
         mutating func take(_ size: Int, at now: Int64) -> Bool { count.take(at: now) && bytes.take(size, at: now) }
+
+        /// How many of so many losses are told.
+        mutating func takeLosses(_ count: UInt64, at now: Int64) -> UInt64 {
+            let taken = min(count, UInt64(losses.left(at: now)))
+            return losses.take(Int(taken), at: now) ? taken : 0
+        }
 
         /// How long confirmations are held back, in microseconds.
         func pause(at now: Int64) -> Int64 {
@@ -112,7 +121,12 @@ extension SystemBusStay {
             let total = lost.entries.reduce(0) { UInt64(clamping: UInt128($0) + UInt128($1.count)) }
             try note(lost.number, lost: total, from: peer, userID)
             guard isAllowed else { return }
-            owner.center?.lose(lost.entries.filter { owner.rules.imports($0.name, of: userID) })
+            var told = lost.entries.filter { owner.rules.imports($0.name, of: userID) }
+            for index in told.indices {
+                told[index].count =
+                    allowances[userID, default: Allowance()].takeLosses(told[index].count, at: now)
+            }
+            owner.center?.lose(told)
         }
     }
 
@@ -163,7 +177,9 @@ extension SystemBusStay {
     }
 
     func takeFeatures(_ message: Message, of peer: SessionPeer) {
-        guard message.byteCount <= Self.mostBytesOfFeatures, let understands = try? UnderstandsSignal(message) else {
+        guard peer.words.take(at: now), message.byteCount <= Self.mostBytesOfFeatures,
+            let understands = try? UnderstandsSignal(message)
+        else {
             return owner.noteRefusal(of: peer.name, peer.userID, "it understands more than a session may")
         }
         peer.understands = Set(understands.features).intersection(Self.features)

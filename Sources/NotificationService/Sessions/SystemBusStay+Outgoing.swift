@@ -256,7 +256,8 @@ extension SystemBusStay {
     }
 
     func takeWants(_ message: Message, of peer: SessionPeer) {
-        guard message.byteCount <= 2 * SessionsWire.mostWantedBytes, let wants = try? WantsSignal(message),
+        guard peer.words.take(at: now), message.byteCount <= 2 * SessionsWire.mostWantedBytes,
+            let wants = try? WantsSignal(message),
             wants.names.count <= SessionsWire.mostWanted
         else { return owner.noteRefusal(of: peer.name, peer.userID, "it wants more than a session may") }
         // What is no pattern here may be one of a later version.

@@ -51,6 +51,7 @@ final class SystemBusStay {
 
     private static let mostAsking = 16
     private static let restTime: UInt32 = 100
+    private static let restOfWriting: UInt32 = 5
     private static let clearingPause: UInt32 = 1000
     static let firstDoubt: UInt32 = 10_000
     static let longestDoubt: UInt32 = 600_000
@@ -132,6 +133,7 @@ final class SystemBusStay {
             let sender = message.sender, sender != bus.uniqueName
         else { return false }
         if !readings.take(at: now) { takeRest() }
+        if owner.center?.isWriting == true { takeRest(Self.restOfWriting) }
         if message.hasMember(HereSignal.member) {
             heard(of: sender, isBroadcast: message.destination == nil)
         } else if let peer = places[sender], message.destination != nil {
@@ -153,11 +155,13 @@ final class SystemBusStay {
     /// To look at.
     var isResting: Bool { rest != nil }
 
-    /// More comes than anybody needs. What is unread waits in the bus, which bounds it for each connection.
-    private func takeRest() {
+    /// More comes than anybody needs, or than can be handed on. What is unread waits in the bus, which bounds it for each
+    /// connection.
+    private func takeRest(_ milliseconds: UInt32 = SystemBusStay.restTime) {
         guard rest == nil else { return }
-        rest = .once(milliseconds: Self.restTime, on: bus.context) { [unowned self] in
+        rest = .once(milliseconds: milliseconds, on: bus.context) { [unowned self] in
             rest = nil
+            if owner.center?.isWriting == true { takeRest(Self.restOfWriting) }
             applyPause()
         }
         applyPause()
