@@ -48,9 +48,7 @@ struct ChangeCodingTests: StateTests {
             name: "N", object: "", userInfo: userInfo, deliverImmediately: true, style: .whenIdle,
             identity: Self.identity)
         var full = post
-        (full.retention, full.expiry, full.secondsAfterExit) = (
-            Retention(whileConnected: true, goesToAllSessions: true), 8, 9
-        )
+        (full.retention, full.expiry, full.secondsAfterExit) = (Retention(whileConnected: true), 8, 9)
         (full.goesToAllSessions, full.identity) = (true, Self.identity.bringing(from: try #require(origin)))
         post.style = .asap
         let observer = ObserverOptions(
@@ -77,9 +75,7 @@ struct ChangeCodingTests: StateTests {
             .delayEnded(one, kind, observers: [ids[0]]), .delayEnded(one, broughtKind, observers: []),
             .flushed(one), .popped(one, .eventTracking), .lost(one, .queueFull),
             .unannouncedLoss(one, count: 4, observers: [ids[2]], .overload), .lossAnnounced(one),
-            .retained(
-                notification(5, retention: Retention(whileConnected: true)),
-                Retention(isFromSession: true, endsWithSession: true)),
+            .retained(notification(5, retention: Retention(whileConnected: true)), Retention(whileConnected: true)),
             .unretained(one, kind), .unretained(one, broughtKind),
             .owed(one, OwedValues(observer: ids[0], after: 1, through: 4, isHeld: true)),
             .postQueued(one, post, coalescing: [.name]), .postQueued(one, full, coalescing: [.name, .object]),

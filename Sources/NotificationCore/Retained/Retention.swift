@@ -2,14 +2,8 @@
 /// That the service keeps a notification as the value of its name, object and origin (R1), until a newer one takes its place or
 /// somebody removes it, or its time is over (``PostOptions/expiresAfter``).
 public struct Retention: Equatable, Sendable {
-    /// Whether it goes when its poster leaves the bus.
-    public var whileConnected: Bool
-    /// Whether other sessions have it as well, also those that come later (R8).
-    public var goesToAllSessions: Bool
-    /// Whether it came from another session of this machine, as its service has told this one (R8).
-    public var isFromSession: Bool
-    /// Of such: whether it is over when that session is.
-    public var endsWithSession: Bool
+    /// In a byte: each notification has it.
+    private var flags: UInt8 = 0
 
     public init(
         whileConnected: Bool = false, goesToAllSessions: Bool = false, isFromSession: Bool = false,
@@ -19,6 +13,35 @@ public struct Retention: Equatable, Sendable {
         self.goesToAllSessions = goesToAllSessions
         self.isFromSession = isFromSession
         self.endsWithSession = endsWithSession
+    }
+
+    /// Whether it goes when its poster leaves the bus.
+    public var whileConnected: Bool {
+        get { self[0] }
+        set { self[0] = newValue }
+    }
+
+    /// Whether other sessions have it as well, also those that come later (R8).
+    public var goesToAllSessions: Bool {
+        get { self[1] }
+        set { self[1] = newValue }
+    }
+
+    /// Whether it came from another session of this machine, as its service has told this one (R8).
+    public var isFromSession: Bool {
+        get { self[2] }
+        set { self[2] = newValue }
+    }
+
+    /// Of such: whether it is over when that session is.
+    public var endsWithSession: Bool {
+        get { self[3] }
+        set { self[3] = newValue }
+    }
+
+    private subscript(bit: UInt8) -> Bool {
+        get { flags & 1 << bit != 0 }
+        set { flags = newValue ? flags | 1 << bit : flags & ~(1 << bit) }
     }
 }
 
