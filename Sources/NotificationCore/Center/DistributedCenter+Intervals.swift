@@ -116,7 +116,7 @@ extension DistributedCenter {
             let entry = DueQueue.Entry(notification: notification, observers: ObserverList(observers))
             guard isExpired || hasRoomOnTheWay(for: client.peer, entry.byteCount) else {
                 changeQueue(of: client) {
-                    $0.delayedWithoutRoom = (notification.kind, entry.byteCount, notification.expiry)
+                    $0.delayedWithoutRoom = .init(notification, byteCount: entry.byteCount)
                 }
                 holdBack(client.peer, effects: &effects)
                 break

@@ -167,7 +167,20 @@ struct DeliveryQueue: ~Copyable {
 
     /// What waited long enough, and found no room on the way: its size in bytes, and when its time is over. Nil where
     /// another one may be in its place.
-    var delayedWithoutRoom: (kind: NotificationKind, byteCount: Int, expiry: Int64?)?
+    var delayedWithoutRoom: WithoutRoom?
+
+    /// An object, as each client has a place for one and hardly any has one.
+    final class WithoutRoom {
+        let kind: NotificationKind
+        let byteCount: Int
+        let expiry: Int64?
+
+        init(_ notification: Notification, byteCount: Int) {
+            kind = notification.kind
+            expiry = notification.expiry
+            self.byteCount = byteCount
+        }
+    }
 
     /// Some of what may go of that now.
     mutating func dueByInterval(now: Int64) -> [IntervalQueue.Due] {
