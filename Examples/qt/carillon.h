@@ -29,6 +29,10 @@ struct CarillonListedValue {
     qulonglong serial;
     QVariantMap details;
 };
+struct CarillonLoss {
+    QString name, object;
+    qulonglong count;
+};
 struct CarillonObserver {
     qulonglong number;
     QString name, object, suspensionBehavior;
@@ -81,6 +85,7 @@ CARILLON_STRUCTURE(CarillonPost, a, b, c, d)
 CARILLON_STRUCTURE(CarillonOutcome, a, b)
 CARILLON_STRUCTURE(CarillonValue, a, b, c, d)
 CARILLON_STRUCTURE(CarillonListedValue, a, b, c, d)
+CARILLON_STRUCTURE(CarillonLoss, a, b, c)
 CARILLON_STRUCTURE(CarillonObserver, a, b, c, d)
 CARILLON_STRUCTURE(CarillonRegistration, a, b, c, d, e)
 CARILLON_STRUCTURE(CarillonNotification, a, b, c, d, e, f, g, h)
@@ -92,8 +97,8 @@ template <typename... Types> void registerListsOf()
 
 inline void registerCarillonTypes()
 {
-    registerListsOf<CarillonPost, CarillonOutcome, CarillonValue, CarillonListedValue, CarillonObserver,
-                    CarillonRegistration, CarillonNotification>();
+    registerListsOf<CarillonPost, CarillonOutcome, CarillonValue, CarillonListedValue, CarillonLoss,
+                    CarillonObserver, CarillonRegistration, CarillonNotification>();
     qDBusRegisterMetaType<QList<QVariantMap>>();
     qDBusRegisterMetaType<QList<qulonglong>>();
     qDBusRegisterMetaType<QMap<QString, qulonglong>>();

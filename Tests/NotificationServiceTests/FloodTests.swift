@@ -111,7 +111,8 @@ struct FloodTests {
             lost.collect()
         }
         #expect(lost.unannounced.count == 100, "these come first")
-        #expect(before > 12_000 && before < 14_000 && lost.byteCount == 2 * before, "each of them twice")
+        #expect(before > 12_000 && before < 14_000, "\(before)")
+        #expect(lost.byteCount > 2 * 12_000 && lost.byteCount < 2 * 14_000, "each of them twice: \(lost.byteCount)")
         while !lost.isEmpty {
             lost.collect()
             center.losePosts(&lost.unannounced, effects: &effects)
