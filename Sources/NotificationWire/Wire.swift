@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import BusNames
+import NotificationCore
 import DBus
 
 /// The names of the wire contract, version 1. Those of its methods, signals, properties, options and errors are with
@@ -14,7 +15,7 @@ public enum Wire {
     public static let softwareVersion = "0.1.0"
     /// The most that an answer which lists something takes, in bytes: whoever asks pays for what it does not read, and a
     /// bus ends the connection of a service that sends too much at once.
-    public static let mostAnswerBytes = 4 << 20
+    public static let mostAnswerBytes = DistributedCenter.largestAnswer
     /// Those of an answer whose caller asks again for the rest: few enough that others hardly wait for it.
     public static let maxPieceBytes = 256 << 10
 

@@ -86,8 +86,8 @@ extension DistributedCenter {
         return peer.flow.isOpen
     }
 
-    /// More bytes no answer has.
-    private static let largestAnswer = 4 << 20
+    /// No answer has more bytes.
+    public static let largestAnswer = 4 << 20
 
     private func hasRoomForAnswers(_ account: Account) -> Bool {
         guard account.excess[.answerBytes] == 0 else { return false }
@@ -212,7 +212,7 @@ extension DistributedCenter {
             || distributeExcess(of: .inFlightBytes) && fitsOnTheWay(for: peer, byteCount, behind: before)
     }
 
-    /// So many bytes are no more than a word.
+    /// The bytes of a short message, which a connection is sent whatever others of its process leave unread.
     private static let word = 1024
 
     private func fitsOnTheWay(for peer: Peer, _ byteCount: Int, behind before: Int) -> Bool {

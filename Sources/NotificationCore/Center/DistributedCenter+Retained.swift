@@ -198,8 +198,11 @@ extension DistributedCenter {
 
     // MARK: Other sessions (R8)
 
-    /// The first value that other sessions have as well, of those with serials between these, both exclusive and inclusive
-    /// as named, and its serial.
+    /// The first value that other sessions have as well, and its serial.
+    ///
+    /// - Parameters:
+    ///   - after: it is greater than this one.
+    ///   - through: and no greater than this one.
     public func valueForSessions(after: UInt64, through: UInt64) -> (value: ExportedNotification, serial: UInt64)? {
         guard let value = retained.firstForSessions(after: after, through: through) else { return nil }
         let notification = value.notification

@@ -127,7 +127,7 @@ public final class DistributedCenter {
     var owedWhileDraining: [Client] = []
     /// Empty; its memory is used again from post to post.
     var spareMatches = Matches()
-    /// What whoever drives this one keeps for other sessions, in bytes: it counts among everything that is kept.
+    /// The bytes that the driver keeps for other sessions: they count among everything that is kept.
     public var bytesForSessions = 0
     private var freeNumbers: [Int] = []
     #if !DEBUG && !CARILLON_METER

@@ -47,26 +47,18 @@ public enum ObserverList: Equatable, Sendable {
         case .many(let ids):
             let rest =
                 removed.count <= Self.fewRemoved
-                ? Self.removing(few: removed, of: ids) : Self.removing(removed, of: ids)
+                ? Self.removing(few: removed, of: ids) : ids.filter { !removed.contains($0) }
             if rest.count == ids.count { return self }
             return rest.isEmpty ? nil : ObserverList(rest)
         }
-    }
-
-    private static func removing(_ removed: Set<ObserverID>, of ids: [ObserverID]) -> [ObserverID] {
-        ids.filter { !removed.contains($0) }
     }
 
     /// Each is looked for: in the order of registration they are in that of their numbers.
     private static func removing(few removed: Set<ObserverID>, of ids: [ObserverID]) -> [ObserverID] {
         var rest = ids
         for id in removed {
-            var (low, high) = (0, rest.count)
-            while low < high {
-                let middle = (low + high) / 2
-                if rest[middle] < id { low = middle + 1 } else { high = middle }
-            }
-            if low < rest.count, rest[low] == id { rest.remove(at: low) }
+            let place = rest.place(of: id)
+            if place < rest.count, rest[place] == id { rest.remove(at: place) }
         }
         return rest
     }

@@ -83,29 +83,31 @@ public struct ObserverSet: Equatable, Sendable, ExpressibleByArrayLiteral {
     }
 
     private func contains(_ id: ObserverID) -> Bool {
-        let place = place(of: id)
+        let place = ids.place(of: id)
         return place < ids.count && ids[place] == id
     }
 
     /// - Returns: the steps.
     private mutating func insert(_ id: ObserverID) -> Int {
-        let place = place(of: id)
+        let place = ids.place(of: id)
         guard place == ids.count || ids[place] != id else { return 2 }
         ids.insert(id, at: place)
         return 2 + (ids.count - place) / 8
     }
 
-    /// The first place whose observer has no smaller number.
-    private func place(of id: ObserverID) -> Int {
-        var (start, end) = (0, ids.count)
-        if let last = ids.last, last < id { start = end }
+    /// Whether the same observers are in both.
+    public static func == (left: ObserverSet, right: ObserverSet) -> Bool { left.ids == right.ids }
+}
+
+extension [ObserverID] {
+    /// The first place whose observer has no smaller number, in a list in the order of their numbers. O(log ``count``).
+    func place(of id: ObserverID) -> Int {
+        var (start, end) = (0, count)
+        if let last, last < id { start = end }
         while start < end {
             let middle = (start + end) / 2
-            if ids[middle] < id { start = middle + 1 } else { end = middle }
+            if self[middle] < id { start = middle + 1 } else { end = middle }
         }
         return start
     }
-
-    /// Whether the same observers are in both.
-    public static func == (left: ObserverSet, right: ObserverSet) -> Bool { left.ids == right.ids }
 }

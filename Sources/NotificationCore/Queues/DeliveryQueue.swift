@@ -165,8 +165,8 @@ struct DeliveryQueue: ~Copyable {
         return (admitted, hasReplaced, needsLess)
     }
 
-    /// What waited long enough, and found no room on the way: its size in bytes, and when its time is over. Nil where
-    /// another one may be in its place.
+    /// The notification that waited long enough, and found no room on the way: its size in bytes, and when its time is
+    /// over. Nil where another one may be in its place.
     var delayedWithoutRoom: WithoutRoom?
 
     /// An object, as each client has a place for one and hardly any has one.

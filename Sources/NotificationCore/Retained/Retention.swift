@@ -2,8 +2,14 @@
 /// That the service keeps a notification as the value of its name, object and origin (R1), until a newer one takes its place or
 /// somebody removes it, or its time is over (``PostOptions/expiresAfter``).
 public struct Retention: Equatable, Sendable {
-    /// In a byte: each notification has it.
-    private var flags: UInt8 = 0
+    /// A bit for each of the properties, from the lowest on. The recovery log has it, so no bit ever changes its meaning.
+    public private(set) var flags: UInt8 = 0
+
+    /// - Returns: nil where a bit is set that has no meaning.
+    public init?(flags: UInt8) {
+        guard flags < 1 << 4 else { return nil }
+        self.flags = flags
+    }
 
     public init(
         whileConnected: Bool = false, goesToAllSessions: Bool = false, isFromSession: Bool = false,

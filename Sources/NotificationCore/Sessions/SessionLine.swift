@@ -81,7 +81,7 @@ public struct SessionLine<Item> {
         lost += count
     }
 
-    /// What was lost since that was told: it is told now.
+    /// The number of those that were lost since that was told: it is told now.
     public mutating func takeUntold() -> UInt64 {
         defer { untold = 0 }
         return untold

@@ -183,17 +183,3 @@ struct ReadIdentities {
         return read
     }
 }
-
-extension Retention {
-    /// As they stand in records.
-    fileprivate var flags: UInt8 {
-        (whileConnected ? 1 : 0) | (goesToAllSessions ? 2 : 0) | (isFromSession ? 4 : 0) | (endsWithSession ? 8 : 0)
-    }
-
-    fileprivate init?(flags: UInt8) {
-        guard flags < 16 else { return nil }
-        self.init(
-            whileConnected: flags & 1 != 0, goesToAllSessions: flags & 2 != 0, isFromSession: flags & 4 != 0,
-            endsWithSession: flags & 8 != 0)
-    }
-}

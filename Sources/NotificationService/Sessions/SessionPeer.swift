@@ -11,18 +11,18 @@ final class SessionPeer {
     let name: UniqueName
     /// As the bus verified it; nil until it has answered.
     var userID: UInt32?
-    /// What it makes something of beyond the first version of the contract.
+    /// The features that it understands beyond the first version of the contract.
     var understands: Set<String> = []
     /// When it left, or lost its place, in microseconds; nil while it has one.
     var goneAt: Int64?
-    /// What it says of itself, but for that it is there: a list may be long, and is looked at each time.
+    /// Lists that it sends of what it wants and understands: one may be long, and is looked at each time.
     var words = RateLimit(perSecond: 5, burst: 20)
     /// Broadcasts that it is answered.
     var answers = RateLimit(perSecond: 1, burst: 2)
 
-    // MARK: What goes there
+    // MARK: Outgoing
 
-    /// What waits for it.
+    /// An entry of its line.
     enum Item {
         case notification(ExportedNotification)
         /// A value is none any more.
@@ -45,14 +45,14 @@ final class SessionPeer {
     var tellings = RateLimit(perSecond: 1, burst: 5)
     /// Goes on with values: later, where many are not for it, or it has asked often.
     var goingOn: EventSource?
-    /// What was lost, where it is told by its names.
+    /// The losses that it is still to be told by their names.
     var losses = SessionLosses()
     /// Runs while nothing is confirmed and something waits.
     var doubt: EventSource?
     /// How often in a row nothing was.
     var doubts: UInt32 = 0
 
-    // MARK: What comes from there
+    // MARK: Incoming
 
     /// What it was told that this session takes from its user; nil where that is not known.
     var told: [String]? = []
@@ -65,7 +65,7 @@ final class SessionPeer {
     var confirmation: EventSource?
     /// How often it is asked for its values again, where some may be missing.
     var questions = RateLimit(perSecond: 1, burst: 5)
-    /// What it has told of its values.
+    /// How far it has told its values.
     var values = ToldValues()
 
     /// A window keeps the bus's part small: 64 sessions are 16 MiB of its 127 for a connection. What waits is shared among
@@ -123,7 +123,7 @@ final class SessionPeer {
     }
 }
 
-/// What was lost on the way to another session, by name and object, until it is told; of ever other ones some together.
+/// Losses on the way to another session, by name and object, until they are told; of ever other ones some together.
 struct SessionLosses {
     private struct Key: Hashable {
         let name: ExactText

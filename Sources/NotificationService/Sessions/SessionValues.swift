@@ -9,7 +9,7 @@ import NotificationWire
 struct ToldValues {
     /// Grows with each time that it begins.
     private(set) var round: UInt64 = 0
-    /// What was told earlier than in this round is no value of it any more.
+    /// Values that were told in earlier rounds only are none of it any more.
     private(set) var validFrom: UInt64 = 0
     private(set) var isTelling = false
 
@@ -42,7 +42,7 @@ struct SessionValues {
         var isThere: Bool { peer.goneAt == nil && round >= peer.values.validFrom }
     }
 
-    /// Who has the value that is here, first, and those of the same user who have one of their own of that kind.
+    /// The session that has the value that is here, first, and those of the same user with one of their own of that kind.
     private var claims: [NotificationKind: [Claim]] = [:]
 
     /// For so long a session may be away before values end with it, in microseconds.
@@ -66,7 +66,7 @@ struct SessionValues {
         return !isOfOther
     }
 
-    /// What becomes of a value that a session has no more.
+    /// The end of a session's value, as it is here.
     enum Release {
         case stays
         case ends
@@ -83,12 +83,18 @@ struct SessionValues {
         return rest.first.map { .follows($0.peer) } ?? .ends
     }
 
-    /// What is known of the sessions of a user.
+    /// The sessions of a user that are there, as far as their values are known.
     struct Presence {
-        /// Whether one has told all its values, and none of those that tell any is still to do so.
-        var isComplete = false
-        /// Whether one is still to tell some.
-        var isTelling = false
+        /// How far those that tell their values have come.
+        enum Told {
+            /// None is there.
+            case nothing
+            /// One is still to tell some.
+            case some
+            case all
+        }
+
+        var told = Told.nothing
         /// Whether one is there that never tells which it has.
         var isSilent = false
     }
@@ -103,9 +109,11 @@ struct SessionValues {
             if holder.isThere { return false }
             if let left = holder.peer.goneAt, now - left < Self.grace { return false }
         }
-        if presence.isTelling { return false }
-        if retention.endsWithSession { return isSettled || presence.isComplete }
-        return presence.isComplete && !presence.isSilent
+        switch presence.told {
+        case .some: return false
+        case .nothing: return retention.endsWithSession && isSettled
+        case .all: return retention.endsWithSession || !presence.isSilent
+        }
     }
 
     /// Those that have another value of a kind whose own has ended: it is to be told again.

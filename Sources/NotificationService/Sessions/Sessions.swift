@@ -21,7 +21,7 @@ final class Sessions {
         let identity: Identity
     }
 
-    /// What is asked of the center of this session, and told to it.
+    /// The center of this session, as far as other sessions have to do with it.
     protocol Center: AnyObject {
         /// The serial of what was posted last.
         var newestSerial: UInt64 { get }
@@ -123,7 +123,7 @@ final class Sessions {
         self.rules = rules
         guard hasBegun else { return }
         adapt()
-        // What may not go out any more ends elsewhere, and what may go out now is told.
+        // Values that may not go out any more end elsewhere, and those that may now are told.
         if rules.export != before.export { stay?.tellValuesAgain() }
         lookThrough(after: 0)
     }

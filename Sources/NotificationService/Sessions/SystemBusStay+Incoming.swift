@@ -4,11 +4,11 @@ import MainLoop
 import NotificationCore
 import NotificationWire
 
-/// What comes from other sessions: nobody is trusted for how much it sends, or for what it says of itself (G1, R8).
+/// Signals from other sessions: nobody is trusted for how much it sends, or for what it says of itself (G1, R8).
 extension SystemBusStay {
-    /// What a user may send: 500 a second and 4 MiB, more of both at once, and as much besides as the windows of a user's
-    /// sessions hold. Who waits for confirmations never has more on the way, as they are held back before that is used;
-    /// who does not loses what is beyond it.
+    /// The rate at which a user may send: 500 a second and 4 MiB, more of both at once, and as much besides as the windows of a user's
+    /// sessions hold. A session that waits for confirmations never has more on the way, as they are held back before that is
+    /// used; one that does not loses what is beyond it.
     struct Allowance {
         private var count = RateLimit(perSecond: 500, burst: 2000 + windows.count)
         private var bytes = RateLimit(perSecond: 4 << 20, burst: 16 << 20 + windows.bytes)
@@ -146,7 +146,7 @@ extension SystemBusStay {
         guard isImported else { throw BusError(.notAllowed, message: "import in [Sessions] has nothing of this user") }
     }
 
-    /// What the other side had no room for, and what the bus did not carry.
+    /// Counts notifications that the other side had no room for, and those that the bus did not carry.
     private func noteHole(before number: UInt64, lost: UInt64, of peer: SessionPeer) {
         let hole = number - peer.lastNumber - 1
         let count = UInt64(clamping: UInt128(hole) + UInt128(lost))

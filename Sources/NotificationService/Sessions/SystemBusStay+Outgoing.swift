@@ -4,7 +4,7 @@ import MainLoop
 import NotificationCore
 import NotificationWire
 
-/// What goes to other sessions: notifications, and the values that they may have (G1, R8).
+/// Signals to other sessions: notifications, and the values that they may have (G1, R8).
 extension SystemBusStay {
     func rulesChanged() {
         for peer in sessions { tellWants(to: peer) }
@@ -47,7 +47,7 @@ extension SystemBusStay {
 
     /// Header, options and entry, roughly.
     private static let overhead = 256
-    /// What may wait for all sessions together, in bytes.
+    /// The most that may wait for all sessions together, in bytes.
     private static let mostWaitingBytes = 16 << 20
 
     // MARK: What waits
@@ -260,7 +260,7 @@ extension SystemBusStay {
             let wants = try? WantsSignal(message),
             wants.names.count <= SessionsWire.mostWanted
         else { return owner.noteRefusal(of: peer.name, peer.userID, "it wants more than a session may") }
-        // What is no pattern here may be one of a later version.
+        // A text that is no pattern here may be one of a later version.
         peer.wants = wants.names.compactMap(NamePattern.init)
         guard places.standing(of: peer.name) != .turnedAway else { return peer.forgetMuch() }
         tellValues(to: peer)

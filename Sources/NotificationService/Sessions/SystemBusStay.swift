@@ -46,7 +46,7 @@ final class SystemBusStay {
     /// Numbers of messages, in the upper half, where the connection, which numbers all others, does not come.
     var lastSerial = firstSerial
     static let firstSerial: UInt32 = 1 << 31
-    /// What waits for all other sessions, in bytes.
+    /// The size of all that waits for other sessions, in bytes.
     var waitingBytes = 0
 
     private static let mostAsking = 16
@@ -293,13 +293,13 @@ final class SystemBusStay {
         owner.lookThrough(after: SessionValues.grace)
     }
 
-    /// What is known of the sessions of a user, as far as they tell values.
+    /// The sessions of a user, as far as their values are known.
     func presence(of userID: UInt32) -> SessionValues.Presence {
         let sessions = places.peers.values.filter { $0.userID == userID && $0.told?.isEmpty == false }
         let telling = sessions.filter(\.understandsValues)
         return SessionValues.Presence(
-            isComplete: telling.contains(where: \.values.isComplete) && telling.allSatisfy(\.values.isComplete),
-            isTelling: !telling.allSatisfy(\.values.isComplete), isSilent: telling.count < sessions.count)
+            told: telling.isEmpty ? .nothing : telling.allSatisfy(\.values.isComplete) ? .all : .some,
+            isSilent: telling.count < sessions.count)
     }
 
     private func forget(_ name: UniqueName) {
