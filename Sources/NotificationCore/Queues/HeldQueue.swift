@@ -19,8 +19,16 @@ struct HeldQueue {
         var coalescing: ObserverList?
         /// Its size against the limits when it is due: also the list, however many others have the same one.
         var dueBytes: Int { notification.byteCount + observers.byteCount }
-        /// The same of the list of those that coalesce, which is of no use when it is due.
-        var coalescingBytes: Int { coalescing?.byteCount ?? 0 }
+        /// The same of the list of those that coalesce and of what finds it by its kind, which are of no use when it is
+        /// due.
+        var coalescingBytes: Int { Self.bytes(ofCoalescing: coalescing) }
+
+        fileprivate static func bytes(ofCoalescing list: ObserverList?) -> Int {
+            list.map { $0.byteCount + sizeInTable } ?? 0
+        }
+
+        /// A place in ``HeldQueue/newest``, with the room that a table keeps free.
+        private static let sizeInTable = 48
     }
 
     /// A place in the list: an entry in its parts, so that one of them can be looked at alone, or a free one.
@@ -205,7 +213,8 @@ struct HeldQueue {
     private mutating func change(_ place: Int32, to observers: ObserverList, _ coalescing: ObserverList?) {
         if nodes[Int(place)].coalescing != nil, coalescing == nil { forgetNewest(nodes[Int(place)].entry!, at: place) }
         let more = observers.byteCount - nodes[Int(place)].observers.byteCount
-        let moreCoalescing = (coalescing?.byteCount ?? 0) - (nodes[Int(place)].coalescing?.byteCount ?? 0)
+        let moreCoalescing =
+            Entry.bytes(ofCoalescing: coalescing) - Entry.bytes(ofCoalescing: nodes[Int(place)].coalescing)
         nodes[Int(place)].observers = observers
         nodes[Int(place)].coalescing = coalescing
         byteCount += more

@@ -22,11 +22,12 @@ final class ModelClient {
         var observers: [Observer]
         /// How urgently it goes out as soon as the client reads; nil while it is held because the client is suspended.
         var lane: DeliveryLane?
-        /// Also the numbers of its observers, and of those for which a newer one takes its place, where they are lists.
+        /// Also the numbers of its observers, and of those for which a newer one takes its place, where they are lists, and
+        /// what finds it for these.
         var bytes: Int {
             func list(_ count: Int) -> Int { count > 1 ? 8 * count : 0 }
             let coalescing = lane == nil ? observers.filter { $0.behavior == .coalesce }.count : 0
-            return ModelClient.bytes(of: post) + list(observers.count) + list(coalescing)
+            return ModelClient.bytes(of: post) + list(observers.count) + list(coalescing) + (coalescing > 0 ? 48 : 0)
         }
 
         init(_ post: Post, for observers: [Observer], in lane: DeliveryLane?) {
@@ -105,10 +106,11 @@ final class ModelClient {
         return Step.texts[post.name].utf8.count + Step.texts[post.object].utf8.count + post.bytes + origin
     }
 
-    /// Measured, so that the model does not say it once more: one empty notification for a suspended client.
+    /// Measured, so that the model does not say it once more: one empty notification for a suspended client, whose place
+    /// no newer one takes.
     private static let overhead: Int = {
         let scenario = Scenario()
-        _ = try? scenario.observe(one)
+        _ = try? scenario.observe(one, "", "", .hold)
         try? scenario.suspend(one)
         _ = try? scenario.post("A")
         return Int(scenario.statistics.queuedBytes) - 1
