@@ -49,7 +49,7 @@ let package = Package(
         // Which application is active. It knows the clients' names, and nothing of notifications.
         .target(
             name: "DesktopActivity",
-            dependencies: ["NotificationCore", "DBus", "BusNames", "JSON", "MainLoop", "CXCB"]),
+            dependencies: ["Collections", "NotificationCore", "DBus", "BusNames", "JSON", "MainLoop", "CXCB"]),
 
         // The service. Nothing that it imports imports Foundation.
         .target(

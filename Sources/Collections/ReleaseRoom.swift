@@ -12,6 +12,16 @@ extension Dictionary {
     }
 }
 
+extension Set {
+    /// Gives up memory where no more than half of it is used.
+    @inlinable public mutating func releaseRoom() {
+        guard capacity > 2 * count + 64 else { return }
+        var copy = Set(minimumCapacity: count)
+        for element in self { copy.insert(element) }
+        self = copy
+    }
+}
+
 extension Array {
     /// Gives up memory where no more than half of it is used.
     @inlinable public mutating func releaseRoom() {

@@ -52,6 +52,7 @@ final class PendingCalls {
         nonisolated(unsafe) static var believesStrangers = false
     #endif
 
+    private static let keptCapacity = 256
     /// The timer is not set again sooner: many calls end together then.
     private static let granularity = Duration.milliseconds(20)
     /// Senders of whom the bus is asked at a time, for one call.
@@ -135,6 +136,8 @@ final class PendingCalls {
 
     private func remove(_ serial: UInt32) -> Call? {
         guard let call = calls.removeValue(forKey: serial) else { return nil }
+        // The room of a burst goes with it.
+        if calls.isEmpty, calls.capacity > Self.keptCapacity { calls = [:] }
         if call.deadline != nil {
             timedCalls -= 1
             if timedCalls == 0 { timer = nil }

@@ -73,6 +73,9 @@ package final class ActivityMonitor {
     /// Begins.
     package func start() { follower.start() }
 
+    /// Gives up what is kept of clients that are gone (E8).
+    package func releaseRoom() { follower.tracker.releaseRoom() }
+
     /// The service is used. Call it for each call that is served; it costs next to nothing.
     package func noteUse() { follower.noteUse() }
 

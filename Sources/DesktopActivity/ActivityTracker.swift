@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+import Collections
 import NotificationCore
 
 /// From windows to clients: whose application is active (A1, A2).
@@ -88,6 +89,13 @@ final class ActivityTracker {
         case .application(let id): .application(id)
         case .nobody: .unknown
         }
+    }
+
+    /// Gives up what is kept of clients that are gone (E8).
+    func releaseRoom() {
+        clients.releaseRoom()
+        tracked.releaseRoom()
+        pending.releaseRoom()
     }
 
     /// What holds for a client's application, for people.

@@ -33,18 +33,19 @@ final class Callers {
 
         fileprivate init(
             _ credentials: ConnectionCredentials, _ description: ProcessDescription?, of name: UniqueName,
-            confinement: Confinement, isProvisional: Bool, hasLeft: Bool
+            confinement: Confinement, isProvisional: Bool, hasLeft: Bool, sharing other: Identity?
         ) {
             self.isProvisional = isProvisional
             self.hasLeft = hasLeft
             self.name = name
             self.confinement = confinement
             processID = credentials.processID
-            identity = Identity(
+            let own = Identity(
                 userID: credentials.userID, processID: processID > 0 ? processID : nil,
                 process: Self.checked(description?.name),
                 application: Self.checked(confinement.sandbox ?? description?.application),
                 sandbox: Self.checked(confinement.sandbox), unit: Self.checked(description?.unit))
+            identity = if let other, other == own { other } else { own }
             account =
                 if let sandbox = confinement.sandbox {
                     .sandbox(sandbox)
@@ -83,6 +84,9 @@ final class Callers {
     private var callers: [UniqueName: Caller] = [:]
     /// That of them that was looked up last: messages come in rows.
     private var last: Caller?
+    /// That of the one that was learned last: a process may have thousands of connections, and what is remembered of
+    /// those that left shall not keep the memory of all others from being given back.
+    private var lastIdentity: Identity?
     /// Since when.
     private var asked: [UniqueName: UInt64] = [:]
     private var departed = Departed()
@@ -264,6 +268,16 @@ final class Callers {
     /// Those of whom something is kept, to look at.
     var names: some Collection<UniqueName> { callers.keys }
 
+    /// Gives up what is kept of connections that are gone (E8).
+    func releaseRoom() {
+        callers.releaseRoom()
+        asked.releaseRoom()
+        waitingOf.releaseRoom()
+        forgotten.releaseRoom()
+        putOff.releaseRoom()
+        lookingUp.releaseRoom()
+    }
+
     /// Nothing of the connection is left, but for what may wait here.
     func forget(_ name: UniqueName) {
         if waitingOf[name] != nil, callers[name] != nil {
@@ -305,8 +319,9 @@ final class Callers {
         asked[name] = nil
         let caller = Caller(
             credentials, description, of: name, confinement: confinement ?? .unknown,
-            isProvisional: isProvisional || confinement == nil, hasLeft: hasLeft)
+            isProvisional: isProvisional || confinement == nil, hasLeft: hasLeft, sharing: lastIdentity)
         callers[name] = caller
+        lastIdentity = caller.identity
         last = nil
         onKnown(name, caller)
         guard let kept = putOff.removeValue(forKey: name) else { return }

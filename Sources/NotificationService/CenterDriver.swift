@@ -23,6 +23,8 @@ final class CenterDriver {
     /// Whether all that there was has been given to the next connection, or left to the next process. From then on
     /// nothing is carried out: numbers would be given twice, and what was accepted would not be kept.
     private(set) var isOver = false
+    /// Called in a quiet moment behind a load, for tables that are kept elsewhere.
+    var onRest: (() -> Void)?
     /// Called after each event while posts are to be read slowly.
     var onCrowded: (() -> Void)?
     /// An empty array whose memory is used again from event to event.
@@ -34,7 +36,7 @@ final class CenterDriver {
         context = bus.context
         memory = MemoryReturn(context: bus.context, letGoOfPages: machine.letGoOfPages)
         effects = EffectRunner(bus: bus, clients: clients, barrier: barrier, machine: machine)
-        memory.releaseRoom = { [unowned self] in center.releaseRoom() }
+        memory.releaseRoom = { [unowned self] in releaseRoom() }
         effects.channels.meter = center.meter
         effects.answers.turn = { [unowned self] caller, byteCount in
             perform { effects in center.mayReply(to: caller, byteCount: byteCount, effects: &effects) }
@@ -75,6 +77,14 @@ final class CenterDriver {
                 }
             }
         }
+    }
+
+    /// Tables give up what they keep of what is gone (E8).
+    private func releaseRoom() {
+        spareEffects = []
+        center.releaseRoom()
+        effects.releaseRoom()
+        onRest?()
     }
 
     /// Makes one call into the core, and carries out what it decided, also where it throws: an event that is refused may have

@@ -85,6 +85,11 @@ package final class CenterObject {
         // As the bus tells it of those that are watched: behind what they sent, and part by part.
         driver.effects.onGone = { [unowned self] name in _ = handle(OwnerChange.departure(of: name)) }
         driver.effects.onForgotten = { [unowned self] name in callers.forget(name) }
+        driver.onRest = { [unowned self] in
+            callers.releaseRoom()
+            clients.releaseRoom()
+            calls?.releaseRoom()
+        }
         if inherited == nil { configuration.begin() }
         applyConfiguration()
         configuration.onRead = { [unowned self] before in

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+import Collections
 import DBus
 import DesktopActivity
 import MainLoop
@@ -69,6 +70,14 @@ final class ClientRegistry {
         processes[client] = nil
         refusals[client] = nil
         unidentified.remove(client)
+    }
+
+    /// Gives up what is kept of clients that are gone (E8).
+    func releaseRoom() {
+        processes.releaseRoom()
+        refusals.releaseRoom()
+        unidentified.releaseRoom()
+        departures.releaseRoom()
     }
 
     /// The entries that are kept for each client, to look at.

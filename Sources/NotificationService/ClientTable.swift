@@ -19,4 +19,7 @@ struct ClientTable<Value> {
             rows[number] = newValue.map { (client, $0) }
         }
     }
+
+    /// Forgets all, and gives up the memory.
+    mutating func removeAll() { rows = [] }
 }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+import Collections
 import DBus
 import MainLoop
 import NotificationCore
@@ -61,6 +62,12 @@ final class DepartureWatch {
 
     /// How many clients are watched, to look at.
     var keptCount: Int { clients.count }
+
+    /// Gives up what is kept of clients that are gone (E8).
+    func releaseRoom() {
+        clients.releaseRoom()
+        ruled.releaseRoom()
+    }
 
     func forget(_ client: ClientName) {
         clients[client] = nil

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+import Collections
 import DBus
 import DesktopActivity
 import MainLoop
@@ -129,6 +130,23 @@ final class EffectRunner {
             ("witnesses of replies", witnessedReplies.count),
             ("barriers that were refused", uncarried.count),
         ]
+    }
+
+    /// Tables give up what they keep of what is gone (E8).
+    func releaseRoom() {
+        // They are made again for those that get something.
+        heads.removeAll()
+        overflows.releaseRoom()
+        witnessedReplies.releaseRoom()
+        inactivityTimers.releaseRoom()
+        intervalTimers.releaseRoom()
+        receipts?.releaseRoom()
+        store?.releaseRoom()
+        prober.releaseRoom()
+        witness.releaseRoom()
+        answers.releaseRoom()
+        channels.releaseRoom()
+        activity?.releaseRoom()
     }
 
     /// The bus refused the signal with this message serial.

@@ -26,7 +26,9 @@ private enum ImportRules {
         "NotificationCore": ["Collections", "BusNames"],
         "NotificationWire": system.union(["Collections", "NotificationCore", "DBus", "BusNames", "JSON"]),
         // Of the core only the clients' names and what activity is.
-        "DesktopActivity": system.union(["NotificationCore", "DBus", "BusNames", "JSON", "MainLoop", "CXCB"]),
+        "DesktopActivity": system.union([
+            "Collections", "NotificationCore", "DBus", "BusNames", "JSON", "MainLoop", "CXCB",
+        ]),
         "NotificationService": system.union([
             "Collections", "NotificationCore", "NotificationWire", "DesktopActivity", "DBus", "BusNames", "MainLoop",
             "CSystem",

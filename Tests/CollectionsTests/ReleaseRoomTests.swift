@@ -7,17 +7,23 @@ import Testing
 /// What has become empty for the most part gives up its memory, and has what it had.
 @Suite("E8: tables of which little is left", .limited)
 struct ReleaseRoomTests {
-    @Test("A dictionary and an array are as large as what they have", arguments: [0, 1, 100, 9000])
+    @Test("A dictionary, a set and an array are as large as what they have", arguments: [0, 1, 100, 9000])
     func plain(left: Int) {
         var dictionary = Dictionary(uniqueKeysWithValues: (0..<20_000).map { ($0, $0) })
+        var set = Set(0..<20_000)
         var array = Array(0..<20_000)
         let (before, capacity) = (dictionary.capacity, array.capacity)
-        for key in left..<20_000 { dictionary[key] = nil }
+        for key in left..<20_000 {
+            dictionary[key] = nil
+            set.remove(key)
+        }
         array.removeLast(20_000 - left)
         #expect(dictionary.capacity == before && array.capacity == capacity)
         dictionary.releaseRoom()
+        set.releaseRoom()
         array.releaseRoom()
-        #expect(dictionary.capacity <= 2 * left + 64 && array.capacity <= 2 * left + 64)
+        #expect([dictionary.capacity, set.capacity, array.capacity].allSatisfy { $0 <= 2 * left + 64 })
+        #expect(set == Set(0..<left))
         #expect(array == Array(0..<left) && dictionary == Dictionary(uniqueKeysWithValues: (0..<left).map { ($0, $0) }))
     }
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+import Collections
 import DBus
 import MainLoop
 import NotificationCore
@@ -83,6 +84,13 @@ final class Channels {
     func count(of account: AccountID) -> Int {
         meter.count(channels.count)
         return channels.values.count { $0.account == account }
+    }
+
+    /// Gives up what is kept of channels that are gone (E8).
+    func releaseRoom() {
+        channels.releaseRoom()
+        dirty.releaseRoom()
+        carried.releaseRoom()
     }
 
     // MARK: Beginning and end

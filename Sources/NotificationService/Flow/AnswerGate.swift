@@ -46,6 +46,9 @@ final class AnswerGate {
         var isEmpty: Bool { answers.isEmpty && replies.isEmpty }
     }
 
+    /// Gives up what is kept of connections that are gone (E8).
+    func releaseRoom() { kept.releaseRoom() }
+
     /// What stands in the place of a bus for whatever answers the calls that came from there. It keeps the gate and the
     /// bus.
     func way(to bus: any MessageBus) -> any MessageBus { Way(gate: self, bus: bus) }

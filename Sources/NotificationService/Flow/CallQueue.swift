@@ -324,6 +324,13 @@ final class CallQueue {
     #endif
     private var left: Set<UniqueName> = []
 
+    /// Gives up what is kept of connections that are gone (E8).
+    func releaseRoom() {
+        places.releaseRoom()
+        left.releaseRoom()
+        lines.releaseRoom()
+    }
+
     // MARK: Keeping
 
     private func keep(_ message: Message, of caller: UniqueName, _ account: AccountID) {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+import Collections
 import DBus
 import MainLoop
 import NotificationCore
@@ -55,6 +56,12 @@ final class ClientProber {
 
     func forget(_ client: ClientName) {
         retries[client] = nil
+    }
+
+    /// Gives up what is kept of clients that are gone (E8).
+    func releaseRoom() {
+        barriers.releaseRoom()
+        retries.releaseRoom()
     }
 
     /// For how many clients something is kept, to look at.

@@ -79,6 +79,9 @@ struct FairLines<Caller: Hashable, Item> {
 
     var isEmpty: Bool { count == 0 }
 
+    /// Gives up what is kept of callers of whom nothing is remembered (E8).
+    mutating func releaseRoom() { lines.releaseRoom() }
+
     /// Whether something of the caller waits.
     func isWaiting(_ caller: Caller) -> Bool { lines[caller]?.items.isEmpty == false }
 

@@ -214,6 +214,12 @@ final class ReadingWitness {
         }
     }
 
+    /// Gives up what is kept of clients that are gone (E8).
+    func releaseRoom() {
+        clients.releaseRoom()
+        processes.releaseRoom()
+    }
+
     func forget(_ client: UniqueName) {
         guard let subject = clients.removeValue(forKey: client) else { return }
         subject.isWaiting = false

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+import Collections
 import DBus
 import MainLoop
 import NotificationCore
@@ -85,6 +86,13 @@ final class DeliveryReceipts {
 
     /// Whether the bus is known to have carried all that was sent.
     var areComplete: Bool { sent.isEmpty && asked.isEmpty }
+
+    /// Gives up what is kept of clients that are gone (E8).
+    func releaseRoom() {
+        // What it has of others only keeps their rows from being two.
+        places.removeAll()
+        sent.releaseRoom()
+    }
 
     private func ask(after pause: UInt32) {
         timer = .once(milliseconds: pause, on: context, priority: .of(.control)) { [unowned self] in

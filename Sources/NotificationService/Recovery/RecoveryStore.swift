@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+import Collections
 import MainLoop
 import NotificationCore
 
@@ -268,7 +269,7 @@ final class RecoveryStore {
         defer {
             if case .clientGone(let name) = change, let slot = slots.removeValue(forKey: name) {
                 counters.free(slot)
-                knownSlots = ClientTable()
+                knownSlots.removeAll()
                 uncounted.remove(name)
                 withheld[name] = nil
             }
@@ -283,6 +284,14 @@ final class RecoveryStore {
         }
         encoder.encode(change, slot: { slots[$0] ?? 0 }, to: &pending)
         if pending.byteCount > Self.mostPending { flush() }
+    }
+
+    /// Gives up what is kept of clients that are gone (E8).
+    func releaseRoom() {
+        slots.releaseRoom()
+        knownSlots.removeAll()
+        withheld.releaseRoom()
+        uncounted.releaseRoom()
     }
 
     /// Writes what is counted and remembered, once for all that there is. Nothing of it may have left the process before.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+import Collections
 import NotificationCore
 
 /// The clients for which it is to be counted how much waits, where the log does not have that, or soon not any more.
@@ -19,6 +20,9 @@ struct UncountedClients {
     mutating func begin(_ clients: some Sequence<ClientName>) { others = Array(clients) }
 
     mutating func remove(_ client: ClientName) { touched.remove(client) }
+
+    /// Gives up what is kept of clients that are gone (E8).
+    mutating func releaseRoom() { touched.releaseRoom() }
 
     /// None is any more.
     mutating func removeAll() { self = UncountedClients() }
