@@ -2,6 +2,11 @@
 /// Tables keep the memory of the most that they ever had. These give up what they do not need, at O(``count``), in a moment in
 /// which nobody waits.
 extension Dictionary {
+    /// Gives up memory where hardly any of it is used: behind each removal that costs no more than adding did.
+    @inlinable mutating func releaseRoomOfMost() {
+        if capacity > 128, count < capacity / 8 { releaseRoom() }
+    }
+
     /// Gives up memory where no more than half of it is used.
     @inlinable public mutating func releaseRoom() {
         guard capacity > 2 * count + 64 else { return }

@@ -3,7 +3,8 @@
 ///
 /// A `Dictionary` that is full moves everything into one that is twice as large: with a quarter of a million texts that
 /// takes some 80 ms, in the one call that happens to come then. Here a large one consists of many parts, by the keys' hashes,
-/// and each grows alone. A small one is a `Dictionary`, and costs what that does.
+/// and each grows alone. A small one is a `Dictionary`, and costs what that does. As entries go, so does their memory, also
+/// while some are left.
 ///
 /// A value type; not thread-safe by itself. Inlinable, so that each module that uses it has it for its own types.
 public struct SteadyDictionary<Key: Hashable, Value> {
@@ -28,12 +29,12 @@ public struct SteadyDictionary<Key: Hashable, Value> {
         _modify {
             if parts.isEmpty {
                 yield &small[key]
-                if small.count > Self.mostInOne { split() }
+                if small.count > Self.mostInOne { split() } else { small.releaseRoomOfMost() }
             } else {
                 let part = Self.part(of: key)
                 let before = parts[part].count
                 yield &parts[part][key]
-                noteChange(of: parts[part].count - before)
+                noteChange(of: parts[part].count - before, part)
             }
         }
     }
@@ -49,7 +50,7 @@ public struct SteadyDictionary<Key: Hashable, Value> {
                 let part = Self.part(of: key)
                 let before = parts[part].count
                 yield &parts[part][key, default: standard()]
-                noteChange(of: parts[part].count - before)
+                noteChange(of: parts[part].count - before, part)
             }
         }
     }
@@ -57,9 +58,13 @@ public struct SteadyDictionary<Key: Hashable, Value> {
     /// Takes out the value of a key.
     @inlinable @discardableResult
     public mutating func removeValue(forKey key: Key) -> Value? {
-        guard !parts.isEmpty else { return small.removeValue(forKey: key) }
-        let value = parts[Self.part(of: key)].removeValue(forKey: key)
-        if value != nil { noteChange(of: -1) }
+        guard !parts.isEmpty else {
+            defer { small.releaseRoomOfMost() }
+            return small.removeValue(forKey: key)
+        }
+        let part = Self.part(of: key)
+        let value = parts[part].removeValue(forKey: key)
+        if value != nil { noteChange(of: -1, part) }
         return value
     }
 
@@ -69,6 +74,12 @@ public struct SteadyDictionary<Key: Hashable, Value> {
     @inlinable public mutating func removeAll(keepingCapacity: Bool = false) {
         small.removeAll(keepingCapacity: keepingCapacity)
         (parts, countOfParts) = ([], 0)
+    }
+
+    /// Changes all values.
+    @inlinable public mutating func updateValues(_ change: (Value) -> Value) {
+        small = small.mapValues(change)
+        for part in parts.indices { parts[part] = parts[part].mapValues(change) }
     }
 
     /// All values, in no particular order.
@@ -88,9 +99,10 @@ public struct SteadyDictionary<Key: Hashable, Value> {
         small = [:]
     }
 
-    @inlinable mutating func noteChange(of count: Int) {
+    @inlinable mutating func noteChange(of count: Int, _ part: Int) {
         countOfParts += count
-        if countOfParts == 0 { parts = [] }
+        guard count < 0 else { return }
+        if countOfParts <= Self.mostInOne / 8 { releaseRoom() } else { parts[part].releaseRoomOfMost() }
     }
 }
 

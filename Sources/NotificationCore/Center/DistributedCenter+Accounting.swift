@@ -179,7 +179,11 @@ extension DistributedCenter {
 
     /// Whether ``giveWay(effects:)`` is due.
     public var isOverMemory: Bool {
-        isValueInTheWay || heldBytes > limits[.memoryBytes] && totals.waitingMemory > 0
+        isValueInTheWay || isTooMuchWaiting
+    }
+
+    private var isTooMuchWaiting: Bool {
+        heldBytes > limits[.memoryBytes] && totals.waitingMemory > 0 || owesRoom && isOverTotal
     }
 
     private var isValueInTheWay: Bool {
@@ -195,9 +199,10 @@ extension DistributedCenter {
             if isValueInTheWay, let name = departed.largest, let value = retained.first(paidBy: name) {
                 displace(value, effects: &effects)
             } else {
-                guard loseFromLargest(effects: &effects) else { return }
+                guard loseFromLargest(effects: &effects) else { break }
             }
         }
+        if !isOverTotal { owesRoom = false }
     }
 
     private static let maxGivingWay = 256

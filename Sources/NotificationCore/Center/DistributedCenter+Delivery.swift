@@ -72,16 +72,23 @@ extension DistributedCenter {
             client.observers.lazy.filter { $0.value.registration.options.minimumInterval > 0 }.map(\.key))
         meter.count(client.observers.count)
         var (left, begun): (Int, [(Notification, ObserverList)]) = (Self.maxMarksBegun, [])
+        // For each kind those whose intervals begin with something newer of it already: once is enough.
+        var haveBegun: [NotificationKind: Set<ObserverID>] = [:]
         for entry in client.queue.newestHeld(Self.maxIntervalsBegun).reversed() {
-            let ids = entry.observers.ids
+            let (ids, notification) = (entry.observers.ids, entry.notification)
             // A few are compared with all, of which eight lie in a cache line.
             let isFew = withInterval.count < Self.fewCompared
-            let steps = isFew ? withInterval.count * (1 + ids.count / 8) : ids.count
+            let steps =
+                (isFew ? withInterval.count * (1 + ids.count / 8) : ids.count)
+                + (notification.name.utf8.count + notification.object.utf8.count) / Self.textBytesPerStep
             left -= steps
             guard left >= 0 || begun.isEmpty else { break }
             meter.count(steps)
-            let observers = isFew ? withInterval.filter(ids.contains).sorted() : ids.filter(withInterval.contains)
-            if !observers.isEmpty { begun.append((entry.notification, ObserverList(observers))) }
+            let observers = (isFew ? withInterval.filter(ids.contains).sorted() : ids.filter(withInterval.contains))
+                .filter { haveBegun[notification.kind, default: []].insert($0).inserted }
+            guard !observers.isEmpty else { continue }
+            left -= client.queue.countOfMarks(of: notification.kind)
+            begun.append((notification, ObserverList(observers)))
         }
         for (notification, observers) in begun.reversed() {
             beginIntervals(of: client, for: observers, with: notification, effects: &effects)
@@ -94,6 +101,8 @@ extension DistributedCenter {
     /// that size.
     private static let maxMarksBegun = 65_536
     private static let fewCompared = 8
+    /// Of a text that is hashed.
+    private static let textBytesPerStep = 64
 
     /// Lets a client that reads have what is due: what was held at once, and turns for the rest.
     func pump(_ client: Client, effects: inout [Effect]) {
@@ -102,10 +111,18 @@ extension DistributedCenter {
         tellRevocation(to: client, effects: &effects)
         announceLoss(to: client, effects: &effects)
         repeatWord(to: client, effects: &effects)
-        _ = sendOwed(to: client, effects: &effects)
+        if spent.flushed < SpentInEvent.maxFlushed {
+            spent.flushed += sendOwed(to: client, effects: &effects)
+        } else {
+            keepTurn(of: client)
+        }
         sendDelayed(to: client, effects: &effects)
         guard client.queue.hasDue else { return }
-        while client.reads, sendFirst(of: .flushed, to: client, effects: &effects) > 0 {}
+        while client.reads, spent.flushed < SpentInEvent.maxFlushed {
+            let count = sendFirst(of: .flushed, to: client, effects: &effects)
+            guard count > 0 else { break }
+            spent.flushed += count
+        }
         giveTurns(to: client)
     }
 
@@ -127,7 +144,9 @@ extension DistributedCenter {
 
     /// Notifications that are lost at once for what comes to one client (E8), unless that is still less than what came may
     /// have added. Where a limit was lowered since, what comes next goes on.
-    private static let maxLostForRoom = 16_384
+    ///
+    /// For all clients together it is so many in one event; the rest is taken out behind it (``giveWay(effects:)``).
+    private static let maxLostForRoom = SpentInEvent.maxLosses
 
     /// Makes room where a queue is over a limit: by delivering what it holds to a client that reads, otherwise by
     /// losing the oldest and saying so.
@@ -154,9 +173,12 @@ extension DistributedCenter {
         // What only waits for its turn costs nobody anything.
         takeAllTurns(effects: &effects)
         // Without what grew, the rest is no more than it was: it was within a limit that has been lowered since.
-        while !client.queue.isEmpty || client.queue.intervalBytes > 0, self.isOverTotal, mayGoOn() {
-            rest -= 1
+        while !client.queue.isEmpty || client.queue.intervalBytes > 0, self.isOverTotal {
+            guard spent.losses < SpentInEvent.maxLosses || spent.lostBytes < atLeast else { return owesRoom = true }
+            let before = totals.waitingMemory
+            spent.losses += 1
             guard loseFromLargest(effects: &effects) else { return }
+            spent.lostBytes += before - totals.waitingMemory
         }
     }
 
@@ -172,7 +194,7 @@ extension DistributedCenter {
             || loseOldest(of: largest, because: .totalQueueFull, effects: &effects)
     }
 
-    private var isOverTotal: Bool { totals.waitingMemory > limits[.queuedBytes] }
+    var isOverTotal: Bool { totals.waitingMemory > limits[.queuedBytes] }
 
     private func isOverLimits(_ client: Client) -> Bool {
         client.queue.count > limits[.queuedPerClient] || client.queue.countOfWaits > limits[.queuedPerClient]

@@ -12,6 +12,7 @@ extension DistributedCenter {
     @inline(__always)
     func eventEnded(_ event: StaticString = #function) {
         meter.endEvent(event)
+        spent = SpentInEvent()
         assert(isWholeIfDue())
     }
 

@@ -99,7 +99,8 @@ extension DistributedCenter {
         swap(&matches, &spareMatches)
         index.forEachMatch(name: ExactText(name), object: object.isEmpty ? nil : ExactText(object)) {
             meter.count()
-            matches.append($0)
+            // D8: one that has left is no receiver, though what it had goes part by part.
+            if $0.client.presence == .here { matches.append($0) }
         }
         return matches
     }
@@ -165,7 +166,6 @@ extension DistributedCenter {
         effects: inout [Effect]
     ) -> DeliveryLane? {
         let client = receiver.client
-        guard client.presence == .here else { return nil }
         guard client.isSuspended else {
             let lane = deliverImmediately ? .immediate : matches.lane(of: receiver)
             guard

@@ -260,6 +260,9 @@ extension DistributedCenter {
         counters.dropped = other.counters.dropped
         counters.coalesced = other.counters.coalesced
         counters.lostPosts = other.counters.lostPosts
+        counters.unretained = other.counters.unretained
+        counters.displaced = other.counters.displaced
+        counters.expired = other.counters.expired
         other.forEachRememberedChange { _ = takeOver($0) }
         for (name, before) in other.clients {
             guard let client = clients[name] else { continue }

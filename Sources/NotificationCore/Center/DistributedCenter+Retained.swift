@@ -194,7 +194,7 @@ extension DistributedCenter {
         }
     }
 
-    private static let maxExpiredAtOnce = 2048
+    private static let maxExpiredAtOnce = 512
 
     // MARK: Other sessions (R8)
 
@@ -264,6 +264,11 @@ extension DistributedCenter {
             let isLookedAt = true
         #endif
         if isLookedAt { removeExpired(effects: &effects) }
+        // Each observer would have to pass over those that are left.
+        guard retained.expired(at: clock.uptime()) == nil || !isLookedAt else {
+            keepTurn(of: client)
+            return 0
+        }
         var (count, left) = (0, Self.maxOwedAtOnce)
         while client.reads, left > 0, let owed = client.owed.first {
             meter.count()

@@ -94,7 +94,7 @@ extension DistributedCenter {
         guard client.reads, !client.owed.hasReady else { return owed }
         // Flushed notifications go before anything newer.
         let lane = client.queue.isEmpty(.flushed) ? lane : .flushed
-        dropExpired(in: lane, of: client, effects: &effects)
+        guard dropExpired(in: lane, of: client, effects: &effects) else { return owed }
         guard let first = client.queue.first(in: lane) else { return owed }
         guard hasRoomOnTheWay(for: client.peer, first.byteCount) else {
             holdBack(client.peer, effects: &effects)
@@ -124,6 +124,7 @@ extension DistributedCenter {
     func loseToBus(_ client: Client, effects: inout [Effect]) {
         client.counts.sequence += 1
         client.counts.dropped += 1
+        client.lastLoss = .busLimits
         counters.dropped += 1
         effects += [
             .overflowed(client.name, .busLimits),
@@ -132,14 +133,22 @@ extension DistributedCenter {
     }
 
     /// Takes out what is first in a lane and whose time is over: it gets no number, and is no loss.
-    private func dropExpired(in lane: DeliveryLane, of client: Client, effects: inout [Effect]) {
+    ///
+    /// - Returns: whether the next is not; false when there is more of it than one turn may take out.
+    private func dropExpired(in lane: DeliveryLane, of client: Client, effects: inout [Effect]) -> Bool {
+        var left = Self.maxExpiredInTurn
         while let expiry = client.queue.first(in: lane)?.notification.expiry, expiry <= clock.uptime() {
+            guard left > 0 else { return false }
+            left -= 1
             meter.count()
             changeQueue(of: client) { _ = $0.popDue(lane) }
             counters.expired += 1
             noteSent(1, of: lane, to: client, effects: &effects)
         }
+        return true
     }
+
+    private static let maxExpiredInTurn = 1024
 
     /// All that is due in the lane goes in one message, as far as a batch, the bus and the room on the way go.
     private func sendBatch(of lane: DeliveryLane, to client: Client, effects: inout [Effect]) -> Int {

@@ -82,6 +82,10 @@ public final class DistributedCenter {
     var isLettingGo = false
     /// Those that were sent answers and were no clients, the oldest first; also those that are over.
     var strangers = Deque<Peer>()
+    /// What the event has done so far of what is bounded for each (E8).
+    var spent = SpentInEvent()
+    /// Whether an event ended before there was room for all that waits.
+    var owesRoom = false
     /// About how many of them have been forgotten.
     var forgottenStrangers = 0
     /// Those whose calls wait to be served, also when nothing else is left of them.
@@ -479,12 +483,7 @@ public final class DistributedCenter {
     }
 
     /// What `client` was sent so far: of its losses, those that it was told of.
-    public func toldCounts(of client: ClientName) -> ClientCounts? {
-        guard let client = clients[client] else { return nil }
-        var counts = client.counts
-        counts.dropped -= client.unannounced?.count ?? 0
-        return counts
-    }
+    public func toldCounts(of client: ClientName) -> ClientCounts? { clients[client]?.toldCounts }
 
     /// How many notifications wait for `client`, or were lost without its having been told.
     public func waiting(for client: ClientName) -> UInt64 {

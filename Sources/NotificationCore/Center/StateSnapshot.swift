@@ -155,7 +155,7 @@ extension DistributedCenter {
         }
         let waiting = hasQueues ? client.queue.snapshot : nil
         return StateSnapshot.OfClient(
-            name: name, counts: client.counts, state: state, observers: client.observers,
+            name: name, counts: client.toldCounts, state: state, observers: client.observers,
             due: client.remembersDue ? waiting : nil, waiting: waiting,
             loss: client.unannounced.map {
                 .unannouncedLoss(name, count: $0.count, observers: $0.observers, $0.reason)

@@ -125,6 +125,13 @@ final class Client {
         self.isAutomationOn = isAutomationOn
     }
 
+    /// What it was sent so far: of its losses, those that it was told of.
+    var toldCounts: ClientCounts {
+        var counts = counts
+        counts.dropped -= unannounced?.count ?? 0
+        return counts
+    }
+
     /// Whether something is for it that it would get if it read.
     var awaitsSomething: Bool {
         queue.hasDue || owed.hasReady || queue.waitsForIntervals || unannounced != nil || uncarried != nil

@@ -41,48 +41,68 @@ public enum ObserverList: Equatable, Sendable {
     }
 
     /// The list without `removed`, in the same memory where it has none of them; nil when nobody is left.
-    func removing(_ removed: Set<ObserverID>) -> ObserverList? {
+    ///
+    /// - Parameter removed: by their numbers, which is the order of the list as well.
+    func removing(_ removed: [ObserverID]) -> ObserverList? {
         switch self {
-        case .one(let id): return removed.contains(id) ? nil : self
+        case .one(let id):
+            let place = removed.place(of: id)
+            return place < removed.count && removed[place] == id ? nil : self
         case .many(let ids):
-            let rest =
-                removed.count <= Self.fewRemoved
-                ? Self.removing(few: removed, of: ids) : ids.filter { !removed.contains($0) }
-            if rest.count == ids.count { return self }
-            return rest.isEmpty ? nil : ObserverList(rest)
+            let places = Self.places(of: removed, in: ids)
+            guard let first = places.first else { return self }
+            guard places.count < ids.count else { return nil }
+            var rest = Array(ids[..<first])
+            rest.reserveCapacity(ids.count - places.count)
+            for (place, next) in zip(places, places.dropFirst() + [ids.count]) { rest += ids[(place + 1)..<next] }
+            return ObserverList(rest)
         }
     }
 
-    /// Each is looked for: in the order of registration they are in that of their numbers.
-    private static func removing(few removed: Set<ObserverID>, of ids: [ObserverID]) -> [ObserverID] {
-        var rest = ids
-        for id in removed {
-            let place = rest.place(of: id)
-            if place < rest.count, rest[place] == id { rest.remove(at: place) }
+    /// Where those of `removed` are that are among `ids`. A few are looked for one by one, and many by walking both.
+    private static func places(of removed: [ObserverID], in ids: [ObserverID]) -> [Int] {
+        guard let first = removed.first, let last = removed.last, first <= ids.last!, last >= ids[0] else { return [] }
+        var places: [Int] = []
+        if areFew(removed, among: ids) {
+            for id in removed {
+                let place = ids.place(of: id)
+                if place < ids.count, ids[place] == id { places.append(place) }
+            }
+        } else {
+            var next = removed.place(of: ids[0])
+            for place in ids.indices {
+                while next < removed.count, removed[next] < ids[place] { next += 1 }
+                guard next < removed.count else { break }
+                if removed[next] == ids[place] { places.append(place) }
+            }
         }
-        return rest
+        return places
     }
 
-    private static let fewRemoved = 8
+    private static func areFew(_ removed: [ObserverID], among ids: [ObserverID]) -> Bool {
+        removed.count < ids.count / stepsOfSearch
+    }
+
+    /// Of looking for one in a long list, about.
+    private static let stepsOfSearch = 16
 
     /// Takes observers out of one list after the other. A list that is shared is looked at once, and stays so.
     struct Removal {
-        private let removed: Set<ObserverID>
+        private let removed: [ObserverID]
         private let meter: StepMeter
         private var last: (before: ObserverList, after: ObserverList?)?
 
         init(_ removed: Set<ObserverID>, meter: StepMeter) {
-            self.removed = removed
+            self.removed = removed.sorted()
             self.meter = meter
+            meter.countSort(of: removed.count)
         }
 
         mutating func callAsFunction(_ list: ObserverList) -> ObserverList? {
             if let last, last.before == list { return last.after }
             let rest = list.removing(removed)
-            let isCopied = rest?.count != list.count
-            // Eight that are copied lie in a cache line.
-            meter.count(
-                removed.count <= ObserverList.fewRemoved ? removed.count + (isCopied ? list.count / 8 : 0) : list.count)
+            // Eight that are walked or copied lie in a cache line.
+            meter.count(min(removed.count, list.count / 8) + (rest?.count != list.count ? list.count / 8 : 0))
             last = (list, rest)
             return rest
         }

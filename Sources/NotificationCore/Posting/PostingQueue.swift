@@ -73,6 +73,30 @@ final class PostingQueue {
             return storage[Int(slot)].queued.take()!.post
         }
 
+        /// Gives up the places of what has gone.
+        ///
+        /// - Returns: where each node is now.
+        mutating func releaseRoom() -> [Int32] {
+            var moved = [Int32](repeating: none, count: storage.count)
+            var rest: [Node] = []
+            rest.reserveCapacity(used)
+            for place in storage.indices where storage[place].queued != nil {
+                moved[place] = Int32(rest.count)
+                rest.append(storage[place])
+            }
+            for place in rest.indices {
+                for kind in 0..<4 {
+                    let (previous, next) = (rest[place].previous[kind], rest[place].next[kind])
+                    if previous != none { rest[place].previous[kind] = moved[Int(previous)] }
+                    if next != none { rest[place].next[kind] = moved[Int(next)] }
+                }
+            }
+            (storage, freeSlots) = (rest, [])
+            return moved
+        }
+
+        var capacity: Int { storage.count }
+
         mutating func link(_ slot: Int32, _ kind: Kind, into list: inout List) {
             storage[Int(slot)].previous[kind.rawValue] = list.last
             if list.last == none { list.first = slot } else { storage[Int(list.last)].next[kind.rawValue] = slot }
@@ -194,8 +218,31 @@ final class PostingQueue {
     /// Takes the first of a style.
     func popFirst(_ style: PostingStyle) -> PendingPost? {
         let slot = list(of: style).first
+        defer { releaseRoom() }
         return slot == none ? nil : released(remove(slot))
     }
+
+    /// Where hardly any of its places are used, gives up the others: what has gone takes its memory along, also while some
+    /// posts stay.
+    private func releaseRoom() {
+        guard nodes.capacity > Self.keptPlaces, nodes.used < nodes.capacity / 8 else { return }
+        meter.count(nodes.capacity / 8 + 8 * nodes.used)
+        let moved = nodes.releaseRoom()
+        func move(_ list: List) -> List {
+            var list = list
+            if list.first != none { (list.first, list.last) = (moved[Int(list.first)], moved[Int(list.last)]) }
+            return list
+        }
+        styles = styles.map(move)
+        names.updateValues(move)
+        objects.updateValues(move)
+        pairs.updateValues(move)
+    }
+
+    private static let keptPlaces = 1024
+
+    /// The places that it has memory for, to look at.
+    var capacity: Int { nodes.capacity }
 
     /// How many posts are equal to one of this name and object in all parts that `coalescing` lists, and their size. An
     /// empty set makes none similar.
@@ -222,7 +269,9 @@ final class PostingQueue {
     /// - Returns: how many.
     func removeAny(atMost most: Int) -> Int {
         var count = 0
-        for style in styles where count < most { count += remove(style, .style, atMost: most - count) { _ in } }
+        for order in styles.indices where count < most {
+            count += remove(styles[order], .style, atMost: most - count) { _ in }
+        }
         return count
     }
 
@@ -235,6 +284,7 @@ final class PostingQueue {
         }
         // Each is looked up by its name, its object and both.
         meter.count(Self.stepsOfRemoval * count)
+        releaseRoom()
         return count
     }
 

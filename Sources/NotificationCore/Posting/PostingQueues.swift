@@ -60,6 +60,9 @@ struct PostingQueues {
         [queues[poster], untilExit[poster], released[poster]].compactMap(\.self)
     }
 
+    /// The places that they have memory for, to look at.
+    var capacity: Int { all.reduce(0) { $0 + $1.capacity } }
+
     /// Who pays for what waits in the queues.
     var payers: [Peer] { all.map(\.payer) }
 

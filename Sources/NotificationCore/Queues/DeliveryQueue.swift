@@ -135,6 +135,12 @@ struct DeliveryQueue: ~Copyable {
     /// The observers that wait for intervals, each for every notification that it waits for.
     var countOfWaits: Int { intervals.waitingCount }
 
+    /// The places that there are for what is held, to look at.
+    var heldPlaces: Int { held.places }
+
+    /// The observers that have begun intervals of a kind, or wait for them.
+    func countOfMarks(of kind: NotificationKind) -> Int { intervals.countOfMarks(of: kind) }
+
     func forEachDelayed(_ body: (Notification, [ObserverID]) -> Void) {
         intervals.forEach(body)
     }

@@ -174,6 +174,7 @@ struct HeldQueue {
     mutating func popFirst() -> Entry? {
         guard let entry = entry(at: head) else { return nil }
         clear(head)
+        releaseRoom()
         return entry
     }
 
@@ -198,13 +199,14 @@ struct HeldQueue {
             guard observers != nodes[Int(place)].observers else { continue }
             change(place, to: observers, nodes[Int(place)].coalescing.flatMap { takingCoalescing($0) })
         }
+        releaseRoom()
     }
 
     /// Takes the observers for which a newer notification comes out of the entry that was the newest.
     private mutating func replace(_ coalescing: ObserverList, in place: Int32) {
         let entry = nodes[Int(place)].entry!
         meter.count(entry.observers.count)
-        guard entry.observers != coalescing, let rest = entry.observers.removing(Set(coalescing.ids)) else {
+        guard entry.observers != coalescing, let rest = entry.observers.removing(coalescing.ids) else {
             return clear(place)
         }
         change(place, to: rest, nil)
@@ -242,6 +244,33 @@ struct HeldQueue {
         if count == 0 { becomeEmpty() }
     }
 
+    /// Where hardly any of its places are used, gives up the others: what has gone takes its memory along, also while some
+    /// of it stays.
+    private mutating func releaseRoom() {
+        guard nodes.count > Self.keptPlaces, count < nodes.count / 8 else { return }
+        meter.count(nodes.count / 8 + 2 * count)
+        var moved = [Int32](repeating: none, count: nodes.count)
+        var rest: [Node] = []
+        rest.reserveCapacity(count)
+        var place = head
+        while place != none {
+            moved[Int(place)] = Int32(rest.count)
+            rest.append(nodes[Int(place)])
+            place = nodes[Int(place)].next
+        }
+        for place in rest.indices {
+            rest[place].previous = Int32(place) - 1
+            rest[place].next = place + 1 < rest.count ? Int32(place) + 1 : none
+        }
+        newest.updateValues { moved[Int($0)] }
+        (nodes, firstFree, head, tail) = (rest, none, 0, Int32(rest.count) - 1)
+    }
+
+    private static let keptPlaces = 1024
+
+    /// The places that it has memory for, to look at.
+    var places: Int { nodes.count }
+
     private mutating func forgetNewest(_ entry: Entry, at place: Int32) {
         let kind = entry.notification.kind
         if newest[kind] == place { newest[kind] = nil }
@@ -249,7 +278,7 @@ struct HeldQueue {
 
     /// The memory is used again, unless much was held.
     private mutating func becomeEmpty() {
-        let isSmall = nodes.count <= 1024
+        let isSmall = nodes.count <= Self.keptPlaces
         nodes.removeAll(keepingCapacity: isSmall)
         newest.removeAll(keepingCapacity: isSmall)
         (firstFree, head, tail) = (none, none, none)

@@ -178,7 +178,7 @@ struct IntervalQueue {
         if let newest = entry.newest, newest.kind != notification.kind { return (wishes.map(\.observer), false) }
         let serialBefore = entry.newest?.serial
         var admitted: [ObserverID] = []
-        merge(wishes, into: entry) { [hastened] mark, wish in
+        let changed = merge(wishes, into: entry) { [hastened] mark, wish in
             guard let mark, mark.waits || mark.end > now else {
                 admitted.append(wish.observer)
                 return Mark(wish, end: now + wish.interval, waits: false)
@@ -186,7 +186,7 @@ struct IntervalQueue {
             return Mark(wish, end: hastened.end(of: mark, serialBefore, now: now), waits: true)
         }
         if !admitted.isEmpty { entry.after = notification.serial }
-        store(entry, newest: notification, now: now)
+        store(entry, newest: notification, changed: changed)
         boundIdle(now: now)
         return (admitted, serialBefore != nil)
     }
@@ -201,13 +201,13 @@ struct IntervalQueue {
         if let newest = entry.newest, newest.kind != notification.kind { return [] }
         let isNewer = entry.newest.map { $0.serial < notification.serial } ?? true
         var replaced: [ObserverID] = []
-        merge(wishes, into: entry) { mark, wish in
+        let changed = merge(wishes, into: entry) { mark, wish in
             let waited = mark?.waits ?? false
             if waited, isNewer { replaced.append(wish.observer) }
             return Mark(wish, end: now + wish.interval, waits: waited && !isNewer)
         }
         entry.after = max(entry.after, notification.serial)
-        store(entry, newest: entry.newest, now: now)
+        store(entry, newest: entry.newest, changed: changed)
         boundIdle(now: now)
         return replaced
     }
@@ -218,30 +218,54 @@ struct IntervalQueue {
         if let newest = entry.newest, newest.kind != notification.kind || newest.serial >= notification.serial {
             return
         }
-        merge(wishes, into: entry) { _, wish in Mark(wish, end: 0, waits: true) }
+        let changed = merge(wishes, into: entry) { _, wish in Mark(wish, end: 0, waits: true) }
         // Nothing tells what its observers got before; it is among what is older.
         entry.after = max(notification.serial, 1) - 1
-        store(entry, newest: notification, now: 0)
+        store(entry, newest: notification, changed: changed)
     }
 
     /// Walks both, which are in the order of the observers' numbers.
-    private mutating func merge(_ wishes: [Wish], into entry: Entry, _ make: (Mark?, Wish) -> Mark) {
+    ///
+    /// - Returns: the mark that changed, where it is a single one.
+    private mutating func merge(_ wishes: [Wish], into entry: Entry, _ make: (Mark?, Wish) -> Mark) -> Mark? {
+        if wishes.count == 1 { return merge(wishes[0], into: entry, make) }
         meter.count(wishes.count + entry.marks.count)
         let before = (entry.marks.count, entry.waiting)
-        if entry.marks.count == 1, wishes.count == 1, entry.marks[0].observer == wishes[0].observer {
-            entry.marks[0] = make(entry.marks[0], wishes[0])
-        } else {
-            var merged: [Mark] = []
-            merged.reserveCapacity(max(entry.marks.count, wishes.count))
-            var old = entry.marks[...]
-            for wish in wishes {
-                while let first = old.first, first.observer < wish.observer { merged.append(old.removeFirst()) }
-                let mark = old.first?.observer == wish.observer ? old.removeFirst() : nil
-                merged.append(make(mark, wish))
-            }
-            entry.marks = merged + old
+        var merged: [Mark] = []
+        merged.reserveCapacity(max(entry.marks.count, wishes.count))
+        var old = entry.marks[...]
+        for wish in wishes {
+            while let first = old.first, first.observer < wish.observer { merged.append(old.removeFirst()) }
+            let mark = old.first?.observer == wish.observer ? old.removeFirst() : nil
+            merged.append(make(mark, wish))
         }
+        entry.marks = merged + old
         countMarks(of: entry, before)
+        return nil
+    }
+
+    /// The same without walking: the marks of one kind may be thousands, and each of their observers come alone.
+    private mutating func merge(_ wish: Wish, into entry: Entry, _ make: (Mark?, Wish) -> Mark) -> Mark? {
+        let place = firstPlace(notBefore: wish.observer, in: entry.marks)
+        let isThere = place < entry.marks.count && entry.marks[place].observer == wish.observer
+        let before = isThere ? entry.marks[place] : nil
+        let mark = make(before, wish)
+        if isThere {
+            entry.marks[place] = mark
+        } else {
+            // Those behind it move.
+            meter.countCopy(of: (entry.marks.count - place) * MemoryLayout<Mark>.stride)
+            entry.marks.insert(mark, at: place)
+        }
+        meter.count(2)
+        let moreWaiting = (mark.waits ? 1 : 0) - (before?.waits == true ? 1 : 0)
+        entry.waiting += moreWaiting
+        if entries[entry.key] === entry {
+            markCount += isThere ? 0 : 1
+            waitingCount += moreWaiting
+        }
+        // When the first of them is due may have to be found out again.
+        return entry.look == before?.end ? nil : mark
     }
 
     private mutating func countMarks(of entry: Entry, _ before: (marks: Int, waiting: Int)) {
@@ -338,7 +362,7 @@ struct IntervalQueue {
 
     /// Observers got what they waited for, or it is over for them: their intervals begin anew.
     mutating func take(_ kind: NotificationKind, for observers: [ObserverID], now: Int64) {
-        change(kind, for: observers, now: now) { mark in
+        change(kind, for: observers) { mark in
             mark.waits = false
             mark.end = now + mark.interval
         }
@@ -346,11 +370,11 @@ struct IntervalQueue {
 
     /// The same without an interval: it went from an earlier process, or to nobody.
     mutating func forget(_ kind: NotificationKind, for observers: [ObserverID]) {
-        change(kind, for: observers, now: 0) { $0.waits = false }
+        change(kind, for: observers) { $0.waits = false }
     }
 
     private mutating func change(
-        _ kind: NotificationKind, for observers: [ObserverID], now: Int64, _ body: (inout Mark) -> Void
+        _ kind: NotificationKind, for observers: [ObserverID], _ body: (inout Mark) -> Void
     ) {
         guard let entry = entries[Self.key(kind)], let newest = entry.newest, newest.kind == kind else { return }
         let before = (entry.marks.count, entry.waiting)
@@ -364,16 +388,21 @@ struct IntervalQueue {
             }
         }
         countMarks(of: entry, before)
-        store(entry, newest: newest, now: now)
+        store(entry, newest: newest)
     }
 
-    private func place(of observer: ObserverID, in marks: [Mark]) -> Int? {
+    private func firstPlace(notBefore observer: ObserverID, in marks: [Mark]) -> Int {
         var (low, high) = (0, marks.count)
         while low < high {
             let middle = (low + high) / 2
             if marks[middle].observer < observer { low = middle + 1 } else { high = middle }
         }
-        return low < marks.count && marks[low].observer == observer ? low : nil
+        return low
+    }
+
+    private func place(of observer: ObserverID, in marks: [Mark]) -> Int? {
+        let place = firstPlace(notBefore: observer, in: marks)
+        return place < marks.count && marks[place].observer == observer ? place : nil
     }
 
     /// Takes the oldest that waits.
@@ -395,7 +424,7 @@ struct IntervalQueue {
         let before = (entry.marks.count, entry.waiting)
         for index in entry.marks.indices { entry.marks[index].waits = false }
         countMarks(of: entry, before)
-        store(entry, newest: nil, now: 0)
+        store(entry, newest: nil)
     }
 
     // MARK: Removing observers
@@ -404,7 +433,8 @@ struct IntervalQueue {
     mutating func remove(_ ids: Set<ObserverID>) {
         for entry in Array(entries.values) {
             let before = (entry.marks.count, entry.waiting)
-            if ids.count <= Self.fewRemoved {
+            // Few are looked for one by one.
+            if ids.count < entry.marks.count / Self.stepsOfSearch {
                 meter.count(1 + ids.count)
                 for id in ids {
                     if let place = place(of: id, in: entry.marks) { entry.marks.remove(at: place) }
@@ -415,14 +445,17 @@ struct IntervalQueue {
             }
             guard entry.marks.count < before.0 else { continue }
             countMarks(of: entry, before)
-            store(entry, newest: entry.newest, now: 0)
+            store(entry, newest: entry.newest)
         }
     }
 
-    /// The maximum of observers that are looked for one by one among the marks of an entry.
-    private static let fewRemoved = 4
+    /// Of looking for an observer among all marks that an entry may have, about.
+    private static let stepsOfSearch = 16
 
     // MARK: Looking
+
+    /// How many marks there are of a kind.
+    func countOfMarks(of kind: NotificationKind) -> Int { entries[Self.key(kind)]?.marks.count ?? 0 }
 
     /// How long a notification would wait for an observer's interval; nil when it would not. In microseconds.
     func wait(of kind: NotificationKind, for observer: ObserverID, now: Int64) -> Int64? {
@@ -449,8 +482,10 @@ struct IntervalQueue {
 
     /// Notes what an entry has now.
     ///
-    /// - Parameter newest: what its observers wait for, if any do.
-    private mutating func store(_ entry: Entry, newest: Notification?, now: Int64) {
+    /// - Parameters:
+    ///   - newest: what its observers wait for, if any do.
+    ///   - changed: the only mark that is not as it was when this was done last; nil where others may be.
+    private mutating func store(_ entry: Entry, newest: Notification?, changed: Mark? = nil) {
         let before = entry.newest
         let newest = entry.waiting > 0 ? newest : nil
         entry.newest = newest
@@ -471,28 +506,40 @@ struct IntervalQueue {
         }
         if newest != nil {
             entry.idlePlace = 0
-            setLook(entry)
+            setLook(entry, changed: changed)
         } else {
-            noteIdle(entry)
+            noteIdle(entry, changed: changed)
         }
         if count == 0 { hasteCursor = nil }
         dropStale()
     }
 
     /// Has it be looked at when the first of those that wait may have it.
-    private mutating func setLook(_ entry: Entry) {
-        meter.count(entry.marks.count)
+    ///
+    /// - Parameter changed: the only mark that is not as it was when that was found out.
+    private mutating func setLook(_ entry: Entry, changed: Mark? = nil) {
         var first = Int64.max
-        for mark in entry.marks where mark.waits { first = min(first, mark.end) }
+        if let changed, entry.look < .max {
+            first = changed.waits ? min(entry.look, changed.end) : entry.look
+        } else {
+            meter.count(entry.marks.count)
+            for mark in entry.marks where mark.waits { first = min(first, mark.end) }
+        }
         guard entry.look != first else { return }
         entry.look = first
         looks.insert(Look(time: first, serial: entry.newest?.serial ?? 0, key: entry.key))
     }
 
-    private mutating func noteIdle(_ entry: Entry) {
+    private mutating func noteIdle(_ entry: Entry, changed: Mark?) {
         entry.look = .max
         guard !entry.marks.isEmpty else { return forget(entry) }
-        entry.over = entry.marks.reduce(0) { max($0, $1.end) }
+        // Time goes on, so a mark that changed ends no earlier than it did.
+        if let changed, entry.idlePlace != 0 {
+            entry.over = max(entry.over, changed.end)
+        } else {
+            meter.count(entry.marks.count)
+            entry.over = entry.marks.reduce(0) { max($0, $1.end) }
+        }
         guard entry.idlePlace == 0 else { return }
         lastIdlePlace += 1
         entry.idlePlace = lastIdlePlace
@@ -507,6 +554,10 @@ struct IntervalQueue {
     private mutating func forget(_ entry: Entry) {
         entries[entry.key] = nil
         markCount -= entry.marks.count
+        if entries.capacity > 1024, entries.count < entries.capacity / 8 {
+            meter.count(entries.count)
+            entries.releaseRoom()
+        }
     }
 
     /// Replaced and gone entries leave no more places than there are of the rest.

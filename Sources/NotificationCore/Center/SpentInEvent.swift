@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What one event has done so far of what may concern all clients, so that many of them together are no more than one may be
+/// (E8). The rest follows with later events.
+struct SpentInEvent {
+    /// Notifications that were lost so that there is room for all together.
+    var losses = 0
+    /// The bytes of these.
+    var lostBytes = 0
+    /// Messages of what was held, and was sent at once.
+    var flushed = 0
+
+    static let maxLosses = 16_384
+    static let maxFlushed = 1024
+}

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+import TestLimits
+import Testing
+
+@testable import NotificationCore
+
+/// What concerns much at once is done in parts: no event goes through all of it.
+@Suite("E8: an event ends, however much it concerns", .limited, .enabled(if: StepMeter.isCounting))
+struct EventBoundTests {
+    private func scenario(_ limits: [Limits.Key: UInt64] = [:]) -> Scenario {
+        let center = Scenario(limits)
+        center.center.remembersChanges = true
+        center.center.checksInvariants = false
+        return center
+    }
+
+    /// The most steps of the events of `body`.
+    private func steps(of center: Scenario, _ body: () throws -> Void) rethrows -> Int {
+        var most = 0
+        center.center.meter.eventEnded = { most = max(most, $1) }
+        defer { center.center.meter.eventEnded = nil }
+        try body()
+        return most
+    }
+
+    @Test("R5: on resuming, intervals of a kind begin once, however often it was held")
+    func intervalsOfHeld() throws {
+        let center = scenario()
+        for _ in 0..<2000 { try center.observe(one, "A", "", .drop, interval: .max) }
+        let held = try center.observe(one, "A", "", .hold, interval: 1000)
+        try center.post("A")
+        try center.suspend(one)
+        for _ in 0..<2000 { try center.post("A") }
+        let most = try steps(of: center) { try center.resume(one) }
+        #expect(most < 50_000, "\(most) steps")
+        #expect(center.received(one).suffix(2000).allSatisfy { $0.observers == [held] })
+        try center.post("A")
+        #expect(center.received(one).count == 2001, "its interval has begun")
+        try center.center.checkInvariants()
+    }
+
+    @Test("R2, R5: values for many observers with intervals of one name")
+    func owedWithIntervals() throws {
+        let center = scenario()
+        try center.post("V", retention: Retention())
+        try center.suspend(one)
+        for _ in 0..<4000 { try center.observe(one, "V", "", .hold, retained: true, interval: .max) }
+        let most = try steps(of: center) { try center.resume(one) }
+        #expect(most < 50_000, "\(most) steps")
+        #expect(center.received(one).count == 4000)
+        let waiting = try steps(of: center) { try center.post("V") }
+        #expect(waiting < 50_000 && center.received(one).count == 4000, "\(waiting) steps")
+        try center.center.checkInvariants()
+    }
+
+    @Test("E4: a post that takes much room for many has the rest of what is too much taken out behind it")
+    func roomForMany() throws {
+        let center = scenario([.queuedBytes: 20 << 20, .userInfoBytes: 1 << 20])
+        let receivers = (10..<30).map { client($0) }
+        for receiver in [two] + receivers { try center.observe(receiver, receiver == two ? "Small" : "Large") }
+        for receiver in [two] + receivers { center.stop(receiver) }
+        for name in ["Small", "Large"] { try center.post(200, of: name) }
+        for number in 0..<40_000 { try center.post("Small", "\(number)") }
+        let before = center.statistics
+        #expect(before.queued > 30_000 && before.dropped == 0)
+        try center.post("Large", bytes: 1 << 20)
+        let lost = center.statistics.dropped
+        #expect(lost <= UInt64(SpentInEvent.maxLosses) + 1, "\(lost)")
+        #expect(center.center.isOverMemory)
+        for _ in 0..<1000 where center.center.isOverMemory {
+            center.perform { effects in center.center.giveWay(effects: &effects) }
+        }
+        #expect(!center.center.isOverMemory && center.statistics.queuedBytes <= 20 << 20)
+        let after = center.statistics
+        #expect(after.dropped + after.queued == before.queued + 20, "each is lost with a word, or waits")
+        try center.center.checkInvariants()
+    }
+
+    @Test("R1: values whose time is over go in parts, and nobody gets one, whoever asks meanwhile")
+    func expiredValues() throws {
+        let center = scenario()
+        for number in 0..<3000 {
+            let poster = client(10 + number / 1000)
+            try center.post("V", "\(number)", retention: Retention(), expiresAfter: 10, from: poster)
+        }
+        try center.post("W", retention: Retention())
+        try center.suspend(one)
+        for _ in 0..<200 { try center.observe(one, "", "", .hold, retained: true) }
+        center.seconds += 11
+        let most = try steps(of: center) { try center.resume(one) }
+        #expect(most < 20_000, "\(most) steps")
+        #expect(center.received(one).map(\.name) == Array(repeating: "W", count: 200))
+        #expect(center.statistics.expired == 3000 && center.statistics.retained == 1)
+        try center.center.checkInvariants()
+    }
+
+    @Test("R1: what was held and whose time is over goes in parts")
+    func expiredHeld() throws {
+        let center = scenario()
+        try center.observe(one, "A", "", .hold)
+        try center.suspend(one)
+        for number in 0..<5000 { try center.post("A", "\(number)", expiresAfter: 10) }
+        try center.post("A", "last")
+        center.seconds += 11
+        var events = 0
+        let most = try steps(of: center) {
+            try center.resume(one)
+            while center.statistics.queued > 0, events < 100 {
+                events += 1
+                center.postQueued(.now)
+            }
+        }
+        #expect(most < 20_000, "\(most) steps")
+        #expect(center.received(one).map(\.object) == ["last"] && center.statistics.expired == 5000)
+        #expect(center.sequences(one) == [1] && center.losses(one) == [])
+        try center.center.checkInvariants()
+    }
+
+    @Test("D8: removing a few observers does not go through lists of others", arguments: [true, false])
+    func listsOfOthers(reads: Bool) throws {
+        let center = scenario()
+        for name in ["A", "B"] { for _ in 0..<1000 { try center.observe(one, name, "", .hold) } }
+        if reads { try center.suspend(one) } else { center.stop(one) }
+        for number in 0..<400 { try center.post(number % 2 == 0 ? "A" : "B") }
+        for _ in 0..<9 { try center.observe(one, "C", "", .hold) }
+        let most = steps(of: center) { #expect(center.removeAll(of: one, name: "C") == 9) }
+        #expect(most < 10_000, "\(most) steps")
+        #expect(center.status(one)?.observers == 2000)
+        try center.center.checkInvariants()
+    }
+
+    @Test("S2: what is flushed to very many goes in parts")
+    func flushedToMany() throws {
+        let center = scenario()
+        let receivers = (10..<110).map { client($0) }
+        for receiver in receivers {
+            try center.observe(receiver, "A", "", .hold)
+            try center.suspend(receiver)
+        }
+        try center.post(40, of: "A")
+        center.isBusy = true
+        try center.post("A", "now", immediately: true)
+        let atOnce = receivers.reduce(0) { $0 + center.received($1).count }
+        #expect(atOnce >= SpentInEvent.maxFlushed && atOnce < SpentInEvent.maxFlushed + 128, "\(atOnce)")
+        center.isBusy = false
+        center.send()
+        for receiver in receivers {
+            #expect(center.received(receiver).map(\.object) == (1...40).map(String.init) + ["now"])
+        }
+        try center.center.checkInvariants()
+    }
+
+    @Test("D8: a client that has left is no receiver, while what it had goes in parts")
+    func leaving() throws {
+        let center = scenario()
+        try center.observe(one, "A", "", .hold)
+        try center.observe(two, "A")
+        try center.suspend(one)
+        center.center.noteLeft(one)
+        #expect(try center.post("A") == 1)
+        try center.lose(3, "A")
+        #expect(center.statistics.dropped == 3, "those of the other")
+        center.disappear(one)
+        try center.center.checkInvariants()
+    }
+
+    @Test("E3: what a client lost and was not told is counted once, also behind the next connection")
+    func droppedOnce() throws {
+        let center = scenario([.queuedPerClient: 10])
+        try center.observe(one, "A")
+        center.stop(one)
+        try center.post(200, of: "A")
+        let before = center.status(one)!.dropped
+        #expect(before > 0)
+        var effects: [Effect] = []
+        center.center.connectionEnded(effects: &effects)
+        let next = DistributedCenter()
+        next.takeOver(center.center)
+        #expect(next.clientStatuses.first { $0.name == one }?.dropped == before)
+        try next.checkInvariants()
+    }
+
+    @Test("E4: the places of what has gone are given up, while something is left")
+    func heldShrinks() throws {
+        let center = scenario()
+        let most = try center.observe(one, "", "", .coalesce)
+        let some = try center.observe(one, "Z", "", .hold)
+        try center.suspend(one)
+        for number in 0..<5000 { try center.post(number % 500 == 0 ? "Z" : "A", "\(number)") }
+        #expect(center.center.clients[one]!.queue.heldPlaces == 5000)
+        try center.remove(most, of: one)
+        #expect(center.center.clients[one]!.queue.heldPlaces == 10)
+        try center.center.checkInvariants()
+        try center.post("Z", "more")
+        try center.resume(one)
+        #expect(center.received(one).map(\.object) == (0..<10).map { "\($0 * 500)" } + ["more"])
+        #expect(center.received(one).allSatisfy { $0.observers == [some] })
+    }
+
+    @Test("E4: those of posts that were withdrawn as well, and what is left coalesces and goes in its order")
+    func queueShrinks() throws {
+        let center = scenario()
+        try center.observe(two, "")
+        let kept = (0..<10).map { $0 * 500 }
+        for number in 0..<5000 {
+            let style: PostingStyle = number % 3 == 0 ? .atExit : .whenIdle
+            try center.post("A\(number)", kept.contains(number) ? "y" : "x", style: style)
+        }
+        for _ in 0..<100 { _ = center.withdraw("", "x") }
+        #expect(center.statistics.queuedPosts == 10)
+        #expect(center.center.postingQueues.capacity == 10)
+        try center.center.checkInvariants()
+        try center.post("A500", "y", style: .whenIdle, coalescing: [.name, .object])
+        #expect(center.statistics.queuedPosts == 10)
+        center.disappear(":1.0")
+        for style in [PostingStyle.asap, .whenIdle] { center.postQueued(style) }
+        #expect(Set(center.received(two).map(\.name)) == Set(kept.map { "A\($0)" }))
+        try center.center.checkInvariants()
+    }
+}
