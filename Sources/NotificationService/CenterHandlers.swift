@@ -14,6 +14,7 @@ struct CenterHandlers {
     unowned let callers: Callers
     unowned let gate: PolicyGate
     unowned let refusals: Refusals
+    unowned let revocations: PolicyRevocations
     unowned let parts: CallsInParts
     unowned let manyPosts: ManyPosts
     unowned let channelPosts: ChannelPosts
@@ -56,8 +57,8 @@ struct CenterHandlers {
                 // Policy is asked about each post on it (``ChannelPosts``).
                 method(OpenChannel.self, needs: { (_: MethodCall) in .nothing }, answers: channelPosts.open),
                 method(
-                    ReloadConfiguration.self, needs: { _ in .session("have the configuration read again") },
-                    handler: reloadConfiguration),
+                    ReloadConfiguration.self, needs: { (_: MethodCall) in .session("have the configuration read again") },
+                    answers: reloadConfiguration),
             ],
             signals: [
                 Interface.Signal(NotificationSignal.self), Interface.Signal(DroppedSignal.self),
@@ -436,11 +437,19 @@ struct CenterHandlers {
         }
     }
 
-    func reloadConfiguration(_: ReloadConfiguration, from _: UniqueName) throws(BusError) {
+    /// Answered when nobody has any more what the new policy does not allow.
+    func reloadConfiguration(_ call: MethodCall) throws(BusError) {
+        try call.expectNoDescriptors()
         do throws(KeyFile.Fault) {
             try configuration.read()
         } catch {
             throw BusError(.invalidConfiguration, message: error.description)
+        }
+        parts.begin(call) { [unowned revocations] _ in
+            revocations.goOn()
+            guard !revocations.isPending else { return false }
+            call.reply()
+            return true
         }
     }
 

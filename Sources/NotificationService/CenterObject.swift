@@ -19,6 +19,7 @@ package final class CenterObject {
     private let driver: CenterDriver
     private let turns: DeliveryTurns
     private let refusals: Refusals
+    private let revocations: PolicyRevocations
     private let parts: CallsInParts
     private let manyPosts: ManyPosts
     private let channelPosts: ChannelPosts
@@ -60,6 +61,7 @@ package final class CenterObject {
         answers = driver.effects.answers.way(to: bus)
         turns = DeliveryTurns(of: driver, on: bus.context)
         refusals = Refusals(driver: driver, clients: clients)
+        revocations = PolicyRevocations(of: driver, callers: callers, gate: gate)
         parts = CallsInParts(driver: driver)
         manyPosts = ManyPosts(driver: driver, turns: turns, gate: gate, refusals: refusals, parts: parts)
         channelPosts = ChannelPosts(
@@ -67,7 +69,7 @@ package final class CenterObject {
             configuration: configuration, machine: machine)
         let handlers = CenterHandlers(
             driver: driver, turns: turns, clients: clients, callers: callers, gate: gate,
-            refusals: refusals, parts: parts, manyPosts: manyPosts, channelPosts: channelPosts,
+            refusals: refusals, revocations: revocations, parts: parts, manyPosts: manyPosts, channelPosts: channelPosts,
             configuration: configuration, sessions: self.sessions, present: present)
         exporter = ObjectExporter(path: Wire.path, interface: handlers.interface)
         exporter.onRefusal = { [unowned self] call, error in refusals.note(call, error) }
@@ -77,7 +79,7 @@ package final class CenterObject {
                 driver.center.identify(
                     name, as: caller.account, identity: caller.identity, effects: &effects)
             }
-            revokeForbidden(of: name)
+            revocations.revoke(of: name)
         }
         callers.handle = { [unowned self] message in _ = handleNow(message) }
         clients.knownProcess = { [callers] name in callers[name].flatMap { $0.processID > 0 ? $0.processID : nil } }
@@ -469,17 +471,7 @@ package final class CenterObject {
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.policyKeepsObservers) { return }
         #endif
-        for client in driver.center.clientStatuses where callers[client.name] != nil {
-            revokeForbidden(of: client.name)
-        }
-    }
-
-    /// Takes from a client what it registered before policy forbade it (P3).
-    private func revokeForbidden(of client: UniqueName) {
-        guard let registrations = driver.center.registrations(of: client) else { return }
-        let forbidden = gate.forbidden(registrations, of: client)
-        guard !forbidden.isEmpty else { return }
-        driver.perform { effects in driver.center.revoke(forbidden, of: client, effects: &effects) }
+        revocations.begin()
     }
 
     private func announceChanges(since before: Configuration) {

@@ -23,7 +23,7 @@ final class MemoryReturn {
     /// Set by the first call.
     private var firstRest: EventSource?
 
-    private static let manyEvents = 4096
+    private static let manyEvents = 1024
     /// Events in a ``pause`` that are no load.
     private static let fewEvents = 64
     private static let manyBytes = 512 << 10

@@ -124,7 +124,7 @@ struct Policy: Equatable {
         switch subject {
         case .session(let id?), .sandbox(let id): id
         case .session(nil): "the caller"
-        case .unidentified: "a caller that left the bus at once"
+        case .unidentified: "a caller of which nothing could be found out, as one that left the bus at once"
         }
     }
 

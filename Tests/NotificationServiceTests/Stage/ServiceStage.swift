@@ -89,9 +89,12 @@ final class ServiceStage {
 
     /// Has the service read another configuration.
     func configure(_ change: (inout Configuration) -> Void) {
-        change(&configuration)
+        self.change(change)
         service.reloadConfiguration()
     }
+
+    /// Another configuration stands in the files, and was not read.
+    func change(_ change: (inout Configuration) -> Void) { change(&configuration) }
 
     /// A new client.
     ///
