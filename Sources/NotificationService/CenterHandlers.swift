@@ -57,7 +57,8 @@ struct CenterHandlers {
                 // Policy is asked about each post on it (``ChannelPosts``).
                 method(OpenChannel.self, needs: { (_: MethodCall) in .nothing }, answers: channelPosts.open),
                 method(
-                    ReloadConfiguration.self, needs: { (_: MethodCall) in .session("have the configuration read again") },
+                    ReloadConfiguration.self,
+                    needs: { (_: MethodCall) in .session("have the configuration read again") },
                     answers: reloadConfiguration),
             ],
             signals: [
@@ -445,12 +446,7 @@ struct CenterHandlers {
         } catch {
             throw BusError(.invalidConfiguration, message: error.description)
         }
-        parts.begin(call) { [unowned revocations] _ in
-            revocations.goOn()
-            guard !revocations.isPending else { return false }
-            call.reply()
-            return true
-        }
+        revocations.serve(call, by: parts)
     }
 
     /// A sandbox is not told the paths of files.

@@ -69,7 +69,8 @@ package final class CenterObject {
             configuration: configuration, machine: machine)
         let handlers = CenterHandlers(
             driver: driver, turns: turns, clients: clients, callers: callers, gate: gate,
-            refusals: refusals, revocations: revocations, parts: parts, manyPosts: manyPosts, channelPosts: channelPosts,
+            refusals: refusals, revocations: revocations,
+            parts: parts, manyPosts: manyPosts, channelPosts: channelPosts,
             configuration: configuration, sessions: self.sessions, present: present)
         exporter = ObjectExporter(path: Wire.path, interface: handlers.interface)
         exporter.onRefusal = { [unowned self] call, error in refusals.note(call, error) }

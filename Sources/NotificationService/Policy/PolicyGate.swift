@@ -127,7 +127,7 @@ final class PolicyGate {
     }
 
     /// The registrations that their client may have no longer.
-    func forbidden(_ registrations: [Registration], of client: UniqueName) -> Set<ObserverID> {
+    func forbidden(_ registrations: some Sequence<Registration>, of client: UniqueName) -> Set<ObserverID> {
         let subject = subject(client)
         guard subject != .session(application: nil) else { return [] }
         return Set(

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 import BusNames
 import Collections
+import DBus
 import MainLoop
 import NotificationCore
 
 /// Takes from clients what they registered before policy forbade it (P3).
 ///
 /// New policy is in force at once for whoever asks for something. What clients have is gone through one client after the
-/// other, and where that is much, others are served in between: until it is a client's turn it gets what it got before.
+/// other, and where that is much, others are served in between: until its turn an observer gets what it got before.
 ///
 /// Threads: that of the loop.
 final class PolicyRevocations {
@@ -18,9 +19,13 @@ final class PolicyRevocations {
     /// that all have their turn, however often it does.
     private var line = Deque<UniqueName>()
     private var waiting: Set<UniqueName> = []
+    /// Whose turn it is, with those of its registrations that were not looked at.
+    private var current: (client: UniqueName, rest: ArraySlice<Registration>)?
+    /// Whether a call that waits for the end has used its turn to go on since the source's last.
+    private var hasCallGoneOn = false
     private var source: ReadySource!
-    /// Registrations that are looked at in one turn, unless a single client has more.
-    private static let maxAtOnce = 4096
+    /// Registrations that are looked at in one turn, each of which may have to be removed.
+    private static let maxAtOnce = 1024
 
     /// - Parameter driver: the caller keeps it.
     init(of driver: CenterDriver, callers: Callers, gate: PolicyGate) {
@@ -29,11 +34,14 @@ final class PolicyRevocations {
         self.gate = gate
         source = ReadySource(
             on: driver.context, priority: .of(.reading), isReady: { [unowned self] in isPending },
-            run: { [unowned self] in goOn() })
+            run: { [unowned self] in
+                if !hasCallGoneOn { goOn() }
+                hasCallGoneOn = false
+            })
     }
 
     /// Whether somebody may still have what policy does not allow.
-    var isPending: Bool { !line.isEmpty }
+    var isPending: Bool { current != nil || !line.isEmpty }
 
     /// Policy has changed. Where that concerns little, all of it is done when this returns.
     func begin() {
@@ -46,25 +54,46 @@ final class PolicyRevocations {
     }
 
     /// Does some of it.
-    func goOn() {
+    private func goOn() {
         var left = Self.maxAtOnce
-        while left > 0, let client = line.popFirst() {
-            waiting.remove(client)
-            left -= 1
-            if callers[client] != nil { left -= revoke(of: client) }
+        while left > 0 {
+            if let (client, rest) = current {
+                let some = rest.prefix(left)
+                current = some.count < rest.count ? (client, rest.dropFirst(left)) : nil
+                left -= some.count
+                revoke(some, of: client)
+            } else if let client = line.popFirst() {
+                waiting.remove(client)
+                left -= 1
+                // Nothing is looked up for those whom no policy concerns.
+                guard callers[client] != nil, !gate.isFree(client) else { continue }
+                current = driver.center.registrations(of: client).map { (client, $0[...]) }
+            } else {
+                return
+            }
         }
     }
 
-    /// Does it for one client.
-    ///
-    /// - Returns: how many registrations that has, if they had to be looked at.
-    @discardableResult
-    func revoke(of client: UniqueName) -> Int {
-        guard !gate.isFree(client), let registrations = driver.center.registrations(of: client) else { return 0 }
-        let forbidden = gate.forbidden(registrations, of: client)
-        if !forbidden.isEmpty {
-            driver.perform { effects in driver.center.revoke(forbidden, of: client, effects: &effects) }
+    /// Goes on in the turns of a call that is answered when all is done.
+    func serve(_ call: MethodCall, by parts: CallsInParts) {
+        parts.begin(call) { [unowned self] _ in
+            goOn()
+            hasCallGoneOn = true
+            guard !isPending else { return false }
+            call.reply()
+            return true
         }
-        return registrations.count
+    }
+
+    /// Does it for one client, whose process has just become known.
+    func revoke(of client: UniqueName) {
+        guard !gate.isFree(client), let registrations = driver.center.registrations(of: client) else { return }
+        revoke(registrations[...], of: client)
+    }
+
+    private func revoke(_ registrations: ArraySlice<Registration>, of client: UniqueName) {
+        let forbidden = gate.forbidden(registrations, of: client)
+        guard !forbidden.isEmpty else { return }
+        driver.perform { effects in driver.center.revoke(forbidden, of: client, effects: &effects) }
     }
 }
