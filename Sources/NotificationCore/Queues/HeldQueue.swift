@@ -28,7 +28,7 @@ struct HeldQueue {
         }
 
         /// A place in ``HeldQueue/newest``, with the room that a table keeps free.
-        private static let sizeInTable = 48
+        private static let sizeInTable = 72
     }
 
     /// A place in the list: an entry in its parts, so that one of them can be looked at alone, or a free one.

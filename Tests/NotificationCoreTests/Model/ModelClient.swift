@@ -27,7 +27,7 @@ final class ModelClient {
         var bytes: Int {
             func list(_ count: Int) -> Int { count > 1 ? 8 * count : 0 }
             let coalescing = lane == nil ? observers.filter { $0.behavior == .coalesce }.count : 0
-            return ModelClient.bytes(of: post) + list(observers.count) + list(coalescing) + (coalescing > 0 ? 48 : 0)
+            return ModelClient.bytes(of: post) + list(observers.count) + list(coalescing) + (coalescing > 0 ? 72 : 0)
         }
 
         init(_ post: Post, for observers: [Observer], in lane: DeliveryLane?) {
