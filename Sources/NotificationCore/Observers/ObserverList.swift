@@ -61,7 +61,9 @@ public enum ObserverList: Equatable, Sendable {
 
     /// Where those of `removed` are that are among `ids`. A few are looked for one by one, and many by walking both.
     private static func places(of removed: [ObserverID], in ids: [ObserverID]) -> [Int] {
-        guard let first = removed.first, let last = removed.last, first <= ids.last!, last >= ids[0] else { return [] }
+        guard let first = removed.first, let last = removed.last, let highest = ids.last, first <= highest,
+            last >= ids[0]
+        else { return [] }
         var places: [Int] = []
         if areFew(removed, among: ids) {
             for id in removed {
