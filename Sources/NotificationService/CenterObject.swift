@@ -76,11 +76,12 @@ package final class CenterObject {
         exporter.onRefusal = { [unowned self] call, error in refusals.note(call, error) }
         callers.onKnown = { [unowned self] name, caller in
             gate.learned(caller)
+            // Before anything is sent to one that came back: it may have what policy allows no more.
+            revocations.revoke(of: name)
             driver.perform { effects in
                 driver.center.identify(
                     name, as: caller.account, identity: caller.identity, effects: &effects)
             }
-            revocations.revoke(of: name)
         }
         callers.handle = { [unowned self] message in _ = handleNow(message) }
         clients.knownProcess = { [callers] name in callers[name].flatMap { $0.processID > 0 ? $0.processID : nil } }
@@ -166,6 +167,7 @@ package final class CenterObject {
 
     /// Watches the clients that came back, and delivers what waited for them.
     package func resume() {
+        driver.center.restoresOnlyIdentified = true
         driver.perform { effects in driver.center.finishRestoring(effects: &effects) }
         if driver.center.hasQueuedPosts(.whenIdle) { turns.expectIdleness() }
     }

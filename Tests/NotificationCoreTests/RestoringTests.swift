@@ -29,6 +29,29 @@ struct RestoringTests {
         #expect(difference == nil, "\(difference.map(String.init(describing:)) ?? "")")
     }
 
+    @Test("E3, P3: who comes back gets nothing before policy had its say", arguments: [true, false])
+    func identity(isAllowed: Bool) throws {
+        let old = Scenario()
+        old.center.remembersChanges = true
+        let id = try old.observe(one, "A", "", .hold)
+        try old.observe(one, "B", "", .hold)
+        try old.suspend(one)
+        try old.post(2, of: "A")
+        let new = Scenario()
+        new.center.restoresOnlyIdentified = true
+        for change in old.changes { #expect(new.center.restore(change)) }
+        new.finishRestoring()
+        try new.resume(one)
+        for name in ["A", "B"] { try new.post(name) }
+        #expect(new.received(one).isEmpty && new.status(one)?.queued == 4)
+        if !isAllowed { new.revoke([id], of: one) }
+        #expect(new.revoked[one] == nil)
+        new.identify(one, as: 7)
+        #expect(new.names(one) == (isAllowed ? ["A", "A", "A", "B"] : ["B"]))
+        #expect(new.revoked[one] == (isAllowed ? nil : [id]))
+        try new.center.checkInvariants()
+    }
+
     @Test(
         "E3, S1: a client that did not read when its suspension changed is told after a restart; others are not again")
     func suspensionOwed() throws {

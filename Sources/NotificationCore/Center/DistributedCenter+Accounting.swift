@@ -18,7 +18,14 @@ extension DistributedCenter {
         let peer = peer(name, effects: &effects)
         peer.identity = identity
         peer.isIdentified = true
-        guard peer.account.id != id else { return }
+        if peer.account.id != id { move(peer, to: id, effects: &effects) }
+        guard peer.awaitsIdentity else { return }
+        peer.awaitsIdentity = false
+        if let client = client(of: peer) { pump(client, effects: &effects) }
+    }
+
+    /// What a connection uses is another account's from now on.
+    private func move(_ peer: Peer, to id: AccountID, effects: inout [Effect]) {
         let (before, after) = (peer.account, account(id))
         before.clients.remove(peer)
         before.usage -= peer.usage

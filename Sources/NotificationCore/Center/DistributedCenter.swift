@@ -22,6 +22,9 @@ public final class DistributedCenter {
         @exclusivity(unchecked)
     #endif
     public var limits: Limits
+    /// Whether clients that come back are sent nothing before ``identify(_:as:identity:effects:)``, by when policy has taken from
+    /// them what it no longer allows (P3). Set before ``finishRestoring(effects:)``.
+    public var restoresOnlyIdentified = false
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif

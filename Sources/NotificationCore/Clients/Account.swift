@@ -94,6 +94,9 @@ final class Peer: Sizable {
     var refused: UInt64 = 0
     /// Whether it came back with a restart, and nobody has said yet who is behind it.
     var isRestored = false
+    /// Whether it came back, and is sent nothing before it is known who is behind it: policy may allow it no more what it had
+    /// registered (P3).
+    var awaitsIdentity = false
     /// Whether it is among the peers that the center knows. One that left may still pay, for posts that wait and for values.
     var isKnown = true
     /// The values that it has left behind, as ``DepartedPayers`` knows it; nil for one that is there, or left nothing.

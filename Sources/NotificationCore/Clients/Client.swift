@@ -165,7 +165,7 @@ final class Client {
 
     /// Whether it may be sent something: what it was sent, it has confirmed so far. One that an earlier process knew gets
     /// nothing before the restoring has ended: first of all what it missed.
-    var reads: Bool { isWatched && presence == .here && !isLeftToNext && peer.flow.isOpen }
+    var reads: Bool { isWatched && presence == .here && !isLeftToNext && !peer.awaitsIdentity && peer.flow.isOpen }
 
     var isSuspended: Bool {
         #if CARILLON_PLANTED
