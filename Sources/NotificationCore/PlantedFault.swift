@@ -65,8 +65,6 @@
         case prefixWithoutDot = "prefix-without-dot"
         /// A policy that is tightened leaves the observers that it no longer allows.
         case policyKeepsObservers = "policy-keeps-observers"
-        /// Clients that come back get something before it is known whose they are, and what policy allows them.
-        case restoredUnidentified = "restored-unidentified"
         /// A client is not told of the observers that policy took from it.
         case revocationUntold = "revocation-untold"
         /// An application in a sandbox sees all clients.

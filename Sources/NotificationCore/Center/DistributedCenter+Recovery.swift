@@ -296,12 +296,7 @@ extension DistributedCenter {
         for client in clients.values where !client.isWatched {
             // An earlier process told it so, where it read.
             client.toldSuspension = (client.isSuspended, client.suspensionCause)
-            #if CARILLON_PLANTED
-                let awaitsIdentity = restoresOnlyIdentified && !PlantedFault.strikes(.restoredUnidentified)
-            #else
-                let awaitsIdentity = restoresOnlyIdentified
-            #endif
-            client.peer.awaitsIdentity = awaitsIdentity && !client.peer.isIdentified
+            client.peer.awaitsIdentity = restoresOnlyIdentified && !client.peer.isIdentified
             watch(client, effects: &effects)
             if client.wasSuspendedByActivity {
                 client.wasSuspendedByActivity = false

@@ -47,8 +47,8 @@ extension SystemBusStay {
 
     /// Header, options and entry, roughly.
     private static let overhead = 256
-    /// The most that may wait for all sessions together, in bytes.
-    private static let mostWaitingBytes = 16 << 20
+    /// The most that may wait for all sessions together, in bytes: no more than an eighth of everything (E4).
+    private var maxWaitingBytes: Int { min(16 << 20, Int(owner.limits()[.memoryBytes]) / 8) }
 
     // MARK: What waits
 
@@ -73,7 +73,8 @@ extension SystemBusStay {
 
     /// Loses the oldest of what waits for the session for which most does, while there is too much.
     private func giveWay() {
-        while waitingBytes > Self.mostWaitingBytes,
+        let most = maxWaitingBytes
+        while waitingBytes > most,
             let largest = sessions.max(by: { $0.line.waitingBytes < $1.line.waitingBytes })
         {
             noteDropped(changeLine(of: largest) { $0.line.dropFirst() }.map { [$0] } ?? [], of: largest)
