@@ -24,7 +24,7 @@ extension DistributedCenter {
         if let client = client(of: peer) { pump(client, effects: &effects) }
     }
 
-    /// What a connection uses is another account's from now on.
+    /// Has another account pay for all that a connection uses.
     private func move(_ peer: Peer, to id: AccountID, effects: inout [Effect]) {
         let (before, after) = (peer.account, account(id))
         before.clients.remove(peer)

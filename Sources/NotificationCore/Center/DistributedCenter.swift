@@ -85,7 +85,7 @@ public final class DistributedCenter {
     var isLettingGo = false
     /// Those that were sent answers and were no clients, the oldest first; also those that are over.
     var strangers = Deque<Peer>()
-    /// What the event has done so far of what is bounded for each (E8).
+    /// The work of the event so far that is bounded for each event (E8).
     var spent = SpentInEvent()
     /// Whether an event ended before there was room for all that waits.
     var owesRoom = false

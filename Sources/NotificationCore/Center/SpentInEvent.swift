@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What one event has done so far of what may concern all clients, so that many of them together are no more than one may be
-/// (E8). The rest follows with later events.
+/// The work of one event so far that may concern all clients: many of them together get no more than one may (E8). The rest
+/// follows with later events.
 struct SpentInEvent {
     /// Notifications that were lost so that there is room for all together.
     var losses = 0

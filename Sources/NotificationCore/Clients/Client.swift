@@ -125,7 +125,7 @@ final class Client {
         self.isAutomationOn = isAutomationOn
     }
 
-    /// What it was sent so far: of its losses, those that it was told of.
+    /// The counts of all that it was sent so far: of its losses, those that it was told of.
     var toldCounts: ClientCounts {
         var counts = counts
         counts.dropped -= unannounced?.count ?? 0

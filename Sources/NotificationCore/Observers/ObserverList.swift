@@ -45,9 +45,7 @@ public enum ObserverList: Equatable, Sendable {
     /// - Parameter removed: by their numbers, which is the order of the list as well.
     func removing(_ removed: [ObserverID]) -> ObserverList? {
         switch self {
-        case .one(let id):
-            let place = removed.place(of: id)
-            return place < removed.count && removed[place] == id ? nil : self
+        case .one(let id): return removed.position(of: id) == nil ? self : nil
         case .many(let ids):
             let places = Self.places(of: removed, in: ids)
             guard let first = places.first else { return self }
@@ -64,25 +62,15 @@ public enum ObserverList: Equatable, Sendable {
         guard let first = removed.first, let last = removed.last, let highest = ids.last, first <= highest,
             last >= ids[0]
         else { return [] }
+        if removed.count < ids.count / stepsOfSearch { return removed.compactMap { ids.position(of: $0) } }
         var places: [Int] = []
-        if areFew(removed, among: ids) {
-            for id in removed {
-                let place = ids.place(of: id)
-                if place < ids.count, ids[place] == id { places.append(place) }
-            }
-        } else {
-            var next = removed.place(of: ids[0])
-            for place in ids.indices {
-                while next < removed.count, removed[next] < ids[place] { next += 1 }
-                guard next < removed.count else { break }
-                if removed[next] == ids[place] { places.append(place) }
-            }
+        var next = removed.place(of: ids[0])
+        for place in ids.indices {
+            while next < removed.count, removed[next] < ids[place] { next += 1 }
+            guard next < removed.count else { break }
+            if removed[next] == ids[place] { places.append(place) }
         }
         return places
-    }
-
-    private static func areFew(_ removed: [ObserverID], among ids: [ObserverID]) -> Bool {
-        removed.count < ids.count / stepsOfSearch
     }
 
     /// Of looking for one in a long list, about.

@@ -82,10 +82,7 @@ public struct ObserverSet: Equatable, Sendable, ExpressibleByArrayLiteral {
         ids = ids.enumerated().filter { $0.offset == 0 || ids[$0.offset - 1] != $0.element }.map(\.element)
     }
 
-    private func contains(_ id: ObserverID) -> Bool {
-        let place = ids.place(of: id)
-        return place < ids.count && ids[place] == id
-    }
+    private func contains(_ id: ObserverID) -> Bool { ids.position(of: id) != nil }
 
     /// - Returns: the steps.
     private mutating func insert(_ id: ObserverID) -> Int {
@@ -109,5 +106,11 @@ extension [ObserverID] {
             if self[middle] < id { start = middle + 1 } else { end = middle }
         }
         return start
+    }
+
+    /// The place of an observer, in a list in the order of their numbers; nil for one that is not in it. O(log ``count``).
+    func position(of id: ObserverID) -> Int? {
+        let place = place(of: id)
+        return place < count && self[place] == id ? place : nil
     }
 }

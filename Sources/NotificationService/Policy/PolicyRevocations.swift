@@ -7,8 +7,8 @@ import NotificationCore
 
 /// Takes from clients what they registered before policy forbade it (P3).
 ///
-/// New policy is in force at once for whoever asks for something. What clients have is gone through one client after the
-/// other, and where that is much, others are served in between: until its turn an observer gets what it got before.
+/// New policy is in force at once for all calls. Registrations are gone through one client after the other, and where they are
+/// many, others are served in between: until its turn an observer gets the same as before.
 ///
 /// Threads: that of the loop.
 final class PolicyRevocations {
@@ -49,7 +49,7 @@ final class PolicyRevocations {
         for client in driver.center.clientStatuses where waiting.insert(client.name).inserted {
             line.append(client.name)
         }
-        // Whoever has it changed again and again gets no more than its turns.
+        // Changes without end get no more than these turns.
         if !isUnderWay { goOn() }
     }
 

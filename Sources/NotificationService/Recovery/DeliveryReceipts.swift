@@ -89,7 +89,7 @@ final class DeliveryReceipts {
 
     /// Gives up what is kept of clients that are gone (E8).
     func releaseRoom() {
-        // What it has of others only keeps their rows from being two.
+        // For clients that are there a place only saves a second row.
         places.removeAll()
         sent.releaseRoom()
     }
