@@ -35,6 +35,18 @@ struct ConfigurationTests {
         #expect(reading.files == ["system", "user"].map { directory.entry("\($0)/carillon/bridge.conf") })
     }
 
+    @Test("G2: the end of a certificate is told two weeks before, in days")
+    func certificates() {
+        let day = 86_400
+        #expect(FileRemarks.end(secondsLeft: 14 * day) == nil)
+        #expect(FileRemarks.end(secondsLeft: 14 * day - 1) == "ends in 13 days")
+        #expect(FileRemarks.end(secondsLeft: 2 * day) == "ends in 2 days")
+        #expect(FileRemarks.end(secondsLeft: 2 * day - 1) == "ends in 1 day")
+        #expect(FileRemarks.end(secondsLeft: day - 1) == "ends in less than a day")
+        #expect(FileRemarks.end(secondsLeft: 1) == "ends in less than a day")
+        #expect(FileRemarks.end(secondsLeft: 0) == "has ended" && FileRemarks.end(secondsLeft: -day) == "has ended")
+    }
+
     @Test("G2: topics of devices are mapped to names, and those that no list has are told")
     func mappings() throws {
         let configuration = try read("[Map N.A]\nfrom=c/+\nto=\n[Map N.B]\nfrom=b\n")

@@ -330,6 +330,59 @@ struct ValueAuditTests {
         #expect(lab.broker.topicsAsked.count < 1_020)
     }
 
+    @Test("Values that a host says the broker had lacked are fetched, once")
+    func lacked() throws {
+        let lab = try Lab(wanting: "N")
+        lab.certain()
+        lab.pass(seconds: 100)
+        #expect(
+            lab.broker.topicsAsked.count == 2 && !lab.audit.mustFetch, "the first word of a host tells of nothing new")
+        lab.broker.forgetAsked()
+        lab.tell(mark: "2")
+        #expect(lab.audit.mustFetch)
+        lab.pass(seconds: 100)
+        #expect(lab.broker.topicsAsked.count == 2 && !lab.audit.mustFetch)
+        lab.pass(seconds: 1_000)
+        #expect(lab.broker.topicsAsked.count == 2)
+    }
+
+    @Test("Values of a host are fetched when its bridge is another one, and the one before did not end")
+    func restarted() throws {
+        let lab = try Lab(wanting: "N")
+        lab.certain()
+        lab.pass(seconds: 100)
+        lab.broker.forgetAsked()
+        lab.tell(run: "s")
+        #expect(lab.audit.mustFetch, "it will say when all its values are there")
+        lab.pass(seconds: 100)
+        #expect(lab.broker.topicsAsked.isEmpty && lab.audit.mustFetch)
+        lab.tell(run: "s", mark: "1")
+        lab.pass(seconds: 100)
+        #expect(!lab.broker.topicsAsked.isEmpty && !lab.audit.mustFetch)
+    }
+
+    @Test("Values that the broker has not shown in full are fetched again, also with the next connection")
+    func lackedAgain() throws {
+        let lab = try Lab(wanting: "N")
+        lab.certain()
+        lab.pass(seconds: 100)
+        lab.broker.isDeaf = true
+        lab.tell(mark: "2")
+        lab.pass(seconds: 10)
+        #expect(!lab.audit.mustFetch, "it is asked for")
+        lab.broker.end()
+        #expect(lab.audit.mustFetch)
+        lab.broker.isDeaf = false
+        lab.link.connect()
+        lab.certain()
+        lab.link.canary = ("own/online", "own/+")
+        lab.pass(seconds: 100)
+        #expect(lab.audit.mustFetch, "what the bridge itself has there was not shown")
+        lab.broker.retained["own/online"] = Publication(topic: "own/online", payload: [1], isRetained: true)
+        lab.pass(seconds: 300)
+        #expect(!lab.audit.mustFetch)
+    }
+
     @Test("What a connection cuts off begins anew with the next one")
     func cut() throws {
         let lab = try Lab(wanting: "N")

@@ -61,6 +61,9 @@ struct ValueFetchTests {
         lab.fetch.fetch(Set(filters))
         lab.pass(seconds: 1)
         #expect(lab.received.count < 1_000)
+        lab.pass(seconds: 10)
+        let asked = lab.broker.asked.map(\.count)
+        #expect(asked == [33, 33, 33, 5, 33, 33, 33, 5], "all together, as long as more comes each time")
         lab.pass(seconds: 240)
         #expect(lab.received.count == 1_000 && lab.fetch.isDone && lab.broker.filters.isEmpty && !lab.clock.isAwaited)
     }

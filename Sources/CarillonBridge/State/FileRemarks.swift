@@ -44,17 +44,25 @@ public struct FileRemarks {
     /// A file may have several, as those of authorities do: the one that ends first counts, but for the many that a system
     /// trusts.
     private mutating func check(certificate bytes: [UInt8], _ file: BridgeConfiguration.NamedFile) {
-        guard let seconds = Certificate.secondsLeft(inPEM: bytes) else { return }
-        let days = seconds / 86_400
-        if seconds <= 0 {
-            faults.append("\(file.key): the certificate in \(file.path) has ended")
-        } else if days < Self.daysOfWarning {
-            let time = days == 0 ? "in less than a day" : days == 1 ? "in 1 day" : "in \(days) days"
-            warnings.append("\(file.key): the certificate in \(file.path) ends \(time)")
+        guard let seconds = Certificate.secondsLeft(inPEM: bytes), let end = Self.end(secondsLeft: seconds) else {
+            return
         }
+        let remark = "\(file.key): the certificate in \(file.path) \(end)"
+        if seconds <= 0 { faults.append(remark) } else { warnings.append(remark) }
     }
 
-    static let daysOfWarning = 14
+    private static let daysOfWarning = 14
+
+    /// The words on the end of a certificate, or nil where it is far away.
+    static func end(secondsLeft seconds: Int) -> String? {
+        switch seconds / 86_400 {
+        case _ where seconds <= 0: "has ended"
+        case 0: "ends in less than a day"
+        case 1: "ends in 1 day"
+        case let days where days < daysOfWarning: "ends in \(days) days"
+        default: nil
+        }
+    }
 }
 
 /// Certificates, as OpenSSL reads them. libmosquitto has loaded it; a build of that without TLS has not, and needs none.
