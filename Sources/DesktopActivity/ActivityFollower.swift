@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+import Collections
 import DBus
 import MainLoop
 import NotificationCore
@@ -114,6 +115,12 @@ final class ActivityFollower {
     /// A client was seen for the first time. Its process will be known later, if at all.
     func clientAppeared(_ client: ClientName) {
         appearances[client] = processes.now
+    }
+
+    /// Gives up what is kept of clients that are gone (E8).
+    func releaseRoom() {
+        appearances.releaseRoom()
+        tracker.releaseRoom()
     }
 
     func forget(_ client: ClientName) {

@@ -74,7 +74,7 @@ package final class ActivityMonitor {
     package func start() { follower.start() }
 
     /// Gives up what is kept of clients that are gone (E8).
-    package func releaseRoom() { follower.tracker.releaseRoom() }
+    package func releaseRoom() { follower.releaseRoom() }
 
     /// The service is used. Call it for each call that is served; it costs next to nothing.
     package func noteUse() { follower.noteUse() }

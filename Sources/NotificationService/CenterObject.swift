@@ -93,6 +93,7 @@ package final class CenterObject {
             callers.releaseRoom()
             clients.releaseRoom()
             calls?.releaseRoom()
+            revocations.releaseRoom()
         }
         if inherited == nil { configuration.begin() }
         applyConfiguration()

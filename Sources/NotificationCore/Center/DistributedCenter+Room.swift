@@ -14,11 +14,18 @@ extension DistributedCenter {
         for client in clients.values {
             meter.count()
             client.observers.releaseRoom()
+            client.owed.releaseRoom()
         }
         clients.releaseRoom()
         peers.releaseRoom()
         accountsByID.releaseRoom()
+        waitingCallers.releaseRoom()
+        partHolders.releaseRoom()
         interest.releaseRoom()
+        interestFollowers.releaseRoom()
+        valueFollowers.releaseRoom()
         retained.releaseRoom()
+        postingQueues.releaseRoom()
+        spareMatches = Matches()
     }
 }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+import Collections
 
 /// Clients that follow something: what others want (G4), or which values there are (G5).
 ///
@@ -13,6 +14,13 @@ package struct Followers: Equatable {
     private var outdated: Set<Int> = []
 
     package init() {}
+
+    /// Gives up what is kept of those that are gone (E8).
+    mutating func releaseRoom() {
+        names.releaseRoom()
+        informed.releaseRoom()
+        outdated.releaseRoom()
+    }
 
     package func contains(_ number: Int) -> Bool { names[number] != nil }
 

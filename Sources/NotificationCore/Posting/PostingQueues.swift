@@ -42,6 +42,14 @@ struct PostingQueues {
     /// By ``PostingStyle/order``, without what stands still.
     private var counts = SIMD4<Int>()
 
+    /// Gives up what is kept of posters that are gone (E8).
+    mutating func releaseRoom() {
+        queues.releaseRoom()
+        untilExit.releaseRoom()
+        released.releaseRoom()
+        still.releaseRoom()
+    }
+
     init(meter: StepMeter) {
         self.meter = meter
     }

@@ -36,6 +36,9 @@ struct OwedList {
     private var heldCount = 0
     private var period: UInt64 = 0
 
+    /// Gives up what is kept of those that are gone (E8).
+    mutating func releaseRoom() { entries.releaseRoom() }
+
     var count: Int { entries.count }
     var isEmpty: Bool { entries.isEmpty }
     var hasReady: Bool { entries.count > heldCount }

@@ -40,6 +40,9 @@ final class PolicyRevocations {
             })
     }
 
+    /// Gives up what is kept of clients that were looked at (E8).
+    func releaseRoom() { waiting.releaseRoom() }
+
     /// Whether somebody may still have what policy does not allow.
     var isPending: Bool { current != nil || !line.isEmpty }
 

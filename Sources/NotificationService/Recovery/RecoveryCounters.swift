@@ -203,7 +203,7 @@ final class RecoveryCounters {
 
     /// Writes what was counted: what goes to many clients at once with one call, as their slots are near each other.
     func writeCounts() throws(FileError) {
-        defer { changedSlots.removeAll(keepingCapacity: changedSlots.count <= Self.mostKept) }
+        defer { changedSlots.removeAll(keepingCapacity: changedSlots.count <= Self.maxKept) }
         guard file != nil, !changedSlots.isEmpty else { return }
         if changedSlots.count > 1 { changedSlots.sort() }
         var (first, last) = (changedSlots[0], changedSlots[0])
@@ -217,7 +217,7 @@ final class RecoveryCounters {
         try write(first, through: last)
     }
 
-    private static let mostKept = 1024
+    private static let maxKept = 256
 
     /// So many of the last numbers do not count as carried; to be written by ``writeCounts()``.
     func withhold(_ count: UInt64, in slot: UInt32) {
