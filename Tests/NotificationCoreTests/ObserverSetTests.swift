@@ -28,6 +28,29 @@ struct ObserverSetTests {
         }
     }
 
+    @Test("The places of some in a sorted list, whichever of both is longer")
+    func places() {
+        var random = SplitMix(state: 8)
+        func sorted(_ most: Int) -> [ObserverID] {
+            let range = 0..<Int.random(in: 1...200, using: &random)
+            let numbers = (0..<Int.random(in: 0...most, using: &random)).map { _ in
+                Int.random(in: range, using: &random)
+            }
+            return Set(numbers).sorted().map { ObserverID(rawValue: UInt64($0)) }
+        }
+        for round in 0..<2000 {
+            let (wanted, list) = (sorted(round % 3 == 0 ? 3 : 90), sorted(round % 2 == 0 ? 3 : 90))
+            let places = wanted.places(in: list) { $0 }.places
+            #expect(places == list.indices.filter { wanted.contains(list[$0]) })
+            var rest = list
+            rest.remove(at: places)
+            #expect(rest == list.filter { !wanted.contains($0) })
+        }
+        let many = (0..<16_384).map { ObserverID(rawValue: UInt64($0)) }
+        #expect(many.places(in: [many[0], many[16_383]]) { $0 }.steps < 10)
+        #expect([many[0], many[16_383]].places(in: many) { $0 }.steps < 10)
+    }
+
     @Test("E8: the same list again costs a look at its cache lines")
     func again() {
         var set = ObserverSet()

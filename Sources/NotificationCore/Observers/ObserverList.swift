@@ -43,38 +43,19 @@ public enum ObserverList: Equatable, Sendable {
     /// The list without `removed`, in the same memory where it has none of them; nil when nobody is left.
     ///
     /// - Parameter removed: by their numbers, which is the order of the list as well.
-    func removing(_ removed: [ObserverID]) -> ObserverList? {
+    /// - Returns: besides, the steps that it took.
+    func removing(_ removed: [ObserverID]) -> (rest: ObserverList?, steps: Int) {
         switch self {
-        case .one(let id): return removed.position(of: id) == nil ? self : nil
+        case .one(let id): return (removed.position(of: id) == nil ? self : nil, 1)
         case .many(let ids):
-            let places = Self.places(of: removed, in: ids)
-            guard let first = places.first else { return self }
-            guard places.count < ids.count else { return nil }
-            var rest = Array(ids[..<first])
-            rest.reserveCapacity(ids.count - places.count)
-            for (place, next) in zip(places, places.dropFirst() + [ids.count]) { rest += ids[(place + 1)..<next] }
-            return ObserverList(rest)
+            let (places, steps) = removed.places(in: ids) { $0 }
+            guard !places.isEmpty else { return (self, steps) }
+            guard places.count < ids.count else { return (nil, steps) }
+            var rest = ids
+            rest.remove(at: places)
+            return (ObserverList(rest), steps + ids.count / 8)
         }
     }
-
-    /// Where those of `removed` are that are among `ids`. A few are looked for one by one, and many by walking both.
-    private static func places(of removed: [ObserverID], in ids: [ObserverID]) -> [Int] {
-        guard let first = removed.first, let last = removed.last, let highest = ids.last, first <= highest,
-            last >= ids[0]
-        else { return [] }
-        if removed.count < ids.count / stepsOfSearch { return removed.compactMap { ids.position(of: $0) } }
-        var places: [Int] = []
-        var next = removed.place(of: ids[0])
-        for place in ids.indices {
-            while next < removed.count, removed[next] < ids[place] { next += 1 }
-            guard next < removed.count else { break }
-            if removed[next] == ids[place] { places.append(place) }
-        }
-        return places
-    }
-
-    /// Of looking for one in a long list, about.
-    private static let stepsOfSearch = 16
 
     /// Takes observers out of one list after the other. A list that is shared is looked at once, and stays so.
     struct Removal {
@@ -90,9 +71,8 @@ public enum ObserverList: Equatable, Sendable {
 
         mutating func callAsFunction(_ list: ObserverList) -> ObserverList? {
             if let last, last.before == list { return last.after }
-            let rest = list.removing(removed)
-            // Eight that are walked or copied lie in a cache line.
-            meter.count(min(removed.count, list.count / 8) + (rest?.count != list.count ? list.count / 8 : 0))
+            let (rest, steps) = list.removing(removed)
+            meter.count(steps)
             last = (list, rest)
             return rest
         }

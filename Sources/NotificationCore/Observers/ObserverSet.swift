@@ -95,22 +95,3 @@ public struct ObserverSet: Equatable, Sendable, ExpressibleByArrayLiteral {
     /// Whether the same observers are in both.
     public static func == (left: ObserverSet, right: ObserverSet) -> Bool { left.ids == right.ids }
 }
-
-extension [ObserverID] {
-    /// The first place whose observer has no smaller number, in a list in the order of their numbers. O(log ``count``).
-    func place(of id: ObserverID) -> Int {
-        var (start, end) = (0, count)
-        if let last, last < id { start = end }
-        while start < end {
-            let middle = (start + end) / 2
-            if self[middle] < id { start = middle + 1 } else { end = middle }
-        }
-        return start
-    }
-
-    /// The place of an observer, in a list in the order of their numbers; nil for one that is not in it. O(log ``count``).
-    func position(of id: ObserverID) -> Int? {
-        let place = place(of: id)
-        return place < count && self[place] == id ? place : nil
-    }
-}

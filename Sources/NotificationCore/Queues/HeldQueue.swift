@@ -206,7 +206,7 @@ struct HeldQueue {
     private mutating func replace(_ coalescing: ObserverList, in place: Int32) {
         let entry = nodes[Int(place)].entry!
         meter.count(entry.observers.count)
-        guard entry.observers != coalescing, let rest = entry.observers.removing(coalescing.ids) else {
+        guard entry.observers != coalescing, let rest = entry.observers.removing(coalescing.ids).rest else {
             return clear(place)
         }
         change(place, to: rest, nil)

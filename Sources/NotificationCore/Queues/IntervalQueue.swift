@@ -246,7 +246,7 @@ struct IntervalQueue {
 
     /// The same without walking: the marks of one kind may be thousands, and each of their observers come alone.
     private mutating func merge(_ wish: Wish, into entry: Entry, _ make: (Mark?, Wish) -> Mark) -> Mark? {
-        let place = firstPlace(notBefore: wish.observer, in: entry.marks)
+        let place = entry.marks.place(of: wish.observer) { $0.observer }
         let isThere = place < entry.marks.count && entry.marks[place].observer == wish.observer
         let before = isThere ? entry.marks[place] : nil
         let mark = make(before, wish)
@@ -391,17 +391,8 @@ struct IntervalQueue {
         store(entry, newest: newest)
     }
 
-    private func firstPlace(notBefore observer: ObserverID, in marks: [Mark]) -> Int {
-        var (low, high) = (0, marks.count)
-        while low < high {
-            let middle = (low + high) / 2
-            if marks[middle].observer < observer { low = middle + 1 } else { high = middle }
-        }
-        return low
-    }
-
     private func place(of observer: ObserverID, in marks: [Mark]) -> Int? {
-        let place = firstPlace(notBefore: observer, in: marks)
+        let place = marks.place(of: observer) { $0.observer }
         return place < marks.count && marks[place].observer == observer ? place : nil
     }
 
@@ -431,26 +422,19 @@ struct IntervalQueue {
 
     /// Takes the observers out of everything; what nobody waits for any more goes.
     mutating func remove(_ ids: Set<ObserverID>) {
+        let ids = ids.sorted()
+        meter.countSort(of: ids.count)
         for entry in Array(entries.values) {
             let before = (entry.marks.count, entry.waiting)
-            // Few are looked for one by one.
-            if ids.count < entry.marks.count / Self.stepsOfSearch {
-                meter.count(1 + ids.count)
-                for id in ids {
-                    if let place = place(of: id, in: entry.marks) { entry.marks.remove(at: place) }
-                }
-            } else {
-                meter.count(1 + entry.marks.count)
-                entry.marks.removeAll { ids.contains($0.observer) }
-            }
-            guard entry.marks.count < before.0 else { continue }
+            let (places, steps) = ids.places(in: entry.marks) { $0.observer }
+            meter.count(1 + steps)
+            guard !places.isEmpty else { continue }
+            meter.countCopy(of: entry.marks.count * MemoryLayout<Mark>.stride)
+            entry.marks.remove(at: places)
             countMarks(of: entry, before)
             store(entry, newest: entry.newest)
         }
     }
-
-    /// Of looking for an observer among all marks that an entry may have, about.
-    private static let stepsOfSearch = 16
 
     // MARK: Looking
 
@@ -572,8 +556,11 @@ struct IntervalQueue {
         }
         if looks.count > 2 * count + 64 {
             meter.count(looks.count)
+            // Also the second of two for the same time.
+            var kept: Set<Int> = []
             looks.removeAll { [entries] look in
-                entries[look.key].map { $0.newest == nil || $0.look != look.time } ?? true
+                guard let entry = entries[look.key], entry.newest != nil, entry.look == look.time else { return true }
+                return !kept.insert(look.key).inserted
             }
         }
     }
