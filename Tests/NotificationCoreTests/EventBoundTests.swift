@@ -79,7 +79,7 @@ struct EventBoundTests {
     @Test("R1: values whose time is over go in parts, and nobody gets one, whoever asks meanwhile")
     func expiredValues() throws {
         let center = scenario()
-        for number in 0..<3000 {
+        for number in 0..<6000 {
             let poster = client(10 + number / 1000)
             try center.post("V", "\(number)", retention: Retention(), expiresAfter: 10, from: poster)
         }
@@ -90,7 +90,37 @@ struct EventBoundTests {
         let most = try steps(of: center) { try center.resume(one) }
         #expect(most < 20_000, "\(most) steps")
         #expect(center.received(one).map(\.name) == Array(repeating: "W", count: 200))
-        #expect(center.statistics.expired == 3000 && center.statistics.retained == 1)
+        #expect(center.statistics.expired == 6000 && center.statistics.retained == 1)
+        try center.center.checkInvariants()
+    }
+
+    @Test("R1: the same for several clients, behind a call that waits for all that is due")
+    func expiredValuesOfSeveral() throws {
+        let center = scenario()
+        let receivers = (100..<103).map { client($0) }
+        for receiver in receivers {
+            try center.observe(receiver, "Q")
+            center.stop(receiver)
+        }
+        try center.post(200, of: "Q")
+        for number in 0..<18_000 {
+            let poster = client(10 + number / 3000)
+            try center.post("V", "\(number)", retention: Retention(), expiresAfter: 10, from: poster)
+        }
+        try center.post("W", retention: Retention())
+        for receiver in receivers { try center.observe(receiver, "", "", .hold, retained: true) }
+        center.seconds += 11
+        center.isBusy = true
+        for receiver in receivers { center.goOn(receiver) }
+        center.isBusy = false
+        let most = try steps(of: center) {
+            try center.observe(two, "X")
+            for _ in 0..<100 { center.send() }
+        }
+        #expect(most < 10_000, "\(most) steps")
+        let names = receivers.map { center.received($0).map(\.name).filter { $0 != "Q" } }
+        #expect(names.allSatisfy { $0 == ["W"] }, "\(names.map(\.count))")
+        #expect(center.statistics.expired == 18_000)
         try center.center.checkInvariants()
     }
 
@@ -99,7 +129,7 @@ struct EventBoundTests {
         let center = scenario()
         try center.observe(one, "A", "", .hold)
         try center.suspend(one)
-        for number in 0..<5000 { try center.post("A", "\(number)", expiresAfter: 10) }
+        for number in 0..<30_000 { try center.post("A", "\(number)", expiresAfter: 10) }
         try center.post("A", "last")
         center.seconds += 11
         var events = 0
@@ -111,9 +141,64 @@ struct EventBoundTests {
             }
         }
         #expect(most < 20_000, "\(most) steps")
-        #expect(center.received(one).map(\.object) == ["last"] && center.statistics.expired == 5000)
+        #expect(center.received(one).map(\.object) == ["last"] && center.statistics.expired == 30_000)
         #expect(center.sequences(one) == [1] && center.losses(one) == [])
         try center.center.checkInvariants()
+    }
+
+    @Test("S4, R1: room for what comes to a client that reads is made by what is over, and nothing is lost")
+    func expiredInTheWay() throws {
+        let center = scenario([.queuedPerClient: 20_000])
+        try center.observe(one, "A")
+        center.stop(one)
+        let before = center.received(one).count
+        for number in 0..<19_000 { try center.post("A", "\(number)", expiresAfter: 10) }
+        center.seconds += 11
+        center.isBusy = true
+        center.goOn(one)
+        let most = try steps(of: center) {
+            for number in 0..<2000 { try center.post("A", "new \(number)") }
+        }
+        #expect(most < 20_000, "\(most) steps")
+        center.isBusy = false
+        for _ in 0..<10 { center.send() }
+        let new = center.received(one).map(\.object).filter { $0.hasPrefix("new") }
+        #expect(new == (0..<2000).map { "new \($0)" }, "\(before), \(new.count)")
+        #expect(center.losses(one) == [])
+        try center.center.checkInvariants()
+    }
+
+    @Test("D8: removing many of a client with lists of few of them, and a few with intervals beside many")
+    func listsOfFew() throws {
+        let center = scenario()
+        try center.observe(one, "A", "", .hold)
+        try center.observe(one, "B", "", .hold)
+        for _ in 0..<4000 { try center.observe(one, "C", "", .hold) }
+        try center.observe(one, "", "", .hold)
+        try center.suspend(one)
+        for number in 0..<1000 { try center.post(number % 2 == 0 ? "A" : "B") }
+        let most = steps(of: center) { #expect(center.removeAll(of: one, name: "C") == 4000) }
+        #expect(most < 80_000, "\(most) steps")
+
+        for _ in 0..<300 { try center.observe(two, "A", "", .drop, interval: .max) }
+        for _ in 0..<5000 { try center.observe(two, "", "", .drop, interval: .max) }
+        for round in 0..<2 {
+            for object in ["a", "b", "c", "d", "e"] { try center.post("A", "\(object)", bytes: round) }
+        }
+        let few = steps(of: center) { #expect(center.removeAll(of: two, name: "A") == 300) }
+        #expect(few < 80_000, "\(few) steps")
+        try center.center.checkInvariants()
+    }
+
+    @Test("R5: resuming looks at no more than it may, also where no observer has an interval for what was held")
+    func intervalsOfOthers() throws {
+        let center = scenario()
+        for _ in 0..<8 { try center.observe(one, "X", "", .drop, interval: .max) }
+        for _ in 0..<4000 { try center.observe(one, "A", "", .hold) }
+        try center.suspend(one)
+        for _ in 0..<300 { try center.post("A") }
+        let most = try steps(of: center) { try center.resume(one) }
+        #expect(most < 250_000, "\(most) steps")
     }
 
     @Test("D8: removing a few observers does not go through lists of others", arguments: [true, false])

@@ -74,6 +74,9 @@ extension DistributedCenter {
         var (left, begun): (Int, [(Notification, ObserverList)]) = (Self.maxMarksBegun, [])
         // For each kind those whose intervals begin with something newer of it already: once is enough.
         var haveBegun: [NotificationKind: Set<ObserverID>] = [:]
+        func begin(_ ids: [ObserverID], _ begun: inout Set<ObserverID>) -> [ObserverID] {
+            ids.filter { begun.insert($0).inserted }
+        }
         for entry in client.queue.newestHeld(Self.maxIntervalsBegun).reversed() {
             let (ids, notification) = (entry.observers.ids, entry.notification)
             // A few are compared with all, of which eight lie in a cache line.
@@ -81,11 +84,12 @@ extension DistributedCenter {
             let steps =
                 (isFew ? withInterval.count * (1 + ids.count / 8) : ids.count)
                 + (notification.name.utf8.count + notification.object.utf8.count) / Self.textBytesPerStep
+            guard left > 0 else { break }
             left -= steps
-            guard left >= 0 || begun.isEmpty else { break }
             meter.count(steps)
-            let observers = (isFew ? withInterval.filter(ids.contains).sorted() : ids.filter(withInterval.contains))
-                .filter { haveBegun[notification.kind, default: []].insert($0).inserted }
+            let all = isFew ? withInterval.filter(ids.contains).sorted() : ids.filter(withInterval.contains)
+            guard !all.isEmpty else { continue }
+            let observers = begin(all, &haveBegun[notification.kind, default: []])
             guard !observers.isEmpty else { continue }
             left -= client.queue.countOfMarks(of: notification.kind)
             begun.append((notification, ObserverList(observers)))
@@ -130,7 +134,7 @@ extension DistributedCenter {
     private func sendAll(to client: Client, effects: inout [Effect]) {
         flush(client, effects: &effects)
         pump(client, effects: &effects)
-        while client.reads, client.owed.hasReady { _ = sendOwed(to: client, effects: &effects) }
+        while client.reads, client.owed.hasReady, spent.mayExpire { _ = sendOwed(to: client, effects: &effects) }
         for lane in DeliveryLane.allCases {
             while client.reads, sendFirst(of: lane, to: client, effects: &effects) > 0 {}
         }
@@ -156,6 +160,11 @@ extension DistributedCenter {
         guard isOverTotal || isNearLimits(client) else { return }
         // Sent while an eighth of it is free, as what follows has to wait there until the client has confirmed.
         if client.reads, isNearLimits(client) { sendAll(to: client, effects: &effects) }
+        // What is in the way is over: it goes with the next events, and nothing is lost for it.
+        guard !client.reads || spent.mayExpire else {
+            owesRoom = owesRoom || isOverTotal
+            return
+        }
         let (before, atLeast) = (totals.waitingMemory, 2 * Int(limits[.userInfoBytes]))
         var rest = Self.maxLostForRoom
         func mayGoOn() -> Bool { rest > 0 || before - totals.waitingMemory < atLeast }
@@ -189,7 +198,13 @@ extension DistributedCenter {
     func loseFromLargest(effects: inout [Effect]) -> Bool {
         guard let largest = accounts.first()?.clients.first().flatMap(client(of:)) else { return false }
         let before = totals.waitingMemory
-        if largest.reads { sendAll(to: largest, effects: &effects) }
+        if largest.reads {
+            sendAll(to: largest, effects: &effects)
+            guard !largest.reads || spent.mayExpire else {
+                owesRoom = true
+                return false
+            }
+        }
         return totals.waitingMemory < before || forgetIdleIntervals(of: largest)
             || loseOldest(of: largest, because: .totalQueueFull, effects: &effects)
     }
@@ -303,7 +318,7 @@ extension DistributedCenter {
     }
 
     /// The lost are the oldest: their place in the sequence is right here, before what is delivered next.
-    private func announceLoss(to client: Client, effects: inout [Effect]) {
+    func announceLoss(to client: Client, effects: inout [Effect]) {
         announceUncarried(to: client, effects: &effects)
         guard let loss = client.unannounced else { return }
         client.unannounced = nil

@@ -13,6 +13,7 @@ extension DistributedCenter {
     func eventEnded(_ event: StaticString = #function) {
         meter.endEvent(event)
         spent = SpentInEvent()
+        if !waitingForNextEvent.isEmpty { giveTurnsToWaiting() }
         assert(isWholeIfDue())
     }
 

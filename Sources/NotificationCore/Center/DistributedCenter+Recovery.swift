@@ -278,6 +278,8 @@ extension DistributedCenter {
     /// until a source says otherwise.
     public func finishRestoring(effects: inout [Effect]) {
         defer { eventEnded() }
+        // An earlier process may have had no time for it.
+        owesRoom = isOverTotal
         restoreExcess(effects: &effects)
         meter.count(retained.count + clients.count + peers.count)
         for peer in peers.values { peer.isRestored = !peer.isIdentified }

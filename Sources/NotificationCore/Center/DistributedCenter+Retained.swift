@@ -182,19 +182,17 @@ extension DistributedCenter {
         }
     }
 
-    /// There is no timer: a value whose time is over is gone for everybody who looks. Of many some are removed with each
-    /// event that looks, and the rest counts until then.
+    /// There is no timer: a value whose time is over is gone for everybody who looks. Of many some are removed in each
+    /// event that looks (``SpentInEvent/mayExpire``), and the rest counts until then.
     func removeExpired(effects: inout [Effect]) {
         guard !retained.isEmpty else { return }
         let now = clock.uptime()
-        for _ in 0..<Self.maxExpiredAtOnce {
-            guard let value = retained.expired(at: now) else { return }
+        while spent.mayExpire, let value = retained.expired(at: now) {
+            spent.expired += SpentInEvent.stepsOfValue
             removeRetained(value, effects: &effects)
             counters.expired += 1
         }
     }
-
-    private static let maxExpiredAtOnce = 512
 
     // MARK: Other sessions (R8)
 

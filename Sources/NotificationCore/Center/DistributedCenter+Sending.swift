@@ -55,8 +55,19 @@ extension DistributedCenter {
         guard client.reads, client.owed.hasReady, client.queue[turnsOf: .immediate] == 0 else { return }
         if isDraining {
             owedWhileDraining.append(client)
+        } else if !spent.mayExpire {
+            waitingForNextEvent.append(client)
         } else {
             turns.append(client, in: .immediate, byteCount: 0)
+        }
+    }
+
+    /// An event has ended: those that could not go on in it may in the next.
+    func giveTurnsToWaiting() {
+        let waiting = waitingForNextEvent
+        waitingForNextEvent = []
+        for client in waiting {
+            if client.owed.hasReady { keepTurn(of: client) } else { giveTurns(to: client) }
         }
     }
 
@@ -78,6 +89,10 @@ extension DistributedCenter {
             keepTurn(of: client)
             return count
         }
+        guard count > 0 || spent.mayExpire else {
+            waitingForNextEvent.append(client)
+            return 0
+        }
         if wasOwed { giveTurns(to: client) }
         if client.reads, client.queue[turnsOf: lane] == 0, !client.queue.isEmpty(lane) {
             turns.append(client, in: lane, byteCount: 0)
@@ -87,9 +102,12 @@ extension DistributedCenter {
 
     /// Sends what is first in a lane of a client that reads; to one that wants batches, all that may go with it.
     ///
-    /// - Returns: how many notifications that was.
+    /// - Returns: how many notifications that was. 0 with more in the lane, for a client that reads: only where nothing more
+    ///   of what is over may be taken out in this event (``SpentInEvent/mayExpire``).
     @discardableResult
     func sendFirst(of lane: DeliveryLane, to client: Client, effects: inout [Effect]) -> Int {
+        // S4: a loss is announced before anything newer is delivered.
+        if client.unannounced != nil { announceLoss(to: client, effects: &effects) }
         let owed = sendOwed(to: client, effects: &effects)
         guard client.reads, !client.owed.hasReady else { return owed }
         // Flushed notifications go before anything newer.
@@ -101,7 +119,6 @@ extension DistributedCenter {
             return owed
         }
         invariant(client.presence != .gone, "D8: a client that left the bus gets nothing")
-        invariant(client.unannounced == nil, "S4: a loss is announced before anything newer is delivered")
         let isCarried = first.carriedBytes < mostBytes
         if client.options.batches, isCarried {
             return owed + sendBatch(of: lane, to: client, effects: &effects)
@@ -134,12 +151,11 @@ extension DistributedCenter {
 
     /// Takes out what is first in a lane and whose time is over: it gets no number, and is no loss.
     ///
-    /// - Returns: whether the next is not; false when there is more of it than one turn may take out.
+    /// - Returns: whether the next is not; false when there is more of it than one event may take out.
     private func dropExpired(in lane: DeliveryLane, of client: Client, effects: inout [Effect]) -> Bool {
-        var left = Self.maxExpiredInTurn
         while let expiry = client.queue.first(in: lane)?.notification.expiry, expiry <= clock.uptime() {
-            guard left > 0 else { return false }
-            left -= 1
+            guard spent.mayExpire else { return false }
+            spent.expired += 1
             meter.count()
             changeQueue(of: client) { _ = $0.popDue(lane) }
             counters.expired += 1
@@ -147,8 +163,6 @@ extension DistributedCenter {
         }
         return true
     }
-
-    private static let maxExpiredInTurn = 1024
 
     /// All that is due in the lane goes in one message, as far as a batch, the bus and the room on the way go.
     private func sendBatch(of lane: DeliveryLane, to client: Client, effects: inout [Effect]) -> Int {

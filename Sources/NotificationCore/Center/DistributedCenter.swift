@@ -132,6 +132,8 @@ public final class DistributedCenter {
     /// Whether all turns are being taken, and who is owed values meanwhile.
     var isDraining = false
     var owedWhileDraining: [Client] = []
+    /// Those for whom more was in the way whose time is over than one event takes out: they go on behind it.
+    var waitingForNextEvent: [Client] = []
     /// Empty; its memory is used again from post to post.
     var spareMatches = Matches()
     /// The bytes that the driver keeps for other sessions: they count among everything that is kept.

@@ -9,6 +9,14 @@ struct SpentInEvent {
     /// Messages of what was held, and was sent at once.
     var flushed = 0
 
+    /// What was taken out as its time was over: notifications, and values, each of which counts for ``stepsOfValue``.
+    var expired = 0
+
     static let maxLosses = 16_384
     static let maxFlushed = 1024
+    private static let maxExpired = 4096
+    static let stepsOfValue = 4
+
+    /// Whether more of what is over may be taken out.
+    var mayExpire: Bool { expired < Self.maxExpired }
 }
