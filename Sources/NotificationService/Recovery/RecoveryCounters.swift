@@ -229,12 +229,12 @@ final class RecoveryCounters {
         self[slot, .sequence] - min(count, self[slot, .sequence])
     }
 
-    /// So much waits for the client that is not in the log.
+    /// So much waits for the client that is not in the log; to be written by ``writeCounts()``.
     func setWaiting(_ count: UInt64, in slot: UInt32) throws(FileError) {
         try grow(toHold: Int(slot))
         guard self[slot, .waiting] != count else { return }
         self[slot, .waiting] = count
-        try write(slot, .waiting, .waiting)
+        changedSlots.append(slot)
     }
 
     /// So many posts wait in posters' queues that are not in the log.
@@ -263,11 +263,6 @@ final class RecoveryCounters {
 
     private func write(_ first: UInt32, through last: UInt32) throws(FileError) {
         try write(Int(first) * Self.fields..<(Int(last) + 1) * Self.fields)
-    }
-
-    private func write(_ slot: UInt32, _ first: Field, _ last: Field) throws(FileError) {
-        let start = Int(slot) * Self.fields
-        try write(start + first.rawValue..<start + last.rawValue + 1)
     }
 
     private func write(_ range: Range<Int>) throws(FileError) {

@@ -559,6 +559,7 @@ final class RecoveryStore {
             guard let slot = slots[client] else { continue }
             try counters.setWaiting(center.waiting(for: client), in: slot)
         }
+        try counters.writeCounts()
         try counters.setWaitingPosts(UInt64(center.queuedPosts))
     }
 
