@@ -10,7 +10,7 @@ from gi.repository import GLib
 
 from contract import DBUS, DBUS_PATH
 from hostile.cases import states
-from hostile.templates import NUMBER, style
+from hostile.templates import HOLD, NUMBER, style, suspended
 from wire import Closed, add_observer, greeting, message, post
 
 
@@ -64,24 +64,37 @@ def connect_storm_read(scene):
     scene.repeat(come)
 
 
-def leave_together(scene):
-    """2,000 clients that leave the bus at the same time, and come again."""
-    contents = add_observer(states.NAME) * 4 + post(states.NAME, "", {}, style("at-exit"))
+def leave_again_and_again(scene, contents, count, key, each):
+    """So many connections say something and leave the bus at the same time, and come again, whenever `key` has become
+    `each` for each of them."""
 
     def come():
-        connections = [scene.connect() for _ in range(scene.much(2000))]
+        connections = [scene.connect() for _ in range(count)]
         for connection in connections:
             connection.send(contents)
         states.stay(*connections)
 
     pid = scene.fork(come)
-    scene.reach("clients", scene.much(2000))
+    scene.reach(key, count * each)
     scene.act()
     while scene.going():
         scene.kill([pid])
         pid = scene.fork(come)
-        states.pause_until(scene, lambda: scene.statistics()["clients"] >= scene.much(2000))
+        states.pause_until(scene, lambda: scene.statistics()[key] >= count * each)
     scene.kill([pid])
+
+
+def leave_together(scene):
+    """2,000 clients that leave the bus at the same time, and come again."""
+    contents = add_observer(states.NAME) * 4 + post(states.NAME, "", {}, style("at-exit"))
+    leave_again_and_again(scene, contents, scene.much(2000), "clients", 1)
+
+
+def leave_posts(scene):
+    """1,500 clients with 20 posts at exit each that leave at the same time, and come again; 1,500 hold what they post."""
+    states.clients(scene, 1500, options=HOLD, then=suspended(True, answer=False))
+    contents = post(states.NAME, "", {}, style("at-exit")) * 20
+    leave_again_and_again(scene, contents, scene.much(1500), "queued-posts", 20)
 
 
 def process_storm(scene):
@@ -156,6 +169,7 @@ CASES = {
     "connect-storm": connect_storm,
     "connect-storm-read": connect_storm_read,
     "leave-together": leave_together,
+    "leave-posts": leave_posts,
     "process-storm": process_storm,
     "half-open": half_open,
     "bus-names": bus_names,
