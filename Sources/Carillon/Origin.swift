@@ -25,6 +25,9 @@ public struct Origin: Hashable, Sendable {
     /// Whether it is kept only until its poster leaves the bus, with `while-connected` among the
     /// ``DistributedNotificationCenter/details``.
     public internal(set) var isKeptWhileConnected = false
+    /// Whether it was posted for the other sessions of the machine, too, with `all-sessions` among the
+    /// ``DistributedNotificationCenter/details``.
+    public internal(set) var isForAllSessions = false
     /// When it is over, with `expiry` among the ``DistributedNotificationCenter/details``; nil where it never is.
     public internal(set) var expiry: Date?
 
@@ -60,6 +63,7 @@ public struct Origin: Hashable, Sendable {
         case (.time, .int64(let time)): date = Self.date(time)
         case (.kept, .boolean(let isKept)): self.isKept = isKept
         case (.whileConnected, .boolean(let isOfPoster)): isKeptWhileConnected = isOfPoster
+        case (.allSessions, .boolean(let isForAll)): isForAllSessions = isForAll
         case (.expiry, .int64(let time)): expiry = Self.date(time)
         default: break
         }

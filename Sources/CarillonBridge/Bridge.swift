@@ -91,6 +91,7 @@ public final class Bridge {
         _ configuration: BridgeConfiguration, _ environment: BridgeEnvironment, _ center: CenterLink,
         _ posts: InwardPosts, _ losses: LossAnnouncer, _ presence: OwnPresence, _ context: MainContext
     ) throws(End) -> Crossing {
+        posts.host = configuration.origin.host
         do throws(MQTTError) {
             return try Crossing(
                 configuration, environment, center: center, posts: posts, losses: losses, presence: presence,

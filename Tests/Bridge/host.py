@@ -26,7 +26,7 @@ class Host:
     """One machine. All that runs there is of one user."""
 
     def __init__(self, lab, name, user="anna", export="", imports="", settings=None, broker=None, machine=None,
-                 certificate=None, service_settings=""):  # fmt: skip
+                 certificate=None, service_settings="", system_bus=None):  # fmt: skip
         self.lab = lab
         self.name = name
         self.user = user
@@ -55,7 +55,7 @@ class Host:
             "XDG_CONFIG_HOME": os.path.dirname(self.configuration),
             "XDG_CONFIG_DIRS": os.path.join(self.directory, "nowhere"),
             "DBUS_SESSION_BUS_ADDRESS": f"unix:path={self.runtime}/bus",
-            "DBUS_SYSTEM_BUS_ADDRESS": f"unix:path={self.runtime}/no-system-bus",
+            "DBUS_SYSTEM_BUS_ADDRESS": system_bus or f"unix:path={self.runtime}/no-system-bus",
         }  # fmt: skip
         self.start_bus()
         self.start_service()
@@ -254,6 +254,10 @@ class Observer:
     def numbers(self):
         """The entry n of each that has one."""
         return [each["userInfo"]["n"] for each in self.notifications if "n" in each["userInfo"]]
+
+    def numbers_of(self, host):
+        """The entry n of each that came from a host, or None."""
+        return [each["userInfo"].get("n") for each in self.notifications if each["details"].get("host") == host]
 
     def wait(self, count, seconds=PATIENCE):
         """Waits until so many have arrived, and returns them."""

@@ -25,6 +25,9 @@ struct InwardPostsTests {
         }
 
         var isThere = true
+        var knowsAllSessions = true
+        /// What the posts of these names are known by in other sessions, as far as that was told.
+        private(set) var identities: [String: String] = [:]
         private var calls: [Call] = []
         /// All that was asked for, in order.
         private(set) var log: [Kind] = []
@@ -39,6 +42,7 @@ struct InwardPostsTests {
             let value = post.userInfo["n"].map { "\($0)".filter(\.isNumber) } ?? ""
             let isKept = post.options.retention != nil
             lifetimes[post.name] = post.options.expiresAfter
+            identities[post.name] = post.options.sameAs
             add(.post("\(post.name)=\(value.suffix(1))")) { [self] error in
                 if error == nil, isKept { values[post.name] = post.userInfo }
                 completion(error.map { .failure($0) } ?? .success(1))
@@ -114,6 +118,29 @@ struct InwardPostsTests {
             isRetained: isKept, expiry: seconds)
         posts.append(try InwardMessage(publication, on: topic).told(anew: isAnew))
         posts.pump()
+    }
+
+    @Test(
+        "G1: what another session of this machine has posted for all sessions is told to the service, where it knows those"
+    )
+    func ofThisMachine() throws {
+        func append(_ name: String, of host: String, _ key: MessageProperties.Key? = .allSessions) throws {
+            var properties = MessageProperties()
+            properties.identity = key.map { _ in "1000/1/\(name)" }
+            let text = "carillon/1/home/\(host)/ben/n/\(name)"
+            let topic = try #require(BridgeTopic(text, in: "home"))
+            let publication = Publication(
+                topic: text, payload: Array("{}".utf8), isRetained: false, userProperties: properties.all)
+            posts.append(try InwardMessage(publication, on: topic))
+            posts.pump()
+        }
+        posts.host = "desk"
+        try append("A", of: "desk")
+        try append("B", of: "lap")
+        try append("C", of: "desk", nil)
+        service.knowsAllSessions = false
+        try append("D", of: "desk")
+        #expect(service.log.count == 4 && service.identities == ["A": "1000/1/A"])
     }
 
     private func pass(seconds: Int64) { clock.pass(seconds: seconds, on: context) }

@@ -110,6 +110,7 @@ struct MessageTests {
         (properties.object, properties.serial, properties.hops, properties.time) = ("a\u{7}b", 9, 1, -5)
         properties.place = .init(run: "r", count: 12)
         properties.isOldValue = true
+        properties.identity = "1000/9/-5"
         #expect(MessageProperties(properties.all) == properties)
         #expect(properties.all.allSatisfy { $0.value.unicodeScalars.allSatisfy(TopicLevel.isAllowed) })
     }

@@ -19,6 +19,7 @@ struct StateTests {
         var properties = MessageProperties()
         (properties.object, properties.hops, properties.serial, properties.time) = ("o", 1, 7, -3)
         properties.place = .init(run: "r1", count: 2)
+        properties.identity = "1000/7/-3"
         let message = OutwardMessage(
             name: "N", object: "o", payload: [0, 0xFF, 7], contentType: "application/json", isRetained: true, expiry: 9,
             properties: properties)

@@ -18,6 +18,42 @@ struct ExportTests {
         #expect(center.exported[0].retention != nil && center.exported[0].expiry == nil)
         #expect(center.exported[1].retention == nil && center.exported[1].expiry == (center.seconds + 5) * 1_000_000)
         #expect(center.received(one).map(\.name) == ["Ding", "Ding"])
+        #expect(center.deliveries(one).map(\.notification.goesToAllSessions) == [true, false])
+    }
+
+    @Test("G2: what comes by two ways is told once, whichever is first, and as a value it is kept for each")
+    func brought() throws {
+        let center = Scenario()
+        try center.observe(one, "Ding")
+        func bring(_ identity: String?, from host: String?, of user: String = "ann", kept: Bool = false) throws -> Int {
+            var options = PostOptions()
+            options.origin = try OutsideOrigin(host: host, user: user)
+            options.sameAs = identity
+            options.retention = kept ? Retention() : nil
+            return try center.perform { effects throws(CenterError) in
+                try center.center.post(
+                    name: "Ding", object: "", userInfo: Scenario.Payload(byteCount: 0, tag: 1), options: options,
+                    from: two, effects: &effects)
+            }.receivers
+        }
+        #expect(try bring("1", from: nil) == 1 && bring("1", from: "desk") == 0)
+        #expect(try bring("2", from: "desk") == 1 && bring("2", from: nil) == 0)
+        #expect(try bring("1", from: "desk", of: "ben") == 1, "of another user")
+        #expect(try bring(nil, from: "desk") == 1 && bring(nil, from: "desk") == 1)
+        #expect(try bring("3", from: nil, kept: true) == 1 && bring("3", from: "desk", kept: true) == 0)
+        #expect(center.received(one).count == 6 && center.values().count == 2)
+        #expect(center.statistics.unmatched == 0)
+        // The oldest are forgotten.
+        for number in 10..<17_000 { _ = try bring("\(number)", from: nil) }
+        #expect(try bring("1", from: "desk") == 1 && bring("16999", from: "desk") == 0)
+        let next = DistributedCenter()
+        next.takeOver(center.center)
+        var (options, effects) = (PostOptions(), [Effect]())
+        (options.origin, options.sameAs) = (try OutsideOrigin(host: "desk", user: "ann"), "16998")
+        let receipt = try next.post(
+            name: "Ding", object: "", userInfo: Scenario.Payload(byteCount: 0, tag: 1), options: options, from: two,
+            effects: &effects)
+        #expect(receipt.receivers == 0, "also behind a new connection")
     }
 
     @Test("What waits goes out in its time, and what it took the place of does not")

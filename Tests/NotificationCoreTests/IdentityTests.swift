@@ -113,10 +113,14 @@ struct IdentityTests {
 
     @Test("Details have a number each, which is in the log, and their order is the contract's")
     func numbers() {
-        #expect(Detail.allCases.map { Details($0).rawValue } == (0..<12).map { 1 << $0 })
-        let words = "uid pid process app unit host user retained time kept expiry while-connected".split(separator: " ")
+        #expect(Detail.allCases.map { Details($0).rawValue } == (0..<13).map { 1 << $0 })
+        let words = "uid pid process app unit host user retained time kept expiry while-connected all-sessions".split(
+            separator: " ")
         #expect(Detail.allCases.map(\.rawValue) == words.map(String.init))
         #expect(Details([Detail.time, .userID]).all == [.userID, .time])
-        #expect(Detail.allCases.filter { !$0.isAboutPoster } == [.retained, .time, .kept, .expiry, .whileConnected])
+        #expect(
+            Detail.allCases.filter { !$0.isAboutPoster } == [
+                .retained, .time, .kept, .expiry, .whileConnected, .allSessions,
+            ])
     }
 }

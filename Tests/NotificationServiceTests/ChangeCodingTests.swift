@@ -36,10 +36,12 @@ struct ChangeCodingTests: StateTests {
         let ids = [1, 2, 3, 4].map { ObserverID(rawValue: $0) }
         let origin = try OutsideOrigin(host: "h", user: nil)
         let userInfo = try userInfo("N")
-        func notification(_ serial: UInt64, _ identity: Identity? = nil, retention: Retention? = nil) -> Notification {
+        func notification(
+            _ serial: UInt64, _ identity: Identity? = nil, retention: Retention? = nil, forAll: Bool = false
+        ) -> Notification {
             Notification(
                 name: "N", object: "", userInfo: userInfo, poster: ":1.9", identity: identity, time: 6,
-                expiry: retention == nil ? nil : 7, retention: retention, serial: serial)
+                expiry: retention == nil ? nil : 7, retention: retention, goesToAllSessions: forAll, serial: serial)
         }
         var options = ClientOptions()
         options.batches = true
@@ -72,6 +74,7 @@ struct ChangeCodingTests: StateTests {
             .held(one, notification(3, full.identity), observers: [ids[0]], coalescing: [ids[0]]),
             .held(one, notification(4, retention: Retention()), observers: [ids[0]], coalescing: [ids[1]]),
             .delayed(one, notification(4, retention: Retention()), observers: [ids[0]]),
+            .delayed(one, notification(6, forAll: true), observers: [ids[0]]),
             .delayEnded(one, kind, observers: [ids[0]]), .delayEnded(one, broughtKind, observers: []),
             .flushed(one), .popped(one, .eventTracking), .lost(one, .queueFull),
             .unannouncedLoss(one, count: 4, observers: [ids[2]], .overload), .lossAnnounced(one),
@@ -124,6 +127,10 @@ struct ChangeCodingTests: StateTests {
         01
         08040000003a312e3104000000000000000001000000010000000000000000010000000200000000000000
         1c040000003a312e31040000000000000000010000000100000000000000
+        010600000000000000040000003a312e392e000000010000004e0000000000000000000000160000000000000003\
+        0000006b657900017300000500000076616c75650006000000000000000000000000000000000000000000000000\
+        0001
+        1c040000003a312e31060000000000000000010000000100000000000000
         1d040000003a312e31010000004e010000006f00010000000100000000000000
         1d040000003a312e31010000004e010000006f0000000000010000006800000000
         09040000003a312e31

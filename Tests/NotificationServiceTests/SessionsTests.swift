@@ -209,7 +209,7 @@ struct SessionsTests {
         #expect(
             ding.details == [
                 "uid": .uint32(one.user.id), "user": .string("daemon"), "retained": .boolean(false),
-                "kept": .boolean(false), "while-connected": .boolean(false),
+                "kept": .boolean(false), "while-connected": .boolean(false), "all-sessions": .boolean(false),
             ])
         let poster = AnyBusName(ding.poster)
         #expect(try two.client.processID(of: poster) == UInt32(two.service.pid))

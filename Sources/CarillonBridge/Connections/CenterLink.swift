@@ -36,8 +36,8 @@ final class CenterLink: @unchecked Sendable {
     private var full: [@Sendable (Result<Int, ServiceError>) -> Void] = []
     private var fullTimer: EventSource?
     private var isStarted = false
-    /// Whether the service was asked again, for fewer details.
-    private var isWithoutLifetimes = false
+    /// How many of the newest details the service is not asked for: one that was started before an update does not know them.
+    private var missingDetails = 0
 
     init(_ environment: BridgeEnvironment, context: MainContext) {
         self.context = context
@@ -46,9 +46,18 @@ final class CenterLink: @unchecked Sendable {
     }
 
     private static let details: Details = [.host, .user, .retained, .time, .kept, .expiry]
+    /// Those of later versions, the newest first.
+    private static let laterDetails: [Details] = [.allSessions, .whileConnected]
+
+    /// Whether the service knows of notifications that are for all sessions of the machine (G1).
+    var knowsAllSessions: Bool { missingDetails == 0 }
+
+    private func askForDetails() {
+        outbox.add(.details(Self.laterDetails.dropFirst(missingDetails).reduce(Self.details) { $0.union($1) }))
+    }
 
     func start() {
-        outbox.add(.details(Self.details.union(.whileConnected)))
+        askForDetails()
         isStarted = true
         session.start()
     }
@@ -270,9 +279,9 @@ extension CenterLink: ServiceReceiver {
         if case .disconnected = state, registrations.isEmpty, isStarted { askSoon() }
         let isThere = state == .connected
         guard isThere != self.isThere else { return }
-        if isThere, isWithoutLifetimes {
-            isWithoutLifetimes = false
-            outbox.add(.details(Self.details.union(.whileConnected)))
+        if isThere, missingDetails > 0 {
+            missingDetails = 0
+            askForDetails()
         }
         self.isThere = isThere
         // The one that they were posted to is gone.
@@ -296,11 +305,11 @@ extension CenterLink: ServiceReceiver {
     }
 
     func detailsRefused(because error: ServiceError) {
-        if !isWithoutLifetimes {
-            // A service that was started before an update does not know that one.
-            isWithoutLifetimes = true
-            Log.notice("the service does not tell which values go with their posters: \(error)")
-            outbox.add(.details(Self.details))
+        if missingDetails < Self.laterDetails.count {
+            let missing = Self.laterDetails[missingDetails].all.map(\.rawValue).joined()
+            Log.notice("the service is of an earlier version, and does not tell '\(missing)': \(error)")
+            missingDetails += 1
+            askForDetails()
             return session.pump()
         }
         // Without them nobody can tell what came from outside, and must not go round in circles.

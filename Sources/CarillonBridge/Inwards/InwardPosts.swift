@@ -8,6 +8,9 @@ import ServiceClient
 
 /// The service as a bridge posts to it.
 protocol PostingService: AskedService {
+    /// Whether it knows of notifications that are for all sessions of the machine (G1).
+    var knowsAllSessions: Bool { get }
+
     /// - Parameter completion: called on the loop's thread, not before this returns.
     /// - Throws: what makes that no post.
     func post(
@@ -51,6 +54,8 @@ final class InwardPosts: @unchecked Sendable {
         case closed
     }
 
+    /// The name of this machine.
+    var host = ""
     private var phase = Phase.open
     private var pause = pauses.lowerBound
 
@@ -140,6 +145,10 @@ final class InwardPosts: @unchecked Sendable {
                 options.origin = try OutsideOrigin(host: message.origin.host, user: message.origin.user)
                 options.retention = message.isKept ? Retention() : nil
                 options.expiresAfter = message.secondsLeft(at: time()).map { max($0, 1) }
+                // Where the sessions of this machine tell each other, it comes from there as well.
+                if message.origin.host == host, service.knowsAllSessions {
+                    options.sameAs = message.properties.identity
+                }
                 let post = try PostCall(
                     name: message.name, object: message.object, userInfo: userInfo, options: options)
                 try service.post(post) { [self] result in

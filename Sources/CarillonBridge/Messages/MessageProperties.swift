@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import MQTT
+import NotificationCore
 
 /// The user properties of a bridge's messages, by their names: the one place that knows them.
 struct MessageProperties: Equatable {
@@ -15,6 +16,7 @@ struct MessageProperties: Equatable {
         case value = "value"
         case widths = "widths"
         case whileRun = "while"
+        case allSessions = "all-sessions"
         /// Of ``BridgeTopic/Subject/online``: its being there shows that properties come through.
         case carillon = "carillon"
     }
@@ -36,6 +38,8 @@ struct MessageProperties: Equatable {
     /// Of a value that goes with its poster (R8): the run of the bridge that published it, as its presence has it. The value is
     /// over when that presence is.
     var boundTo: String?
+    /// Of what was posted for the other sessions of its machine, too (G1): what it is known by there. Nil for others.
+    var identity: String?
 
     struct Place: Equatable {
         /// From when on it counts: the counting begins anew with a process that does not know the earlier one's.
@@ -75,6 +79,7 @@ struct MessageProperties: Equatable {
         self.time = time
         isOldValue = texts[.value] != nil
         keepsWidths = texts[.widths] != nil
+        identity = texts[.allSessions].flatMap { (1...PostOptions.maxIdentity).contains($0.utf8.count) ? $0 : nil }
         boundTo = texts[.whileRun].flatMap { $0.isEmpty || $0.utf8.count > Self.maxRunBytes ? nil : $0 }
         if let run = texts[.run], let count, !run.isEmpty, run.utf8.count <= Self.maxRunBytes {
             place = Place(run: run, count: count)
@@ -99,6 +104,7 @@ struct MessageProperties: Equatable {
         if isOldValue { add(.value, "1") }
         if keepsWidths { add(.widths, "1") }
         add(.whileRun, boundTo)
+        add(.allSessions, identity)
         return all
     }
 }

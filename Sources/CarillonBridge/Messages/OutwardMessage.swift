@@ -3,6 +3,12 @@ import MQTT
 import NotificationCore
 import NotificationWire
 
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#endif
+
 /// A notification on its way to the broker, or that a value is gone.
 struct OutwardMessage: Equatable {
     let name: String
@@ -38,6 +44,9 @@ struct OutwardMessage: Equatable {
         properties.isOldValue = isTrue(.retained)
         properties.keepsWidths = keepsWidths
         properties.boundTo = isTrue(.whileConnected) ? run : nil
+        if isTrue(.allSessions), let time = properties.time {
+            properties.identity = SessionIdentity.text(userID: geteuid(), serial: notification.serial, time: time)
+        }
     }
 
     /// The same for a device, which is told what is, and not what was: nothing is retained (G2).
@@ -48,6 +57,7 @@ struct OutwardMessage: Equatable {
             expiry: message.expiry, properties: message.properties)
         properties.keepsWidths = false
         properties.boundTo = nil
+        properties.identity = nil
     }
 
     /// One that was made before.

@@ -175,6 +175,7 @@ extension ExportQueue.Entry {
         entries["expiry"] = message.expiry.map { .int64($0) }
         entries["serial"] = message.properties.serial.map { .uint64($0) }
         entries["while"] = message.properties.boundTo.map { .string($0) }
+        entries["all-sessions"] = message.properties.identity.map { .string($0) }
         entries["time"] = message.properties.time.map { .int64($0) }
         if let place = message.properties.place {
             entries["run"] = .string(place.run)
@@ -196,6 +197,7 @@ extension ExportQueue.Entry {
         properties.keepsWidths = entries["type"]?.text == Payload.binaryContentType
         properties.serial = entries["serial"]?.unsigned
         properties.boundTo = entries["while"]?.text
+        properties.identity = entries["all-sessions"]?.text
         properties.time = entries["time"]?.signed
         if let run = entries["run"]?.text, let count = entries["count"]?.unsigned {
             properties.place = .init(run: run, count: count)

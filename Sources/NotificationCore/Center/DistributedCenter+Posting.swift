@@ -33,6 +33,13 @@ extension DistributedCenter {
             guard postingQueues.isStill(poster) else { throw error }
             if post.retention.take() != nil { counters.unretained += 1 }
         }
+        // G1: it came already, by another way. As a value it is kept for each, and told once.
+        if let sameAs = options.sameAs, let user = (identity?.origin ?? options.origin)?.user,
+            !arrivals.note(sameAs, of: user)
+        {
+            guard post.retention != nil else { return Receipt(receivers: 0, mark: nil, matched: 0) }
+            post.isTold = true
+        }
         guard options.postingStyle == .now else {
             enqueue(post, from: poster, coalescing: options.coalescing, effects: &effects)
             return Receipt(receivers: 0, mark: nil, matched: 0)
@@ -122,24 +129,25 @@ extension DistributedCenter {
         lastSerial += 1
         counters.posted += 1
         peers[poster]?.posted += 1
-        var matches = takeMatches(name: post.name, object: post.object)
+        var matches = post.isTold ? Matches() : takeMatches(name: post.name, object: post.object)
         defer { giveBack(&matches) }
-        if matches.countedReceivers == 0 { counters.unmatched += 1 }
-        if post.goesToAllSessions {
+        if matches.countedReceivers == 0, !post.isTold { counters.unmatched += 1 }
+        let time = post.goesToAllSessions ? clock.time() : nil
+        if let time {
             effects.append(
                 .export(
                     ExportedNotification(
                         name: post.name, object: post.object, userInfo: post.userInfo,
                         deliverImmediately: post.deliverImmediately, retention: post.retention,
-                        expiry: post.expiry)))
+                        expiry: post.expiry, serial: lastSerial, time: time)))
         }
         guard !matches.receivers.isEmpty || post.retention != nil else {
             return Receipt(receivers: 0, mark: nil, matched: 0)
         }
         let notification = Notification(
             name: post.name, object: post.object, userInfo: post.userInfo, poster: poster,
-            identity: post.identity, time: clock.time(), expiry: post.expiry, retention: post.retention,
-            serial: lastSerial)
+            identity: post.identity, time: time ?? clock.time(), expiry: post.expiry, retention: post.retention,
+            goesToAllSessions: post.goesToAllSessions, serial: lastSerial)
         if let retention = post.retention {
             retain(notification, retention, from: payer ?? peer(poster), effects: &effects)
         }

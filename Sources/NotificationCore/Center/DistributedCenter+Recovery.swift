@@ -263,6 +263,7 @@ extension DistributedCenter {
         counters.unretained = other.counters.unretained
         counters.displaced = other.counters.displaced
         counters.expired = other.counters.expired
+        arrivals = other.arrivals
         other.forEachRememberedChange { _ = takeOver($0) }
         for (name, before) in other.clients {
             guard let client = clients[name] else { continue }

@@ -207,7 +207,8 @@ extension DistributedCenter {
         return (
             ExportedNotification(
                 name: notification.name, object: notification.object, userInfo: notification.userInfo,
-                retention: value.retention, expiry: notification.expiry), notification.serial
+                retention: value.retention, expiry: notification.expiry, serial: notification.serial,
+                time: notification.time), notification.serial
         )
     }
 

@@ -10,10 +10,14 @@ public struct ExportedNotification {
     public let retention: Retention?
     /// See ``Notification/expiry``.
     public let expiry: Int64?
+    /// See ``Notification/serial``.
+    public let serial: UInt64
+    /// See ``Notification/time``.
+    public let time: Int64
 
     public init(
         name: String, object: String, userInfo: any UserInfo, deliverImmediately: Bool = false, retention: Retention?,
-        expiry: Int64?
+        expiry: Int64?, serial: UInt64 = 0, time: Int64 = 0
     ) {
         self.name = name
         self.object = object
@@ -21,5 +25,7 @@ public struct ExportedNotification {
         self.deliverImmediately = deliverImmediately
         self.retention = retention
         self.expiry = expiry
+        self.serial = serial
+        self.time = time
     }
 }

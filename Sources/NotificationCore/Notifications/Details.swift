@@ -20,12 +20,14 @@ public enum Detail: String, Sendable, CaseIterable {
     case expiry = "expiry"
     /// Whether it is kept only until its poster leaves the bus (R1).
     case whileConnected = "while-connected"
+    /// Whether it was posted for the other sessions of the machine, too (G1).
+    case allSessions = "all-sessions"
 
     /// Whether it tells who posted, which a sandbox may not ask for (P2).
     public var isAboutPoster: Bool {
         switch self {
         case .userID, .processID, .process, .application, .unit, .host, .user: true
-        case .retained, .time, .kept, .expiry, .whileConnected: false
+        case .retained, .time, .kept, .expiry, .whileConnected, .allSessions: false
         }
     }
 }
@@ -51,6 +53,7 @@ public struct Details: OptionSet, Sendable {
     public static let kept = Details(rawValue: 1 << 9)
     public static let expiry = Details(rawValue: 1 << 10)
     public static let whileConnected = Details(rawValue: 1 << 11)
+    public static let allSessions = Details(rawValue: 1 << 12)
 
     public init(_ detail: Detail) {
         self =
@@ -67,6 +70,7 @@ public struct Details: OptionSet, Sendable {
             case .kept: .kept
             case .expiry: .expiry
             case .whileConnected: .whileConnected
+            case .allSessions: .allSessions
             }
     }
 

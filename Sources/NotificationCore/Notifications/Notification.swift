@@ -20,6 +20,8 @@ public final class Notification {
     public let expiry: Int64?
     /// How it was posted to be kept as the value of its name and object (R1); nil for not.
     public let retention: Retention?
+    /// Whether it was posted for the other sessions of the machine, too (G1).
+    public let goesToAllSessions: Bool
     /// The place of this notification among all that the center accepted (D4).
     public let serial: UInt64
     /// What it counts against the limits of queues, in bytes: its texts, its userInfo, who posted it, and
@@ -29,7 +31,8 @@ public final class Notification {
     /// Made by the center for a post, or by whoever restores what one had queued.
     public init(
         name: String, object: String, userInfo: any UserInfo, poster: ClientName, identity: Identity? = nil,
-        time: Int64 = 0, expiry: Int64? = nil, retention: Retention? = nil, serial: UInt64
+        time: Int64 = 0, expiry: Int64? = nil, retention: Retention? = nil, goesToAllSessions: Bool = false,
+        serial: UInt64
     ) {
         self.name = name
         self.object = object
@@ -39,6 +42,7 @@ public final class Notification {
         self.time = time
         self.expiry = expiry
         self.retention = retention
+        self.goesToAllSessions = goesToAllSessions
         self.serial = serial
         byteCount =
             name.utf8.count + object.utf8.count + userInfo.heldByteCount + (identity?.byteCount ?? 0) + Self.overhead

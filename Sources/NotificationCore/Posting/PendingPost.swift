@@ -12,6 +12,8 @@ public struct PendingPost {
     public var identity: Identity?
     /// Whether other sessions get it, too (G1).
     public var goesToAllSessions = false
+    /// Whether observers have got it already, by another way.
+    var isTold = false
     /// Whether it is kept; nil for not.
     public var retention: Retention?
     /// See ``Notification/expiry``; nil while it waits for its poster's exit.

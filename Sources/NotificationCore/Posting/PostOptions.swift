@@ -23,6 +23,11 @@ public struct PostOptions: Equatable, Sendable {
     public var origin: OutsideOrigin?
     /// Whether the other sessions of the machine get it, too, as far as they want it (G1).
     public var goesToAllSessions = false
+    /// Of what was posted so in the session of the user that ``origin`` tells, on this machine: an identity that it has by
+    /// whichever way it comes. Of those that come with the same one, the first is told to observers.
+    public var sameAs: String?
+    /// The maximum of ``sameAs``, in bytes.
+    public static let maxIdentity = 64
 
     public init() {}
 

@@ -40,7 +40,8 @@ struct ChangeDecoder {
             let bringing = try identities.bringing(identity, &reader)
             notifications[serial] = Notification(
                 name: name, object: object, userInfo: userInfo, poster: poster, identity: bringing, time: time,
-                expiry: expiry, retention: reader.isAtEnd ? nil : try reader.readRetention(), serial: serial)
+                expiry: expiry, retention: reader.isAtEnd ? nil : try reader.readRetention(),
+                goesToAllSessions: reader.isAtEnd ? false : try reader.readBool(), serial: serial)
             return .part
         case .numbers: return .numbers(serial: try reader.readUInt64(), observer: try reader.readUInt64())
         case .queuesUnkept: return .queuesUnkept

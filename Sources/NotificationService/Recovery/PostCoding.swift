@@ -13,10 +13,11 @@ extension RecordGroup {
         append(notification.identity)
         append(notification.expiry)
         let origin = notification.identity?.origin
-        // Nothing for what most are: of this session, and not kept.
-        if origin != nil || notification.retention != nil {
+        // Nothing for what most are: of this session, for it alone, and not kept.
+        if origin != nil || notification.retention != nil || notification.goesToAllSessions {
             append(origin)
             append(notification.retention)
+            if notification.goesToAllSessions { append(true) }
         }
     }
 

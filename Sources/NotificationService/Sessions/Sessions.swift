@@ -217,6 +217,9 @@ final class Sessions {
         var options = PostOptions()
         options.deliverImmediately = notification.options.deliverImmediately
         options.expiresAfter = notification.options.expiresAfter
+        if let serial = notification.options.serial, let time = notification.options.time {
+            options.sameAs = SessionIdentity.text(userID: userID, serial: serial, time: time)
+        }
         if notification.options.isRetained, rules.keeps(notification.name, of: userID) {
             options.retention = Retention(
                 isFromSession: true, endsWithSession: notification.options.whileConnected)

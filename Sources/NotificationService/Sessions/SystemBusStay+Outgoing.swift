@@ -151,6 +151,9 @@ extension SystemBusStay {
             // It would stay there for ever.
             options.isRetained = false
         }
+        if peer.understands.contains(UnderstandsSignal.identities) {
+            (options.serial, options.time) = (notification.serial, notification.time)
+        }
         guard let userInfo = notification.userInfo as? WireUserInfo else {
             preconditionFailure("every post of this service carries a WireUserInfo")
         }

@@ -278,7 +278,7 @@ final class SystemBusStay {
         bus.send(WantsSignal(wants).message(to: peer.name))
     }
 
-    static let features = [UnderstandsSignal.values, UnderstandsSignal.losses]
+    static let features = [UnderstandsSignal.values, UnderstandsSignal.losses, UnderstandsSignal.identities]
 
     /// Has a session tell all its values, as some may be missing.
     func askForValues(_ peer: SessionPeer) {

@@ -22,6 +22,7 @@ extension PostOptions {
             case "host": host = try option.text()
             case "user": user = try option.text()
             case "all-sessions": goesToAllSessions = try option.boolean()
+            case "same-as": sameAs = try option.text()
             default: throw option.unknown
             }
         }
@@ -32,6 +33,14 @@ extension PostOptions {
 
     /// What does not go together with other sessions.
     func checkForAllSessions() throws(CenterError) {
+        if let sameAs {
+            guard origin?.user != nil, postingStyle == .now else {
+                throw .invalidOption("same-as", reason: "it is for what comes from a session (user), and at once")
+            }
+            guard (1...Self.maxIdentity).contains(sameAs.utf8.count) else {
+                throw .invalidOption("same-as", reason: "it has 1 to \(Self.maxIdentity) bytes")
+            }
+        }
         guard goesToAllSessions else { return }
         guard origin == nil else {
             throw .invalidOption(
@@ -68,6 +77,7 @@ extension PostOptions {
         if goesToAllSessions { entries.append(("all-sessions", .boolean(true))) }
         if let host = origin?.host { entries.append(("host", .string(host))) }
         if let user = origin?.user { entries.append(("user", .string(user))) }
+        if let sameAs { entries.append(("same-as", .string(sameAs))) }
         return entries
     }
 

@@ -25,6 +25,10 @@ public struct SessionNotification {
         public var isKept = false
         /// In seconds; nil for never.
         public var expiresAfter: UInt32?
+        /// Its place among the posts of its session, and when it was posted in microseconds since 1970; the other side has to
+        /// understand both. Nil where they are not told.
+        public var serial: UInt64?
+        public var time: Int64?
         #if CARILLON_PLANTED
             /// The user that the notification names.
             package var claimedUser: UInt32?
@@ -126,6 +130,15 @@ public struct SessionNotification {
         path: SessionsWire.path, interface: SessionsWire.interface, member: member, signature: "ssa{sv}a{sv}")
 }
 
+/// What tells a notification from others of all sessions of a machine, by whichever way it comes (G1, G2).
+public enum SessionIdentity {
+    /// - Parameters:
+    ///   - userID: of the session in which it was posted.
+    ///   - serial: its place among the posts of that session.
+    ///   - time: when it was posted, in microseconds since 1970.
+    public static func text(userID: UInt32, serial: UInt64, time: Int64) -> String { "\(userID)/\(serial)/\(time)" }
+}
+
 extension SessionNotification.Options {
     fileprivate var entries: [(key: String, value: PropertyList)] {
         var entries: [(key: String, value: PropertyList)] = [("number", .uint64(number))]
@@ -135,6 +148,8 @@ extension SessionNotification.Options {
         if whileConnected { entries.append(("while-connected", .boolean(true))) }
         if isKept { entries.append(("kept", .boolean(true))) }
         if let expiresAfter { entries.append(("expires-after", .uint32(expiresAfter))) }
+        if let serial { entries.append(("serial", .uint64(serial))) }
+        if let time { entries.append(("time", .int64(time))) }
         return entries
     }
 
@@ -149,6 +164,8 @@ extension SessionNotification.Options {
             case "while-connected": whileConnected = try option.boolean()
             case "kept": isKept = try option.boolean()
             case "expires-after": expiresAfter = try option.number()
+            case "serial": serial = try option.number()
+            case "time": time = try option.number()
             #if CARILLON_PLANTED
                 case "uid" where PlantedFault.strikes(.claimBelieved): claimedUser = try option.number()
             #endif

@@ -41,6 +41,7 @@ enum NotificationDetails {
         case .time: .int64(delivery.notification.time)
         case .kept: .boolean(delivery.notification.retention != nil)
         case .whileConnected: .boolean(delivery.notification.retention?.whileConnected == true)
+        case .allSessions: .boolean(delivery.notification.goesToAllSessions)
         case .expiry: delivery.expiryTime.map { .int64($0) }
         }
     }

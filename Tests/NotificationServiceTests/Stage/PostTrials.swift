@@ -100,6 +100,18 @@ enum PostTrials {
             what: "from elsewhere, and to all sessions",
             post: post("Ding", option("host", "alpha"), option("all-sessions", true)), error: .invalidOption,
             words: "all-sessions"),
+        Refusal(
+            what: "the same as another one, of nobody's session",
+            post: post("Ding", option("host", "alpha"), option("same-as", "1/2/3")), error: .invalidOption,
+            words: "same-as"),
+        Refusal(
+            what: "the same as another one, later",
+            post: post("Ding", option("user", "ann"), option("same-as", "1/2/3"), option("posting-style", "asap")),
+            error: .invalidOption, words: "same-as"),
+        Refusal(
+            what: "an identity that is too long",
+            post: post("Ding", option("user", "ann"), option("same-as", String(repeating: "1", count: 65))),
+            error: .invalidOption, words: "same-as"),
     ]
 
     /// Ways that make nobody a client: who has a channel is one.
