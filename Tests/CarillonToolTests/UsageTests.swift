@@ -221,7 +221,12 @@ struct UsageTests {
     }
 
     @Test(
-        "B3: no bus is exit code 2", arguments: [["post", "Ding"], ["observe"], ["observe", "Ding", "--count", "1"]])
+        "B3: no bus is exit code 2",
+        arguments: [
+            ["post", "Ding"], ["observe"], ["observe", "Ding", "--count", "1"], ["bridge", "status"],
+            ["bridge", "test"],
+            ["bridge", "reload"], ["bridge", "forget", "desk/ann"],
+        ])
     func noBus(arguments: [String]) throws {
         let result = try runWithoutBus(arguments)
         #expect(result.status == .exited(2), "\(result)")

@@ -62,6 +62,7 @@ private final class BridgeRun: @unchecked Sendable {
     private let loop = EventLoop()
     private let inquirer = BridgeInquirer()
     private var exitCode = ExitCode.done
+    private var isOver = false
 
     init(isJSON: Bool, terminal: Terminal) {
         self.isJSON = isJSON
@@ -83,7 +84,7 @@ private final class BridgeRun: @unchecked Sendable {
             case .success(nil): failWithoutBridge()
             case .failure(let error): fail(error)
             }
-            loop.quit()
+            end()
         }
         return wait()
     }
@@ -124,7 +125,7 @@ private final class BridgeRun: @unchecked Sendable {
             } catch {
                 fail(error)
             }
-            loop.quit()
+            end()
         }
         return wait()
     }
@@ -136,12 +137,18 @@ private final class BridgeRun: @unchecked Sendable {
             } catch {
                 fail(error)
             }
-            loop.quit()
+            end()
         }
     }
 
+    /// Everything is answered; where there is no bus, before anybody waits for it.
+    private func end() {
+        isOver = true
+        loop.quit()
+    }
+
     private func wait() -> ExitCode {
-        loop.run()
+        if !isOver { loop.run() }
         return exitCode
     }
 
@@ -151,7 +158,8 @@ private final class BridgeRun: @unchecked Sendable {
 
     private func fail(_ error: BusError) {
         if error.meansNoService { return failWithoutBridge() }
-        printError("carillon: \(NotificationFormat.harmless(error.message))")
+        let words = NotificationFormat.harmless(error.message)
+        printError(inquirer.isConnected ? "carillon: \(words)" : "carillon: no bus: \(words)\n\(Advice.withoutBus)")
         exitCode = error.centerError == .invalidConfiguration ? .usage : .unavailable
     }
 

@@ -42,6 +42,9 @@ final class BridgeInquirer: @unchecked Sendable {
         }
     }
 
+    /// Whether there is a bus to ask on.
+    var isConnected: Bool { connection != nil }
+
     private func connected() throws(BusError) -> Connection {
         if let connection { return connection }
         let connection = try Connection(address: try Connection.sessionBusAddress(), context: .default)
