@@ -210,6 +210,20 @@ class Broker:
         )  # fmt: skip
         return done.returncode, done.stderr.decode(errors="replace")
 
+    def retain(self, user, payloads, seconds=120):
+        """Retains payloads by topic, thousands in a second."""
+        address, port = self.lab.network.listen(self.name)
+        words = ["/usr/bin/python3", os.path.join(os.path.dirname(__file__), "publisher.py"), address, str(port)]
+        if self.tls:
+            words += [self.lab.authority.file, *self.lab.authority.client(user)]
+        lines = "".join(f"{topic}\t{payload}\n" for topic, payload in payloads.items())
+        done = subprocess.run(
+            self.lab.network.command(self.name, words), input=lines, capture_output=True, text=True, timeout=seconds,
+            env=self.lab.environment(), check=False,
+        )  # fmt: skip
+        if done.returncode:
+            raise LabError(f"{user} could not publish {len(payloads)} messages: {done.stderr}")
+
     def listen(self, user, *topics, options=()):
         """A mosquitto_sub that goes on; `messages` of what it returns has what came."""
         words = [*self.client_words("mosquitto_sub", user), "-q", "1", "-F", "%j", *options]

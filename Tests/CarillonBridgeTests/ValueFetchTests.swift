@@ -20,16 +20,21 @@ struct ValueFetchTests {
             try super.init()
             link.canary = (Self.canary, "carillon/1/home/own/+/online")
             broker.retained[Self.canary] = Publication(topic: Self.canary, payload: [1], isRetained: true)
-            fetch = ValueFetch(broker: link, context: context, wanted: { [unowned self] in wanted }) {
-                [unowned self] in ends += 1
-            }
+            fetch = ValueFetch(
+                broker: link, context: context, wanted: { [unowned self] in wanted },
+                byHost: { [unowned self] filter in
+                    hosts.compactMap { BridgeTopic.filter(filter, of: Origin(host: $0, user: "u")!, in: "home") }
+                }, done: { [unowned self] in ends += 1 })
             link.connect()
         }
 
+        /// Those that are there.
+        var hosts: [String] = []
+
         /// Wants a name, of which the broker has so many values.
-        func want(_ name: String, values count: Int) -> String {
+        func want(_ name: String, values count: Int, of host: String = "lap") -> String {
             for number in 0..<count {
-                let topic = "carillon/1/home/lap/u/v/\(name)/\(number)"
+                let topic = "carillon/1/home/\(host)/u/v/\(name)/\(number)"
                 broker.retained[topic] = Publication(topic: topic, payload: [1], isRetained: true)
             }
             let filter = "carillon/1/home/+/+/v/\(name)/+"
@@ -95,6 +100,31 @@ struct ValueFetchTests {
         lab.pass(seconds: 4_000)
         #expect((0..<40).allSatisfy { lab.received.contains("carillon/1/home/lap/u/v/N\($0)/0") })
         #expect(!lab.fetch.isDone && lab.broker.asked.count < 120, "\(lab.broker.asked.count)")
+    }
+
+    @Test("A name of which all hosts together have more values than there is room for is asked for by host")
+    func manyHosts() throws {
+        let lab = try Lab()
+        lab.broker.room = 500
+        lab.hosts = (0..<50).map { "desk\($0)" }
+        var filters: Set = [lab.want("Few", values: 1)]
+        for host in lab.hosts { filters.insert(lab.want("A", values: 40, of: host)) }
+        #expect(filters.count == 2)
+        lab.fetch.fetch(filters)
+        lab.pass(seconds: 120)
+        #expect(lab.received.count == 2_001 && lab.fetch.isDone && lab.ends > 0, "\(lab.received.count)")
+        lab.pass(seconds: 100)
+        #expect(lab.broker.asked.count < 40 && lab.broker.filters.isEmpty && !lab.clock.isAwaited)
+        // One of them that has more than there is room for holds up no other.
+        _ = lab.want("B", values: 600, of: "desk7")
+        for host in lab.hosts where host != "desk7" { _ = lab.want("B", values: 40, of: host) }
+        lab.fetch.fetch([lab.want("B", values: 0)])
+        lab.pass(seconds: 600)
+        #expect(lab.received.filter { $0.contains("/B/") && !$0.contains("/desk7/") }.count == 49 * 40)
+        #expect(!lab.fetch.isDone)
+        lab.wanted = []
+        lab.pass(seconds: 4_000)
+        #expect(lab.fetch.isDone && !lab.clock.isAwaited)
     }
 
     @Test("A broker that does not allow it shows the values with the subscription")

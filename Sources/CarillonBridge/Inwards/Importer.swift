@@ -64,9 +64,11 @@ final class Importer {
             realm: configuration.realm, own: configuration.origin, imports: configuration.imports)
         audit = ValueAudit(realm: configuration.realm, broker: broker, context: context)
         audit.delegate = self
-        fetch = ValueFetch(broker: broker, context: context, wanted: { [unowned self] in filters }) {
-            [unowned self] in audit.doubt()
-        }
+        fetch = ValueFetch(
+            broker: broker, context: context, wanted: { [unowned self] in filters },
+            byHost: { [unowned self] filter in
+                gate.hosts.hosts.keys.compactMap { BridgeTopic.filter(filter, of: $0, in: self.configuration.realm) }
+            }, done: { [unowned self] in audit.doubt() })
     }
 
     /// Continues where an earlier bridge ended.

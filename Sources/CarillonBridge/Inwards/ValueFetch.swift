@@ -3,7 +3,7 @@ import MQTT
 import MainLoop
 
 /// Has the broker show the values of subscriptions. They do not come with these: of what does not fit into a session's queue a
-/// broker drops a part without a word.
+/// broker drops a part without a word. A name of which all hosts together have more than that is asked for by host.
 final class ValueFetch {
     private enum Time {
         /// The messages in the session's queue come first, in milliseconds.
@@ -16,11 +16,15 @@ final class ValueFetch {
     private let context: MainContext
     /// The filters of the subscriptions that there are.
     private let wanted: () -> Set<String>
+    /// A filter for each host instead of one for all.
+    private let byHost: (String) -> [String]
     private let done: () -> Void
     /// The filters that are asked for, and how often.
     private var asked: [String: Int] = [:]
     /// Those of which not all was shown.
     private var due: Set<String> = []
+    /// Filters for one host, with that for all in whose place they stand.
+    private var ofHosts: [String: String] = [:]
     private var timer: EventSource?
     private var pause = Time.again.lowerBound
     /// Whether a value was shown that was not there before, and how often it was asked again at once because of that.
@@ -34,11 +38,17 @@ final class ValueFetch {
     /// Values of others may change all the time.
     private static let maxQuickTries = 30
 
-    /// - Parameter done: called whenever all is shown.
-    init(broker: BrokerLink, context: MainContext, wanted: @escaping () -> Set<String>, done: @escaping () -> Void) {
+    /// - Parameters:
+    ///   - byHost: a filter for each host that there is, instead of one for all.
+    ///   - done: called whenever all is shown.
+    init(
+        broker: BrokerLink, context: MainContext, wanted: @escaping () -> Set<String>,
+        byHost: @escaping (String) -> [String], done: @escaping () -> Void
+    ) {
         self.broker = broker
         self.context = context
         self.wanted = wanted
+        self.byHost = byHost
         self.done = done
     }
 
@@ -66,15 +76,33 @@ final class ValueFetch {
         }
     }
 
+    private func dropUnwanted() {
+        let wanted = wanted()
+        due = due.filter { wanted.contains(ofHosts[$0] ?? $0) }
+        if due.isEmpty, asked.isEmpty { ofHosts = [:] }
+    }
+
     private func goOn() {
-        due.formIntersection(wanted())
-        guard pause > Time.again.lowerBound else { return fetch(due) }
+        dropUnwanted()
+        guard pause > Time.again.lowerBound || !ofHosts.isEmpty else { return fetch(due) }
         let sorted = due.sorted()
         let next = sorted.firstIndex { $0 > lastOfPart } ?? 0
         let part = sorted[next...].prefix(partSize)
         lastOfPart = part.last ?? ""
         fetch(Set(part))
     }
+
+    /// The values of one filter were too many, of all hosts together.
+    private func askByHost(_ all: String) {
+        let filters = byHost(all)
+        guard filters.count > 1 else { return }
+        due.remove(all)
+        due.formUnion(filters)
+        for filter in filters { ofHosts[filter] = all }
+        partSize = Self.firstHosts
+    }
+
+    private static let firstHosts = 8
 
     /// Fetches the values of filters.
     func fetch(_ filters: Set<String>) {
@@ -101,13 +129,15 @@ final class ValueFetch {
             partSize = min(partSize * 2, RetainedQueries.together)
             if due.isEmpty {
                 (pause, quickTries) = (Time.again.lowerBound, 0)
+                if asked.isEmpty { ofHosts = [:] }
             } else if timer == nil {
                 goOn()
             }
         } else {
             due.formUnion(filters.subtracting(refused))
             partSize = max(1, min(partSize, filters.count) / 2)
-            due.formIntersection(wanted())
+            if filters.count == 1, let all = filters.first, due.contains(all), ofHosts[all] == nil { askByHost(all) }
+            dropUnwanted()
             guard !due.isEmpty, timer == nil else { return }
             if hasProgress, quickTries < Self.maxQuickTries {
                 quickTries += 1

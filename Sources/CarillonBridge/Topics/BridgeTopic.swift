@@ -169,6 +169,12 @@ struct BridgeTopic {
         "carillon/+/" + filter.dropFirst("carillon/1/".count)
     }
 
+    /// A filter for all hosts, for one of them only; nil for another filter.
+    static func filter(_ filter: String, of origin: Origin, in realm: String) -> String? {
+        let all = root(realm, "+", "+")
+        return filter.hasPrefix(all) ? root(of: origin, in: realm) + filter.dropFirst(all.count) : nil
+    }
+
     /// A filter for the presence of a host that is not its topic.
     static func presenceCanary(of origin: Origin, in realm: String) -> String {
         root(realm, TopicLevel.encoded(origin.host), "+") + "online"
