@@ -160,7 +160,7 @@ extension DistributedCenter {
         guard isOverTotal || isNearLimits(client) else { return }
         // Sent while an eighth of it is free, as what follows has to wait there until the client has confirmed.
         if client.reads, isNearLimits(client) { sendAll(to: client, effects: &effects) }
-        // What is in the way is over: it goes with the next events, and nothing is lost for it.
+        // Notifications whose time is over are in the way: they go with the next events, and nothing is lost for them.
         guard !client.reads || spent.mayExpire else {
             owesRoom = owesRoom || isOverTotal
             return

@@ -134,7 +134,7 @@ public final class DistributedCenter {
     var owedWhileDraining: [Client] = []
     /// Those for whom more was in the way whose time is over than one event takes out: they go on behind it.
     var waitingForNextEvent: [Client] = []
-    /// What came from other sessions of the machine, by whichever way (G1).
+    /// The identities of notifications that came from other sessions of the machine, by whichever way (G1).
     var arrivals = Arrivals()
     /// Empty; its memory is used again from post to post.
     var spareMatches = Matches()

@@ -9,7 +9,7 @@ struct SpentInEvent {
     /// Messages of what was held, and was sent at once.
     var flushed = 0
 
-    /// What was taken out as its time was over: notifications, and values, each of which counts for ``stepsOfValue``.
+    /// Notifications that were taken out as their time was over, and values, each of which counts for ``stepsOfValue``.
     var expired = 0
 
     static let maxLosses = 16_384

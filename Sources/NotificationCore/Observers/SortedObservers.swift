@@ -31,7 +31,7 @@ extension Array {
 }
 
 extension [ObserverID] {
-    /// The places of `ids` that have one of `self`: each of the shorter list is looked for in the longer, or both are walked,
+    /// The places of `list` that have one of `self`: each of the shorter list is looked for in the longer, or both are walked,
     /// whatever takes less. Both are in the order of their numbers.
     ///
     /// - Parameter id: the observer of a place.
@@ -40,7 +40,7 @@ extension [ObserverID] {
         guard let first, let last, let highest = list.last, id(list[0]) <= last, first <= id(highest) else {
             return ([], 0)
         }
-        // What both have between them.
+        // The ranges that both lists have in common.
         var own = self[place(of: id(list[0]))..<Swift.min(count, place(of: id(highest)) + 1)]
         let other = list.place(of: first, by: id)..<Swift.min(list.count, list.place(of: last, by: id) + 1)
         var places: [Int] = []

@@ -130,7 +130,7 @@ public struct SessionNotification {
         path: SessionsWire.path, interface: SessionsWire.interface, member: member, signature: "ssa{sv}a{sv}")
 }
 
-/// What tells a notification from others of all sessions of a machine, by whichever way it comes (G1, G2).
+/// The identity of a notification among those of all sessions of a machine, by whichever way it comes (G1, G2).
 public enum SessionIdentity {
     /// - Parameters:
     ///   - userID: of the session in which it was posted.

@@ -126,7 +126,7 @@ public struct UnderstandsSignal: SessionsSignal, Equatable {
     public static let values = "values"
     /// Losses by their names: ``LostSignal``.
     public static let losses = "losses"
-    /// What tells a notification from others by whichever way it comes: the options `serial` and `time`.
+    /// The identity of a notification, by whichever way it comes: the options `serial` and `time`.
     public static let identities = "identities"
 
     public init(_ features: [String]) {
