@@ -255,7 +255,7 @@ final class CenterDriver {
                 center.beginEnding(effects: &effects)
             } else {
                 center.endNotYet(effects: &effects)
-                center.sendAllReady(effects: &effects)
+                center.sendAllReady(isLast: true, effects: &effects)
             }
         }
     }

@@ -146,6 +146,26 @@ struct EventBoundTests {
         try center.center.checkInvariants()
     }
 
+    @Test("E3: the last event sends all that is due, however much is in the way whose time is over")
+    func lastEvent() throws {
+        let center = scenario()
+        for receiver in [one, two] {
+            try center.observe(receiver, "A")
+            center.stop(receiver)
+        }
+        for number in 0..<12_000 { try center.post("A", "\(number)", expiresAfter: 10) }
+        for receiver in [one, two] { try center.post("A", "last of \(receiver)") }
+        center.seconds += 11
+        center.isBusy = true
+        for receiver in [one, two] { center.goOn(receiver) }
+        center.perform { effects in center.center.sendAllReady(isLast: true, effects: &effects) }
+        for receiver in [one, two] {
+            #expect(center.received(receiver).map(\.object).filter { $0.hasPrefix("last") }.count == 2)
+        }
+        #expect(center.losses(one) == [] && center.losses(two) == [])
+        try center.center.checkInvariants()
+    }
+
     @Test("S4, R1: room for what comes to a client that reads is made by what is over, and nothing is lost")
     func expiredInTheWay() throws {
         let center = scenario([.queuedPerClient: 20_000])

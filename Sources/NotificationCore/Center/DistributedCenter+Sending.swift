@@ -28,9 +28,16 @@ extension DistributedCenter {
     }
 
     /// Sends all that is ready, the most urgent first: a barrier.
-    public func sendAllReady(effects: inout [Effect]) {
+    ///
+    /// - Parameter isLast: whether there is no other event: nobody waits for it, however much is in the way whose time is over.
+    public func sendAllReady(isLast: Bool = false, effects: inout [Effect]) {
         defer { eventEnded() }
         takeAllTurns(effects: &effects)
+        while isLast, !waitingForNextEvent.isEmpty {
+            spent.expired = 0
+            giveTurnsToWaiting()
+            takeAllTurns(effects: &effects)
+        }
     }
 
     /// All but those of who is owed values, which may be many.
@@ -90,6 +97,8 @@ extension DistributedCenter {
             return count
         }
         guard count > 0 || spent.mayExpire else {
+            // Its turn is over, and the poster may be told.
+            rememberDue(of: client, effects: &effects)
             waitingForNextEvent.append(client)
             return 0
         }
