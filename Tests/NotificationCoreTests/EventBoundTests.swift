@@ -188,6 +188,97 @@ struct EventBoundTests {
         try center.center.checkInvariants()
     }
 
+    @Test("R2: what waited for values goes when those who were owed them do not want them any more", arguments: [false, true])
+    func owedNoMore(isRevoked: Bool) throws {
+        let center = scenario()
+        try center.post("V", retention: Retention())
+        try center.observe(one, "X", "", .hold)
+        try center.suspend(one)
+        var owed: Set<ObserverID> = []
+        for _ in 0..<1000 { owed.insert(try center.observe(one, "N", "", .hold, retained: true)) }
+        center.isBusy = true
+        try center.resume(one)
+        try center.post("X", "waiting")
+        center.perform { effects in center.center.sendAllReady(effects: &effects) }
+        try center.center.checkInvariants()
+        #expect(center.received(one) == [])
+        if isRevoked { center.revoke(owed, of: one) } else { _ = center.removeAll(of: one, name: "N") }
+        try center.center.checkInvariants()
+        center.isBusy = false
+        center.send()
+        #expect(center.received(one).map(\.object) == ["waiting"])
+    }
+
+    @Test("E3: at the end all goes that waited for values")
+    func lastBehindValues() throws {
+        let center = scenario()
+        try center.post("V", retention: Retention())
+        try center.observe(one, "X", "", .hold)
+        try center.suspend(one)
+        for _ in 0..<1000 { try center.observe(one, "N", "", .hold, retained: true) }
+        center.isBusy = true
+        try center.resume(one)
+        try center.post("X", "last")
+        center.perform { effects in center.center.sendAllReady(isLast: true, effects: &effects) }
+        #expect(center.received(one).map(\.object) == ["last"])
+    }
+
+    @Test("S3, D4: what waited for its interval does not overtake what was held and could not go yet")
+    func intervalBehindHeld() throws {
+        let center = scenario([.queuedPerClient: 20_000])
+        try center.observe(one, "A", "", .deliverImmediately, interval: 20_000)
+        try center.observe(one, "B", "", .hold)
+        try center.post("A")
+        try center.suspend(one)
+        for number in 0..<9000 { try center.post("B", "\(number)", expiresAfter: 10) }
+        try center.post("B", "held")
+        try center.post("A")
+        center.isBusy = true
+        center.wait(30_000)
+        center.isBusy = false
+        for _ in 0..<5 {
+            center.send()
+            center.wait(1000)
+        }
+        #expect(center.received(one).map { $0.name + $0.object } == ["A", "Bheld", "A"])
+        #expect(center.losses(one) == [])
+        try center.center.checkInvariants()
+    }
+
+    @Test("E8: whatever is over between two looks at the clock, nobody is sent nothing", arguments: [1, 7, 40, 333])
+    func clockGoesOn(step: Int64) throws {
+        let center = scenario()
+        var (now, looks): (Int64, Int64) = (1_000_000_000, 0)
+        center.center.clock = Clock(
+            time: { 0 },
+            uptime: {
+                looks += 1
+                return now + looks * step * 1000
+            })
+        try center.setOptions(ClientOptionsChange(batches: true), of: one)
+        for client in [one, two] {
+            try center.observe(client, "A", "", .hold, retained: true)
+            try center.observe(client, "B", "", .deliverImmediately, interval: 1)
+        }
+        for round in 0..<60 {
+            for receiver in [one, two] {
+                if round % 2 == 0 { try center.suspend(receiver) } else { center.stop(receiver) }
+            }
+            for number in 0..<40 {
+                let isValue = number % 5 == 0
+                try center.post(
+                    number % 3 == 0 ? "B" : "A", "\(number)", immediately: number % 11 == 0,
+                    retention: isValue ? Retention() : nil, expiresAfter: UInt32(1 + number % 4))
+                now += Int64(number * round % 17) * 10_000
+            }
+            for receiver in [one, two] {
+                if round % 2 == 0 { try center.resume(receiver) } else { center.goOn(receiver) }
+                try center.observe(receiver, "A", "\(round)", .hold, retained: true)
+            }
+        }
+        try center.center.checkInvariants()
+    }
+
     @Test("D8: removing many of a client with lists of few of them, and a few with intervals beside many")
     func listsOfFew() throws {
         let center = scenario()

@@ -502,7 +502,9 @@ final class Scenario {
     private func carryOut(_ effect: Effect) {
         switch effect {
         case .deliver(let delivery): record(delivery)
-        case .deliverTogether(_, let batch): batch.forEach(record)
+        case .deliverTogether(_, let batch):
+            #expect(!batch.isEmpty, "somebody is sent nothing")
+            batch.forEach(record)
         case .dropped(let client, let count, let observers, let reason, _):
             happened[client, default: []].append(.dropped(count, of: observers, reason))
         case .suspensionChanged(let client, let isSuspended, let cause):

@@ -139,6 +139,7 @@ extension DistributedCenter {
             while client.reads, sendFirst(of: lane, to: client, effects: &effects) > 0 {}
         }
         hastenDelayed(to: client, isForWantOfRoom: true, effects: &effects)
+        giveTurns(to: client)
     }
 
     /// What a signal without userInfo takes on its way, roughly, in bytes.

@@ -111,7 +111,8 @@ extension DistributedCenter {
             meter.count()
             // S3: what is delivered to one who is suspended comes behind what is held.
             if one.isImmediate, client.isSuspended { flush(client, effects: &effects) }
-            guard client.reads else { break }
+            // What could not go in this event is older.
+            guard client.reads, client.queue.isEmpty(.flushed), !client.owed.hasReady else { break }
             let isExpired = notification.expiry.map { $0 <= now } ?? false
             let entry = DueQueue.Entry(notification: notification, observers: ObserverList(observers))
             guard isExpired || hasRoomOnTheWay(for: client.peer, entry.byteCount) else {

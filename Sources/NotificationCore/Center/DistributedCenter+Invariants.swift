@@ -92,6 +92,10 @@ extension DistributedCenter {
                 "E3: what waits for \(name), which does not read, is remembered")
         }
         try require(client.unannounced == nil, "S4: \(name) reads, so it has been told of its losses")
+        guard !client.owed.hasReady else {
+            return try require(
+                client.queue[turnsOf: .immediate] > 0, "R2: what is owed to \(name), which reads, has a turn")
+        }
         guard client.queue.hasDue else { return }
         for lane in DeliveryLane.allCases where !client.queue.isEmpty(lane) {
             try require(client.queue[turnsOf: lane] > 0, "M6: what is due to \(name), which reads, has a turn: \(lane)")

@@ -33,7 +33,7 @@ extension DistributedCenter {
     public func sendAllReady(isLast: Bool = false, effects: inout [Effect]) {
         defer { eventEnded() }
         takeAllTurns(effects: &effects)
-        while isLast, !waitingForNextEvent.isEmpty {
+        while isLast, !waitingForNextEvent.isEmpty || isAnythingReady {
             spent.expired = 0
             giveTurnsToWaiting()
             takeAllTurns(effects: &effects)
@@ -90,15 +90,14 @@ extension DistributedCenter {
         guard let client = turns.next(in: lane), client.reads else { return 0 }
         let wasOwed = client.owed.hasReady
         let count = sendFirst(of: lane, to: client, effects: &effects)
+        // The turn is over, and the poster may be told, though what it was for waits until the values have gone, or until the
+        // next event.
+        if client.owed.hasReady || !spent.mayExpire { rememberDue(of: client, effects: &effects) }
         if client.owed.hasReady {
-            // The turn is over, and what it was for waits until the values have gone.
-            rememberDue(of: client, effects: &effects)
             keepTurn(of: client)
             return count
         }
         guard count > 0 || spent.mayExpire else {
-            // Its turn is over, and the poster may be told.
-            rememberDue(of: client, effects: &effects)
             waitingForNextEvent.append(client)
             return 0
         }
@@ -180,7 +179,8 @@ extension DistributedCenter {
         var isFull = false
         while let next = client.queue.first(in: lane) {
             isFull = !batch.hasRoom(for: next.byteCount)
-            if let expiry = next.notification.expiry, expiry <= clock.uptime() { break }
+            // The first was not over a moment ago.
+            if !batch.deliveries.isEmpty, let expiry = next.notification.expiry, expiry <= clock.uptime() { break }
             guard next.carriedBytes < mostBytes, batch.takes(next, mostCarried: mostBytes),
                 hasRoomOnTheWay(for: client.peer, next.byteCount, behind: batch.byteCount),
                 let entry = changeQueue(of: client, { $0.popDue(lane) })

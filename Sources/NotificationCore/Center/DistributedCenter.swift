@@ -309,11 +309,14 @@ public final class DistributedCenter {
             client.refusalsOfAutomation >= 0 && client.refusalsOfAutomation <= client.observers.count,
             "A2: only observers that there are refuse automatic suspension")
         meter.count(ids.count)
+        let wasOwed = client.owed.hasReady
         if !client.owed.isEmpty { for id in ids { client.owed.remove(id) } }
         // Without observers nothing is for it, and nothing has to be looked through.
         changeQueue(of: client) { [isEmpty = client.observers.isEmpty] queue in
             if isEmpty { queue.removeAll() } else { queue.remove(ids) }
         }
+        // Whatever waited for the values has lost its turns to them.
+        if wasOwed, !client.owed.hasReady { giveTurns(to: client) }
     }
 
     private func release(_ registered: Registered, of client: Client) {
