@@ -1,12 +1,13 @@
 #!/usr/bin/python3
 # SPDX-FileCopyrightText: The Carillon authors
 # SPDX-License-Identifier: Apache-2.0
-"""What one host may have of what there is for all: many with a little each."""
+"""What one host may have of what there is for all: many with a little each, and one that takes what it can."""
 
 import json
 import unittest
 
 from case import BridgeTest, long
+from host import HOST
 from programs import wait_until
 
 NAME = "com.example.Battery"
@@ -22,7 +23,7 @@ def values(host, user, count, name="com/example/Battery"):
 
 
 class Shares(BridgeTest):
-    def wait_kept(self, host, count, seconds=240):
+    def wait_kept(self, host, count, seconds=90):
         wait_until(
             lambda: host.statistics()["retained"] >= count,
             lambda: f"{count} values are kept on {host.name}; it has {host.statistics()['retained']}, and its bridge says "
@@ -37,12 +38,41 @@ class Shares(BridgeTest):
         observer = self.observe(laptop, NAME)
         self.wait_kept(laptop, 20_000)
         self.assertEqual(laptop.status()["refused"], 0)
+        observer.wait(20_000)
         hosts = {each["details"]["host"] for each in observer.notifications}
         self.assertEqual(len(hosts), 50)
         before = len(observer.notifications)
         desk.post(NAME, {"percent": 7}, "own", options=["--retain"])
         observer.wait(before + 1)
         self.wait_kept(laptop, 20_001)
+
+    @long
+    def test_one_greedy_host(self):
+        lab, desk, laptop = self.pair()
+        desk.post(NAME, {"percent": 1}, "before", options=["--retain"])
+        # Names and objects, users that are online, and what is no value.
+        lab.broker.retain("greedy", values("greedy", "eve", 60_000) | values("greedy", "eve", 5_000, "com/example/Other"))
+        users = {}
+        for number in range(5_000):
+            users |= online("greedy", f"user{number}")
+        lab.broker.retain("greedy", users)
+        lab.broker.retain("greedy", {f"carillon/1/home/greedy/eve/n/com/example/N{number}": "{}" for number in range(5_000)})
+        observer = self.observe(laptop, NAME, "com.example.Other", HOST)
+        observer.wait_for(lambda each: each["object"] == "before", "what the honest host has")
+        desk.post(NAME, {"percent": 2}, "behind", options=["--retain"])
+        desk.post_many(NAME, range(100))
+        for name in ("before", "behind"):
+            wait_until(lambda name=name: any(each["object"] == name for each in laptop.values(NAME)), lambda name=name: name)
+        wait_until(
+            lambda: len([n for n in observer.numbers_of("desk") if n is not None]) >= 100,
+            lambda: f"100 of the desk; {len(observer.numbers_of('desk'))}; {laptop.status()}", 60)  # fmt: skip
+        self.assertEqual([n for n in observer.numbers_of("desk") if n is not None], [*range(100)])
+        self.assertTrue(any(each["host"] == "desk" and each["online"] for each in laptop.status()["hosts"]))
+        # A third that comes later has its share as well.
+        lab.broker.retain("late", online("late", "ann") | values("late", "ann", 400))
+        wait_until(
+            lambda: len([each for each in laptop.values(NAME) if each["details"].get("host") == "late"]) == 400,
+            lambda: f"400 values of the host that came last; {laptop.status()}", 60)  # fmt: skip
 
 
 if __name__ == "__main__":

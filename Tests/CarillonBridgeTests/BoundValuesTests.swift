@@ -119,7 +119,7 @@ struct BoundValuesTests {
     @Test("A removal of one is a message as the broker sends it")
     func removal() throws {
         for object in ["", "a/b", "\u{7}"] {
-            let removal = try #require(try message(object).removal(in: "home"))
+            let removal = try message(object).removal
             if case .notification = removal.content { Issue.record("it is a notification") }
             #expect(removal.object == object && removal.name == "N" && removal.origin == desk && removal.isKept)
         }

@@ -232,9 +232,41 @@ struct InwardPostsTests {
         service.fail(.refused(.init(.limitExceeded, message: "full")))
         service.fail(.refused(.init(.invalidName, message: "never")))
         service.fail(.refused(.init(.limitExceeded, message: "full")))
+        service.answerAll()
         try append("V", 1, isKept: true)
         service.fail(.refused(.init(.limitExceeded, message: "full")))
+        service.answerAll()
         #expect(told == ["V", "V"] && losses.all == ["1 V refused", "1 W refused", "1 A refused"] && posts.isIdle)
+    }
+
+    @Test("R1: an earlier value ends for which there is no room as it is now, and not one that came since")
+    func noRoomForChange() throws {
+        try append("V", 1, isKept: true)
+        service.answer()
+        try append("V", 2, isKept: true)
+        service.fail(.refused(.init(.limitExceeded, message: "full")))
+        service.answerAll()
+        #expect(service.log == [.post("V=1"), .post("V=2"), .removal("V")] && service.values["V"] == nil)
+        try append("V", 3, isKept: true)
+        try append("V", 4, isKept: true)
+        service.fail(.refused(.init(.limitExceeded, message: "full")))
+        service.answerAll()
+        #expect(service.log.suffix(2) == [.post("V=3"), .post("V=4")] && service.values["V"] == ["n": .int64(4)])
+        // While another one is compared, which goes on as itself; and the same one, which is later.
+        for (other, expected) in [("W", Service.Kind.removal("V")), ("V", .post("V=6"))] {
+            try append("V", 5, isKept: true)
+            try append(other, 6, isKept: true, isAnew: true)
+            service.fail(.refused(.init(.limitExceeded, message: "full")))
+            service.answer()
+            #expect(service.unanswered.contains(.post("\(other)=6")) && service.unanswered.last == expected)
+            service.answerAll()
+            #expect(service.values[other] == ["n": .int64(6)])
+        }
+        // The removal itself finds none either.
+        try append("V", 5, isKept: true)
+        service.fail(.refused(.init(.limitExceeded, message: "full")))
+        service.fail(.refused(.init(.limitExceeded, message: "full")))
+        #expect(service.unanswered == [] && posts.isIdle)
     }
 
     @Test("A comparison without an answer is asked for again, more and more seldom, and posts nothing meanwhile")

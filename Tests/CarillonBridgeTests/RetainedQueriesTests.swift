@@ -126,6 +126,51 @@ struct RetainedQueriesTests {
         #expect(lab.received.contains("own") && lab.answers == [["incomplete"]])
     }
 
+    @Test(
+        "After a query that a broker dropped something of the connection is renewed, more and more seldom, and when none is open"
+    )
+    func renewal() throws {
+        let lab = try Lab()
+        lab.link.canary = ("own", "+")
+        lab.retain("own")
+        func ask() { lab.link.showRetained(["a/b"], usesCanary: true) { answer in lab.note(answer) } }
+        ask()
+        lab.pass(seconds: 100)
+        #expect(lab.answers == [[]] && lab.broker.connections == 1 && !lab.clock.isAwaited)
+        lab.broker.hides = { $0 == "own" }
+        ask()
+        lab.pass(seconds: 2)
+        ask()
+        lab.pass(seconds: 2)
+        #expect(lab.answers.count == 2 && lab.broker.connections == 1, "another one is open")
+        lab.pass(seconds: 3)
+        #expect(lab.answers.count == 3 && lab.broker.connections == 2 && lab.link.isConnected)
+        // The next one has to be older, and then one is enough.
+        ask()
+        lab.pass(seconds: 15)
+        #expect(lab.broker.connections == 2)
+        lab.pass(seconds: 10)
+        #expect(lab.broker.connections == 3)
+        lab.pass(seconds: 100)
+        #expect(lab.broker.connections == 3 && !lab.clock.isAwaited)
+        // What is published meanwhile proves nothing, neither that it has dropped something.
+        lab.broker.hides = { _ in false }
+        ask()
+        lab.broker.deliver()
+        _ = try lab.link.publish(Publication(topic: "own", payload: [3], isRetained: true))
+        lab.pass(seconds: 100)
+        #expect(lab.answers.last == ["incomplete"] && lab.broker.connections == 3)
+        ask()
+        lab.pass(seconds: 100)
+        #expect(lab.answers.last == [] && lab.broker.connections == 3)
+        // All is well, so that it is quick again.
+        lab.broker.hides = { $0 == "own" }
+        ask()
+        lab.pass(seconds: 5)
+        #expect(lab.broker.connections == 4)
+        lab.broker.hides = { _ in false }
+    }
+
     @Test("A canary that comes late counts, as long as the broker has not answered the end")
     func lateCanary() throws {
         let lab = try Lab()

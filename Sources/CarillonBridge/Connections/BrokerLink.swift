@@ -62,6 +62,12 @@ final class BrokerLink {
     private var pause: UInt32 = 1_000
     private var timer: EventSource?
     private(set) var connectedAt: SuspendingClock.Instant?
+    /// Whether the broker has dropped packets on this connection.
+    private var mustRenew = false
+    private var renewalTimer: EventSource?
+    private var renewalAge = ages.lowerBound
+    /// Whether the connection took the place of one on which the broker had dropped packets.
+    private(set) var isRenewed = false
     /// What is done when the last words have been said.
     private var farewell: (id: PacketID?, then: State, reason: ReasonCode, done: () -> Void)?
 
@@ -128,6 +134,7 @@ final class BrokerLink {
     private func ended(because error: MQTTError?) {
         guard let connectedAt else { return }
         self.connectedAt = nil
+        (mustRenew, renewalTimer) = (false, nil)
         queries.connectionEnded()
         // A broker that takes a connection and ends it soon is as good as one that takes none.
         if context.now - connectedAt >= Self.timeOfGoodConnection { pause = 1_000 }
@@ -149,6 +156,32 @@ final class BrokerLink {
         timer = .once(milliseconds: milliseconds, on: context) { [unowned self] in connect() }
     }
 
+    // MARK: Dropped packets
+
+    /// A connection is renewed when it is as old as this: each time twice as old, until nothing is dropped. Of a broker that shows
+    /// this bridge less than it has nobody knows that it drops nothing.
+    private static let ages = Duration.seconds(10)...Duration.seconds(3_600)
+
+    /// The broker has dropped packets for want of room. A message of them that it waits for an answer to stays in its window for
+    /// ever, and nothing more comes when that is full; with the next connection it sends those again.
+    private func renewWhenIdle() {
+        guard mustRenew, isConnected, queries.isIdle, let connectedAt else { return }
+        let left = renewalAge - (context.now - connectedAt)
+        guard left <= .zero else {
+            renewalTimer = .once(milliseconds: UInt32(left / .milliseconds(1)) + 1, on: context) { [unowned self] in
+                renewalTimer = nil
+                renewWhenIdle()
+            }
+            return
+        }
+        Log.info("the broker has dropped packets: connecting anew")
+        client.disconnect(.success)
+        ended(because: nil)
+        isRenewed = true
+        renewalAge = min(renewalAge * 2, Self.ages.upperBound)
+        connect()
+    }
+
     /// Another bridge has the same realm, host and user: leaves it alone for a while, without a word that would be
     /// taken for its own.
     func giveWay() {
@@ -168,7 +201,11 @@ final class BrokerLink {
 
     // MARK: Sending
 
-    func publish(_ publication: Publication) throws(MQTTError) -> PacketID { try client.publish(publication) }
+    func publish(_ publication: Publication) throws(MQTTError) -> PacketID {
+        let id = try client.publish(publication)
+        if publication.topic == canary?.topic { queries.canaryIsPublished() }
+        return id
+    }
 
     /// The identifier of the subscriptions to what is wanted; those of queries are higher.
     private static let wanted: UInt32 = 1
@@ -220,7 +257,16 @@ final class BrokerLink {
         _ filters: [String], excludesOwn: Bool = true, usesCanary: Bool = false,
         _ done: @escaping (_ answer: RetainedQueries.Answer) -> Void
     ) {
-        if isConnected { queries.ask(filters, excludesOwn: excludesOwn, usesCanary: usesCanary, done) }
+        guard isConnected else { return }
+        queries.ask(filters, excludesOwn: excludesOwn, usesCanary: usesCanary) { [weak self] answer in
+            if answer.hasDropped {
+                self?.mustRenew = true
+            } else if answer.isCertain {
+                self?.renewalAge = Self.ages.lowerBound
+            }
+            done(answer)
+            self?.renewWhenIdle()
+        }
     }
 
     /// A topic on which the broker has a message for certain, and a filter for it that nobody else uses.
@@ -243,6 +289,7 @@ extension BrokerLink: MQTTClientDelegate {
         state = .connected
         queries.connected(sessionPresent: sessionPresent)
         delegate?.brokerConnected(sessionPresent: sessionPresent)
+        isRenewed = false
     }
 
     func disconnected(_ error: MQTTError) {

@@ -8,7 +8,8 @@ import MainLoop
 /// The messages come as all others do. They have come when the broker has sent none of them for a while, as some send them in
 /// the background, and has answered the end of the subscription, which it does behind all that it sent before: so neither a slow
 /// link nor a pause in reading makes a message seem to be missing. A broker that has no room drops some without a word; then it
-/// drops the canary behind them as well, a message that it surely has.
+/// drops the canary behind them as well, a message that it surely has: it is asked for in the same packet, as after that there
+/// may be room again.
 final class RetainedQueries {
     private enum Time {
         /// In milliseconds.
@@ -25,6 +26,10 @@ final class RetainedQueries {
         var refused: Set<String> = []
         /// Whether it has shown all that it has of the others.
         var isComplete = true
+        /// Whether it has dropped something, for all that anybody knows.
+        var hasDropped = false
+        /// Whether it has not, as its canaries show.
+        var isCertain = false
     }
 
     /// The identifiers of queries: each has one of its own.
@@ -96,6 +101,9 @@ final class RetainedQueries {
     /// A topic on which the broker has a message for certain, and a filter for it that nobody else uses.
     var canary: (topic: String, filter: String)?
 
+    /// Whether nothing is asked for.
+    var isIdle: Bool { queries.isEmpty }
+
     /// Asks for the retained messages of filters.
     ///
     /// - Parameters:
@@ -109,13 +117,9 @@ final class RetainedQueries {
         lastIdentifier = lastIdentifier < Self.lastOfIdentifiers ? lastIdentifier + 1 : Self.firstIdentifier
         let query = Query(lastIdentifier, filters, done)
         for part in filters.chunks(of: Self.together) {
-            var packet = part.map { filter($0, excludesOwn: excludesOwn) }
-            if let canary {
-                // A message that is published on it meanwhile is not marked as retained.
-                var filter = filter(canary.filter, excludesOwn: false)
-                filter.keepsRetainFlag = false
-                packet.append(filter)
-            }
+            // Other options would make it another packet.
+            var packet = part.map { filter($0, excludesOwn: excludesOwn && canary == nil) }
+            if let canary { packet.append(filter(canary.filter, excludesOwn: false)) }
             if let id = subscribe(packet, query.identifier) {
                 query.unanswered[id] = Array(part)
                 if let canary {
@@ -151,13 +155,23 @@ final class RetainedQueries {
         wait(for: query, Time.calm)
     }
 
+    /// A message is published on the canary's topic. It looks as one that is shown.
+    func canaryIsPublished() {
+        for query in queries where query.canaries > 0 { query.answer.isComplete = false }
+    }
+
     /// The broker has sent a retained message.
     func received(_ publication: Publication) {
         let (topic, identifiers) = (publication.topic, publication.subscriptions)
         for query in queries {
-            // Of a broker without identifiers it may be that of another one.
-            if topic == canary?.topic, identifiers.isEmpty || identifiers == [query.identifier] {
-                query.shownCanaries += 1
+            if topic == canary?.topic {
+                // Of a broker without identifiers it may be that of another one.
+                if identifiers.isEmpty || identifiers == [query.identifier] {
+                    query.shownCanaries += 1
+                } else if query.phase == .showing, identifiers.contains(where: { $0 < Self.firstIdentifier }) {
+                    // By the subscription that goes on comes what is published meanwhile, of which the query has a copy.
+                    query.answer.isComplete = false
+                }
             }
             guard query.phase == .showing, context.now - query.shownSince < Time.showing, query.isFor(topic) else {
                 continue
@@ -173,7 +187,7 @@ final class RetainedQueries {
             case .showing: end(query)
             case .asking, .ending:
                 for part in query.filters.chunks(of: Self.together) { _ = unsubscribe(Array(part)) }
-                query.answer.isComplete = false
+                (query.answer.isComplete, query.answer.hasDropped) = (false, true)
                 end(of: query)
             }
         }
@@ -198,7 +212,11 @@ final class RetainedQueries {
         close(query.unanswered.removeValue(forKey: id)!)
         guard query.unanswered.isEmpty else { return }
         if let canary { close([canary.filter], count: query.canariesEnded) }
-        if query.shownCanaries < query.canaries { query.answer.isComplete = false }
+        if query.shownCanaries < query.canaries {
+            (query.answer.isComplete, query.answer.hasDropped) = (false, true)
+        } else {
+            query.answer.isCertain = query.answer.isComplete && query.canaries > 0
+        }
         end(of: query)
     }
 

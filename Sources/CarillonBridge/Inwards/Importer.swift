@@ -37,7 +37,8 @@ final class Importer {
     /// The hash values of values that are faulty, or found no room: each is announced as a loss once, however often the broker
     /// shows it.
     private var faulty: Set<Int> = []
-    private static let maxFaulty = 4_096
+    private static let maxFaulty = 131_072
+    private var full = FullHosts()
     /// The names that were imported before; empty when the values of those that are no longer have been removed.
     private var earlierImports: [NamePattern] = []
     /// The same for devices that were mapped before, and hosts that are forgotten.
@@ -111,6 +112,7 @@ final class Importer {
     /// The service has told which values it has.
     func found(_ values: some Sequence<FollowValues.Listed>) {
         removeUnlisted(values)
+        full.found(values, in: configuration.realm)
         audit.answered(values)
     }
 
@@ -183,11 +185,14 @@ final class Importer {
         unsubscribe(subscribed.filter { !BridgeTopic.isOfBridges($0) }.subtracting(mappedFilters))
         subscribeMapped(mappedFilters)
         guard sessionPresent else { return }
+        // What it had dropped is asked for as often as before.
+        guard !broker.isRenewed else { return fetch.connected() }
         // Its queue may not have had room for all that came since it was the last time that this bridge read.
         let isDue = fetchedAt.map { abs(time() - $0) >= Self.betweenFetches } ?? true
         if isDue || isRefreshDue || !fetch.isDone {
             isRefreshDue = false
             fetchedAt = time()
+            full.tryAgain()
             fetch.fetchBehindQueue(filters)
         }
     }
@@ -257,6 +262,7 @@ final class Importer {
     /// - Returns: whether it is the first time.
     func foundNoRoom(for message: InwardMessage) -> Bool {
         gate.valueIsGone(on: message.publication.topic)
+        if full.insert(message.origin.host) { onDoubt() }
         refresh()
         return isNewFault(message.publication)
     }
@@ -270,6 +276,7 @@ final class Importer {
     private func goOnRefreshing() {
         guard isRefreshDue, refreshTimer == nil, broker.isConnected else { return }
         isRefreshDue = false
+        full.tryAgain()
         audit.doubtAfterDrops()
         fetch.fetch(filters)
         onDrops()
@@ -315,7 +322,8 @@ final class Importer {
         // A message that is published while a query is open comes twice.
         case .repeated: if !BrokerLink.isOfQuery(publication) { totals.repeated += 1 }
         case .message(let message):
-            if BrokerLink.isOfQuery(publication) { fetch.noteProgress() }
+            let isWithoutRoom = BrokerLink.isOfQuery(publication) && full.hasNoRoom(for: message)
+            if BrokerLink.isOfQuery(publication), !isWithoutRoom { fetch.noteProgress() }
             if message.isKept, !message.isOnTopicOfBridge(in: configuration.realm) {
                 audit.irregular.insert(message.origin)
             }
@@ -336,6 +344,14 @@ final class Importer {
                     posts.pump()
                     return judgement
                 }
+            }
+            guard !isWithoutRoom else {
+                gate.valueIsGone(on: publication.topic)
+                if isNewFault(publication) {
+                    totals.refused += 1
+                    lost(1, message.name, message.origin, .refused)
+                }
+                return judgement
             }
             posts.append(message)
             posts.pump()
@@ -396,7 +412,7 @@ final class Importer {
     }
 
     private func remove(_ message: InwardMessage) {
-        if let removal = message.removal(in: configuration.realm) { posts.append(removal) }
+        posts.append(message.removal)
     }
 
     /// There is a new connection: what the broker does not show any more will be over.

@@ -47,9 +47,9 @@ final class InwardPosts: @unchecked Sendable {
     private var lastPosts: [InwardMessage.HostValue: UInt64] = [:]
     private enum Phase {
         case open
-        /// The first of the inbox waits for the answer to a comparison, and all others behind it.
-        case comparing
-        /// The first of the inbox waits for the next comparison.
+        /// A message waits for the answer to a comparison, and the inbox behind it.
+        case comparing(InwardMessage)
+        /// The first of the inbox waits for another comparison.
         case pausing(EventSource)
         case closed
     }
@@ -59,7 +59,7 @@ final class InwardPosts: @unchecked Sendable {
     private var phase = Phase.open
     private var pause = pauses.lowerBound
 
-    private var isComparing: Bool { if case .comparing = phase { true } else { false } }
+    private var compared: InwardMessage? { if case .comparing(let message) = phase { message } else { nil } }
     private var isOpen: Bool { if case .open = phase { true } else { false } }
     private(set) var imported: UInt64 = 0
     /// Values that the session had.
@@ -86,18 +86,14 @@ final class InwardPosts: @unchecked Sendable {
     var isIdle: Bool { count == 0 }
 
     /// The messages that wait, unposted and unanswered.
-    var count: Int { inbox.count + unanswered.count + uncertain.count }
+    var count: Int { inbox.count + unanswered.count + uncertain.count + (compared == nil ? 0 : 1) }
 
     /// Takes a message at the end of the line.
     func append(_ message: InwardMessage) { inbox.append(message.waiting(since: time())) }
 
     /// Lets go of messages that wait.
     func removeAll(where isUnwanted: (InwardMessage) -> Bool) {
-        guard inbox.contains(where: isUnwanted) else { return }
-        // The first stays as it is while it is compared.
-        let first = isComparing ? inbox.popFirst() : nil
-        inbox = Deque(inbox.filter { !isUnwanted($0) })
-        if let first { inbox.prepend(first) }
+        if inbox.contains(where: isUnwanted) { inbox = Deque(inbox.filter { !isUnwanted($0) }) }
     }
 
     /// The service is there again, or another one: it is asked without a pause.
@@ -188,6 +184,12 @@ final class InwardPosts: @unchecked Sendable {
         if case .refused(let refusal) = error {
             Log.info("\(message.name) of \(message.origin.text) was refused: \(error)")
             let isWithoutRoom = message.isKept && refusal.centerError == .limitExceeded
+            // The session may have an earlier one, and its host has not.
+            if isWithoutRoom, case .notification = message.content, lastPosts[message.value] == number,
+                compared?.value != message.value
+            {
+                inbox.prepend(message.removal)
+            }
             if !isWithoutRoom || foundNoRoom(message) { lose(message, .refused) }
         } else if message.isKept {
             // It is known what there has to be.
@@ -228,26 +230,25 @@ final class InwardPosts: @unchecked Sendable {
     /// Posts a value that was at the broker before only if the session does not have it: after a new connection the broker
     /// sends all of them, and nothing has happened.
     private func compare(_ message: InwardMessage, _ userInfo: [String: PropertyList]) {
-        phase = .comparing
-        // It is not posted: until the answer it belongs to the inbox.
-        inbox.prepend(message)
+        phase = .comparing(message)
         service.ask(Get(name: message.name, object: message.object)) { [self] result in
-            guard isComparing else { return }
+            guard compared != nil else { return }
             phase = .open
             switch result {
             case .success(let kept):
                 pause = Self.pauses.lowerBound
-                compared(isHere: kept.contains { message.isKept(as: $0, userInfo, now: time()) })
+                take(message, isHere: kept.contains { message.isKept(as: $0, userInfo, now: time()) })
             // It can't tell.
-            case .failure(.refused): compared(isHere: false)
-            case .failure: askLater()
+            case .failure(.refused): take(message, isHere: false)
+            case .failure:
+                inbox.prepend(message)
+                askLater()
             }
             pump()
         }
     }
 
-    private func compared(isHere: Bool) {
-        guard let message = inbox.popFirst() else { return }
+    private func take(_ message: InwardMessage, isHere: Bool) {
         guard isHere else { return carryOut(message) }
         alike += 1
         // An earlier one of it is over, whatever comes of its post.
@@ -272,6 +273,7 @@ final class InwardPosts: @unchecked Sendable {
     ///
     /// - Returns: the messages that are not posted, in order.
     func close() -> [InwardMessage] {
+        if let compared { inbox.prepend(compared) }
         phase = .closed
         let left = unanswered.sorted { $0.key < $1.key }
         unanswered = [:]

@@ -26,6 +26,7 @@ final class ValueFetch {
     /// Filters for one host, with that for all in whose place they stand.
     private var ofHosts: [String: String] = [:]
     private var timer: EventSource?
+    private var nextTime: SuspendingClock.Instant?
     private var pause = Time.again.lowerBound
     /// Whether a value was shown that was not there before, and how often it was asked again at once because of that.
     private var hasProgress = false
@@ -60,6 +61,13 @@ final class ValueFetch {
         if !due.isEmpty { wait(Time.afterQueue) }
     }
 
+    /// There is a connection again, in the place of one that the bridge has ended: goes on as if it were the same.
+    func connected() {
+        guard !due.isEmpty else { return }
+        let left = nextTime.map { ($0 - context.now).microseconds / 1_000 } ?? 0
+        wait(UInt32(clamping: max(1, left)))
+    }
+
     /// The broker has shown a value that was not there before: with what it has shown, it may get further the next time.
     func noteProgress() { hasProgress = true }
 
@@ -70,6 +78,7 @@ final class ValueFetch {
     }
 
     private func wait(_ milliseconds: UInt32) {
+        nextTime = context.now + .milliseconds(Int64(milliseconds))
         timer = .once(milliseconds: milliseconds, on: context) { [unowned self] in
             timer = nil
             goOn()

@@ -15,7 +15,7 @@ struct InwardMessage {
     let origin: Origin
     let name: String
     let object: String
-    let content: Content
+    private(set) var content: Content
     /// Whether it stays as a value.
     let isKept: Bool
     /// In seconds; nil for never.
@@ -103,13 +103,14 @@ struct InwardMessage {
     /// The value that it sets or ends, if it is kept.
     var value: HostValue { HostValue(origin: origin, kind: ValueKind(name, object)) }
 
-    /// That a value of this message's host, name and object is gone.
-    ///
-    /// - Parameter realm: that of the bridge.
-    func removal(in realm: String) -> InwardMessage? {
-        let topic = BridgeTopic(value: name, object, of: origin)
-        return try? InwardMessage(
-            Publication(topic: topic.text(in: realm), payload: [], isRetained: true), on: topic)
+    /// That the value that it sets is gone.
+    var removal: InwardMessage {
+        var message = self
+        message.content = .removal
+        message.publication.payload = []
+        message.publication.expiry = nil
+        (message.expiresAfter, message.waitsSince, message.isToldAnew) = (nil, nil, false)
+        return message
     }
 
     /// Whether it came on the topic on which a bridge publishes that value.
