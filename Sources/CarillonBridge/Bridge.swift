@@ -174,6 +174,7 @@ public final class Bridge {
             guard configuration.isOn else {
                 throw End.configuration("no broker is configured any more; end the bridge instead")
             }
+            if let fault = FileRemarks(configuration).faults.first { throw End.configuration(fault) }
             switch phase {
             // The first crossing, or the next one, has not started.
             case .reloading(let due) where due.isUsing(configuration): return
@@ -225,7 +226,9 @@ public final class Bridge {
                     try call.expectNoDescriptors()
                     var status = crossing.status
                     status.files = reading.files
-                    status.errors = reading.faults.map(\.description) + FileRemarks(crossing.configuration).all
+                    let remarks = FileRemarks(crossing.configuration)
+                    status.errors = reading.faults.map(\.description) + remarks.faults
+                    status.warnings = remarks.warnings
                     call.reply { status.append(to: &$0) }
                 },
                 Interface.Method(

@@ -262,18 +262,23 @@ public struct BridgeConfiguration: Equatable, KeyFileConfiguration {
         do throws(NamePattern.Malformed) {
             return try NamePattern.list(entry.value)
         } catch {
-            throw file.fault(
-                entry, "'\(error.text)' is no name for \(entry.key), nor the beginning of one (org.example.*)")
+            throw file.fault(entry, error.reason(for: entry.key))
         }
     }
 
     /// A file that the configuration names.
     struct NamedFile {
-        enum Kind { case certificate, secret }
+        enum Key: String, CustomStringConvertible {
+            case passwordFile = "password-file"
+            case authorityFile = "ca-file"
+            case certificateFile = "certificate-file"
+            case keyFile = "key-file"
 
-        let key: String
+            var description: String { rawValue }
+        }
+
+        let key: Key
         let path: String
-        let kind: Kind
 
         /// Nil where there is no such file.
         func contents() throws(FileError) -> [UInt8]? { try RegularFile.contents(of: path, atMost: 1 << 20) }
@@ -281,11 +286,11 @@ public struct BridgeConfiguration: Equatable, KeyFileConfiguration {
 
     /// The files that it names and that are used.
     var namedFiles: [NamedFile] {
-        let files: [(String, String?, NamedFile.Kind)] = [
-            ("password-file", passwordFile, .secret), ("ca-file", tls?.authorityFile, .certificate),
-            ("certificate-file", tls?.certificateFile, .certificate), ("key-file", tls?.keyFile, .secret),
+        let files: [(NamedFile.Key, String?)] = [
+            (.passwordFile, passwordFile), (.authorityFile, tls?.authorityFile),
+            (.certificateFile, tls?.certificateFile), (.keyFile, tls?.keyFile),
         ]
-        return files.compactMap { key, path, kind in path.map { NamedFile(key: key, path: $0, kind: kind) } }
+        return files.compactMap { key, path in path.map { NamedFile(key: key, path: $0) } }
     }
 
     /// A digest of the contents of all files that it names; files that can't be read count as empty.

@@ -397,6 +397,10 @@ final class Crossing {
 
     private func hasForgotten(_ origin: Origin, _ result: HostRemoval.Result) {
         Log.notice("\(result.removed.count) retained messages of \(origin.text) are removed from the broker")
+        if result.refused > 0 {
+            Log.warning(
+                "the broker refuses to remove \(result.refused) retained messages of \(origin.text): \(result.reason)")
+        }
         importer.forget(origin, topics: result.removed)
         importer.forgetValues(of: origin)
         if importer.gate.hosts[origin] == nil { hosts.forget(origin) }

@@ -23,8 +23,21 @@ struct ConnectionLog {
             let word = Self.words(of: line)
             if !words.contains(word) { words.append(word) }
         }
+        if words.contains(where: { $0.hasPrefix("certificate verify failed") }) {
+            let authority = settings.tls?.authorityFile.map { "in \($0)" } ?? "that the system trusts"
+            return
+                "certificate verify failed: that of \(settings.host) is of no authority \(authority), or not valid now"
+        }
+        if words.contains(where: { Self.wordsForOtherProtocols.contains($0) }) {
+            return "\(settings.host) speaks no TLS on port \(settings.port)"
+        }
         return words.isEmpty ? nil : words.joined(separator: "; ")
     }
+
+    /// Of OpenSSL, before 3.2 and since.
+    private static let wordsForOtherProtocols = [
+        "wrong version number", "packet length too long", "record layer failure",
+    ]
 
     private static func words(of line: String) -> String {
         // OpenSSL Error[0]: error:0A000086:SSL routines::certificate verify failed

@@ -111,7 +111,7 @@ extension MQTTError {
             case MOSQ_ERR_NO_CONN: .notConnected
             case MOSQ_ERR_EAI: .lookUp(failure)
             // It has lost the number: no failure is "Success".
-            case MOSQ_ERR_ERRNO where failure == 0: .connectionLost
+            case MOSQ_ERR_ERRNO where failure == 0 || failure == EPIPE: .connectionLost
             case MOSQ_ERR_ERRNO: .system(failure)
             case MOSQ_ERR_TLS, MOSQ_ERR_TLS_HANDSHAKE, MOSQ_ERR_OCSP: .tls
             case MOSQ_ERR_MALFORMED_UTF8: .textInvalid

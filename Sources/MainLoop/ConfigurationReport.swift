@@ -30,11 +30,12 @@ public struct ConfigurationReport {
         missing = named.filter { !files.contains($0) }
     }
 
-    /// Writes a line for each file without a mistake to standard output, and one for each mistake to standard error, and
-    /// ends the process: with 1 where there is a mistake, else as ``CommandLineParser/end(writing:)``.
+    /// Writes a line for each file without a mistake to standard output, unless something is wrong with the files that they
+    /// name, and one for each mistake to standard error, and ends the process: with 1 where there is a mistake, else as
+    /// ``CommandLineParser/end(writing:)``.
     public func end() -> Never {
         let faulty = Set(faults.map(\.path))
-        var lines = files.filter { !faulty.contains($0) }.map { "\($0): no mistakes" }
+        var lines = mistakes.isEmpty ? files.filter { !faulty.contains($0) }.map { "\($0): no mistakes" } : []
         if files.isEmpty, missing.isEmpty { lines.append(none) }
         for fault in faults { printError("\(fault)") }
         for path in missing { printError("\(path): there is no such file") }

@@ -207,7 +207,7 @@ class Files(BridgeTest):
         lab = self.lab()
         desk = lab.host("desk", certificate=lab.authority.client("desk", days=5))
         self.assertTrue(desk.status()["connected"])
-        self.assertRegex(desk.status()["configuration-errors"][0], "certificate-file: .* ends in [45] days")
+        self.assertRegex(desk.status()["configuration-warnings"][0], "certificate-file: .* ends in [45] days")
         self.assertRegex(desk.bridge.text(), "certificate-file: .* ends in [45] days")
         self.assertRegex(self.check(desk, 0), "ends in [45] days")
         self.assertIn("ends in", desk.run("carillon", "bridge", "status"))

@@ -333,7 +333,7 @@ class Forgotten(BridgeTest):
         self.assertEqual(laptop.run("carillon", "bridge", "forget", "desk", status=None)[0], 1)
         desk.bridge.stop()
         laptop.wait_value(HOST, "desk/anna", {"host": "desk", "user": "anna", "online": False})
-        self.assertIn("4 retained messages removed", laptop.run("carillon", "bridge", "forget", "desk/anna"))
+        self.assertIn("4 retained messages of desk/anna removed", laptop.run("carillon", "bridge", "forget", "desk/anna"))
         self.assertEqual(lab.broker.retained("sensor", f"{ORIGIN}/#"), {})
         wait_until(lambda: [each["object"] for each in laptop.values(NAME)] == ["BAT0"], "its own is left")
         laptop.wait_value(HOST, "desk/anna", None)
@@ -350,7 +350,7 @@ class Forgotten(BridgeTest):
         desk.bridge.stop()
         laptop.wait_value(HOST, "desk/anna", {"host": "desk", "user": "anna", "online": False})
         status, printed, said = laptop.run("carillon", "bridge", "forget", "desk/anna", status=None)
-        self.assertEqual((status, printed.strip()), (2, "0 retained messages removed"))
+        self.assertEqual((status, printed.strip()), (2, "0 retained messages of desk/anna removed"))
         self.assertRegex(said, "refused to remove 2: not authori[sz]ed")
 
 

@@ -47,6 +47,45 @@ struct ConfigurationTests {
         #expect(FileRemarks.end(secondsLeft: 0) == "has ended" && FileRemarks.end(secondsLeft: -day) == "has ended")
     }
 
+    @Test(
+        "Names with commas or blanks between them are told from a name",
+        arguments: [
+            ("N.A, N.B", "a comma"), ("N.A,N.B", "a comma"), ("N.A N.B", "white space"), ("N.*\tN.B;M", "white space"),
+        ])
+    func separators(list: String, word: String) throws {
+        for key in ["export", "import", "cbor"] {
+            let fault = try #require(throws: KeyFile.Fault.self) { try read("[Bridge]\n\(key)=\(list)\n") }
+            #expect(fault.reason.contains("for \(key) has \(word)") && fault.reason.contains("; is between names"))
+        }
+        #expect(try read("[Bridge]\nexport=Battery Changed; N.A Changed\n").exports.count == 2)
+    }
+
+    @Test("A certificate and its key are of each other, and there is none without the other")
+    func ownCertificate() throws {
+        let authority = try CertificateAuthority()
+        let (one, other) = (try authority.certify("one"), try authority.certify("other"))
+        let directory = try TemporaryDirectory()
+        let garbage = try directory.write("garbage\n", to: "garbage")
+        func faults(_ certificate: String?, _ key: String?, authorityFile: String? = nil) throws -> [String] {
+            var text = "[Broker]\nhost=h\n"
+            for (name, path) in [("certificate-file", certificate), ("key-file", key), ("ca-file", authorityFile)] {
+                if let path { text += "\(name)=\(path)\n" }
+            }
+            return FileRemarks(try read(text)).faults
+        }
+        #expect(try faults(one.certificateFile, one.keyFile, authorityFile: authority.certificateFile) == [])
+        #expect(try faults(one.certificateFile, nil) == ["certificate-file: there is no key-file for it"])
+        #expect(try faults(nil, one.keyFile) == ["key-file: there is no certificate-file for it"])
+        let mixed = try faults(one.certificateFile, other.keyFile)
+        #expect(mixed == ["key-file: the key in \(other.keyFile) is not that of \(one.certificateFile)"])
+        #expect(
+            try faults(one.certificateFile, garbage).first?.hasPrefix("key-file: in \(garbage) is no private key")
+                == true)
+        #expect(try faults(nil, nil, authorityFile: garbage) == ["ca-file: in \(garbage) is no certificate (PEM)"])
+        // It is there and can't be read: that is said once.
+        #expect(try faults(directory.entry("none"), one.keyFile).count == 1)
+    }
+
     @Test("G2: topics of devices are mapped to names, and those that no list has are told")
     func mappings() throws {
         let configuration = try read("[Map N.A]\nfrom=c/+\nto=\n[Map N.B]\nfrom=b\n")

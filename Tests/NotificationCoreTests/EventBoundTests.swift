@@ -188,7 +188,9 @@ struct EventBoundTests {
         try center.center.checkInvariants()
     }
 
-    @Test("R2: what waited for values goes when those who were owed them do not want them any more", arguments: [false, true])
+    @Test(
+        "R2: what waited for values goes when those who were owed them do not want them any more",
+        arguments: [false, true])
     func owedNoMore(isRevoked: Bool) throws {
         let center = scenario()
         try center.post("V", retention: Retention())

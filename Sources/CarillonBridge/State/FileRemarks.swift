@@ -15,40 +15,67 @@ public struct FileRemarks {
     public private(set) var warnings: [String] = []
 
     public init(_ configuration: BridgeConfiguration) {
-        for file in configuration.namedFiles { check(file) }
+        var contents: [BridgeConfiguration.NamedFile.Key: [UInt8]] = [:]
+        for file in configuration.namedFiles { contents[file.key] = check(file) }
+        checkOwnCertificate(configuration, contents)
         warnings += configuration.mappingRemarks
     }
 
     public var all: [String] { faults + warnings }
 
-    private mutating func check(_ file: BridgeConfiguration.NamedFile) {
+    /// - Returns: the contents, of a file that can be read.
+    private mutating func check(_ file: BridgeConfiguration.NamedFile) -> [UInt8]? {
         let bytes: [UInt8]
         do throws(FileError) {
             guard let contents = try file.contents() else {
-                return faults.append("\(file.key): there is no file \(file.path)")
+                faults.append("\(file.key): there is no file \(file.path)")
+                return nil
             }
             bytes = contents
         } catch {
-            return faults.append("\(file.key): \(error)")
+            faults.append("\(file.key): \(error)")
+            return nil
         }
-        switch file.kind {
-        case .certificate: check(certificate: bytes, file)
-        case .secret:
+        switch file.key {
+        case .authorityFile, .certificateFile: check(certificate: bytes, file)
+        case .passwordFile, .keyFile:
             var status = stat()
             if stat(file.path, &status) == 0, status.st_mode & 0o007 != 0 {
                 warnings.append("\(file.key): every user of the machine may use \(file.path) (chmod o-rwx)")
             }
         }
+        return bytes
     }
 
-    /// A file may have several, as those of authorities do: the one that ends first counts, but for the many that a system
-    /// trusts.
+    /// Of a file with several, as those of authorities have, the first counts.
     private mutating func check(certificate bytes: [UInt8], _ file: BridgeConfiguration.NamedFile) {
-        guard let seconds = Certificate.secondsLeft(inPEM: bytes), let end = Self.end(secondsLeft: seconds) else {
-            return
+        switch Certificate.end(inPEM: bytes) {
+        case .unknown: break
+        case .none: faults.append("\(file.key): in \(file.path) is no certificate (PEM)")
+        case .inSeconds(let seconds):
+            guard let end = Self.end(secondsLeft: seconds) else { return }
+            let remark = "\(file.key): the certificate in \(file.path) \(end)"
+            if seconds <= 0 { faults.append(remark) } else { warnings.append(remark) }
         }
-        let remark = "\(file.key): the certificate in \(file.path) \(end)"
-        if seconds <= 0 { faults.append(remark) } else { warnings.append(remark) }
+    }
+
+    /// A certificate by which the broker knows this machine needs its key, and the key its certificate.
+    private mutating func checkOwnCertificate(
+        _ configuration: BridgeConfiguration, _ contents: [BridgeConfiguration.NamedFile.Key: [UInt8]]
+    ) {
+        guard let tls = configuration.tls else { return }
+        switch (tls.certificateFile, tls.keyFile) {
+        case (nil, nil): break
+        case (nil, _?): faults.append("key-file: there is no certificate-file for it")
+        case (_?, nil): faults.append("certificate-file: there is no key-file for it")
+        case (let certificateFile?, let keyFile?):
+            guard let certificate = contents[.certificateFile], let key = contents[.keyFile] else { return }
+            switch Certificate.fit(ofKeyInPEM: key, toCertificateInPEM: certificate) {
+            case .unknown, .fits: break
+            case .isNoKey: faults.append("key-file: in \(keyFile) is no private key (PEM) without a passphrase")
+            case .isOfAnother: faults.append("key-file: the key in \(keyFile) is not that of \(certificateFile)")
+            }
+        }
     }
 
     private static let daysOfWarning = 14
@@ -61,44 +88,6 @@ public struct FileRemarks {
         case 1: "ends in 1 day"
         case let days where days < daysOfWarning: "ends in \(days) days"
         default: nil
-        }
-    }
-}
-
-/// Certificates, as OpenSSL reads them. libmosquitto has loaded it; a build of that without TLS has not, and needs none.
-enum Certificate {
-    private typealias Pointer = UnsafeMutableRawPointer
-    private typealias MakeReader = @convention(c) (UnsafeRawPointer, CInt) -> Pointer?
-    private typealias Read = @convention(c) (Pointer, Pointer?, Pointer?, Pointer?) -> Pointer?
-    private typealias GetTime = @convention(c) (Pointer) -> Pointer?
-    private typealias Difference =
-        @convention(c) (
-            UnsafeMutablePointer<CInt>, UnsafeMutablePointer<CInt>, Pointer?, Pointer?
-        ) -> CInt
-    private typealias Free = @convention(c) (Pointer) -> Void
-    private typealias FreeReader = @convention(c) (Pointer) -> CInt
-
-    /// The time until the first certificate of a file ends, in seconds; negative when it has ended.
-    ///
-    /// - Returns: nil for what is no certificate, and where nobody can read one.
-    static func secondsLeft(inPEM bytes: [UInt8]) -> Int? {
-        func symbol<Function>(_ name: String, _: Function.Type) -> Function? {
-            dlsym(nil, name).map { unsafeBitCast($0, to: Function.self) }
-        }
-        guard let makeReader = symbol("BIO_new_mem_buf", MakeReader.self),
-            let read = symbol("PEM_read_bio_X509", Read.self),
-            let end = symbol("X509_get0_notAfter", GetTime.self),
-            let difference = symbol("ASN1_TIME_diff", Difference.self), let free = symbol("X509_free", Free.self),
-            let freeReader = symbol("BIO_free", FreeReader.self)
-        else { return nil }
-        return bytes.withUnsafeBytes { bytes -> Int? in
-            guard let start = bytes.baseAddress, let reader = makeReader(start, CInt(bytes.count)) else { return nil }
-            defer { _ = freeReader(reader) }
-            guard let certificate = read(reader, nil, nil, nil) else { return nil }
-            defer { free(certificate) }
-            var (days, seconds): (CInt, CInt) = (0, 0)
-            guard difference(&days, &seconds, nil, end(certificate)) == 1 else { return nil }
-            return Int(days) * 86_400 + Int(seconds)
         }
     }
 }

@@ -114,7 +114,11 @@ private final class BridgeRun: @unchecked Sendable {
                 if isJSON {
                     print(PropertyListJSON.object([("removed", String(removed)), ("refused", String(refused))]))
                 } else {
-                    print("\(removed) retained messages removed")
+                    let name = NotificationFormat.readable("\(origin.host)/\(origin.user)")
+                    print(
+                        removed == 0 && refused == 0
+                            ? "the broker keeps nothing of \(name)"
+                            : "\(removed) retained \(removed == 1 ? "message" : "messages") of \(name) removed")
                 }
                 if refused > 0 {
                     printError(

@@ -51,6 +51,7 @@ enum BridgeText {
         ]
         lines += status.files.map { ("configuration", NotificationFormat.harmless($0), nil) }
         lines += status.errors.map { ("mistake", NotificationFormat.harmless($0), .bad) }
+        lines += status.warnings.map { ("warning", NotificationFormat.harmless($0), .warning) }
         lines += [
             ("out", "\(status.exported)\(lost(status.lostOutwards))", status.lostOutwards > 0 ? .bad : nil),
             ("in", "\(status.imported)\(lost(status.lostInwards))", status.lostInwards > 0 ? .bad : nil),

@@ -93,9 +93,19 @@ package enum NamePattern: Hashable, Sendable, CustomStringConvertible {
         left.description.utf8.elementsEqual(right.description.utf8)
     }
 
-    /// What a list has that is no name and no beginning of one.
+    /// A part of a list that is no name and no beginning of one.
     package struct Malformed: Error {
         package let text: String
+        /// What stands in a name that nobody means there, though there may be such a name.
+        fileprivate var mark: String?
+
+        /// The words for whoever wrote it.
+        ///
+        /// - Parameter key: that of the list.
+        package func reason(for key: String) -> String {
+            guard let mark else { return "'\(text)' is no name for \(key), nor the beginning of one (org.example.*)" }
+            return "'\(text)' for \(key) has \(mark); ; is between names (org.example.*;org.x.Ding)"
+        }
     }
 
     /// Names between semicolons, as lists in configuration files are; one may stand at the end.
@@ -114,6 +124,11 @@ package enum NamePattern: Hashable, Sendable, CustomStringConvertible {
     }
 
     package static func read(_ text: String) throws(Malformed) -> NamePattern {
+        if text.utf8.contains(UInt8(ascii: ",")) { throw Malformed(text: text, mark: "a comma") }
+        // A name may have white space in it, but between two names that have dots it is meant to part them.
+        if text.split(whereSeparator: \.isWhitespace).filter({ $0.utf8.contains(UInt8(ascii: ".")) }).count > 1 {
+            throw Malformed(text: text, mark: "white space between names")
+        }
         guard let pattern = NamePattern(text) else { throw Malformed(text: text) }
         return pattern
     }

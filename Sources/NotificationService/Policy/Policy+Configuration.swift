@@ -118,6 +118,6 @@ extension NamePattern {
     }
 
     private static func fault(_ error: Malformed, _ entry: KeyFile.Entry, of file: KeyFile) -> KeyFile.Fault {
-        file.fault(entry, "'\(error.text)' is no name for \(entry.key), nor the beginning of one (org.example.*)")
+        file.fault(entry, error.reason(for: entry.key))
     }
 }

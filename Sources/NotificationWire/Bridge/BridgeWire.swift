@@ -119,6 +119,8 @@ public struct BridgeStatus: Equatable, Sendable {
     public var files: [String] = []
     /// The mistakes in them: `FILE:LINE: reason`.
     public var errors: [String] = []
+    /// What will be a mistake, is a danger, or has no effect.
+    public var warnings: [String] = []
 
     public init() {}
 
@@ -163,6 +165,7 @@ public struct BridgeStatus: Equatable, Sendable {
         self.hosts = hosts
         files = try entries.take("configuration-files", { $0.strings }, orElse: [])
         errors = try entries.take("configuration-errors", { $0.strings }, orElse: [])
+        warnings = try entries.take("configuration-warnings", { $0.strings }, orElse: [])
     }
 
     public func append(to writer: inout MessageWriter) {
@@ -187,6 +190,7 @@ public struct BridgeStatus: Equatable, Sendable {
             "lost-out": .uint64(lostOutwards), "lost-in": .uint64(lostInwards), "refused": .uint64(refused),
             "duplicates": .uint64(repeated), "acknowledgement": .uint64(acknowledgement), "stripped": list(stripped),
             "hosts": .array(hosts), "configuration-files": list(files), "configuration-errors": list(errors),
+            "configuration-warnings": list(warnings),
         ]
     }
 }

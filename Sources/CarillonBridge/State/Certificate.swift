@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#endif
+
+/// Certificates and keys, as OpenSSL reads them. libmosquitto has loaded it; a build of that without TLS has not, and needs none.
+enum Certificate {
+    /// When one ends.
+    enum End: Equatable {
+        /// Nobody can read it.
+        case unknown
+        /// It is no certificate.
+        case none
+        /// Negative when it has ended.
+        case inSeconds(Int)
+    }
+
+    /// Whether a key is that of a certificate.
+    enum Fit: Equatable {
+        case unknown
+        case fits
+        /// Also one that only a passphrase opens.
+        case isNoKey
+        case isOfAnother
+    }
+
+    private typealias Pointer = UnsafeMutableRawPointer
+    private typealias AskPassphrase = @convention(c) (UnsafeMutablePointer<CChar>?, CInt, CInt, Pointer?) -> CInt
+    private typealias Read = @convention(c) (Pointer, Pointer?, AskPassphrase, Pointer?) -> Pointer?
+
+    /// The functions of OpenSSL that are used.
+    private struct Library {
+        let makeReader: @convention(c) (UnsafeRawPointer, CInt) -> Pointer?
+        let freeReader: @convention(c) (Pointer) -> CInt
+        let readCertificate: Read
+        let freeCertificate: @convention(c) (Pointer) -> Void
+        let end: @convention(c) (Pointer) -> Pointer?
+        let difference:
+            @convention(c) (
+                UnsafeMutablePointer<CInt>, UnsafeMutablePointer<CInt>, Pointer?, Pointer?
+            ) -> CInt
+        let readKey: Read
+        let freeKey: @convention(c) (Pointer) -> Void
+        let isKeyOf: @convention(c) (Pointer, Pointer) -> CInt
+        let clearErrors: @convention(c) () -> Void
+
+        init?() {
+            func function<Function>(_ name: String, _: Function.Type = Function.self) -> Function? {
+                dlsym(nil, name).map { unsafeBitCast($0, to: Function.self) }
+            }
+            guard
+                let makeReader = function(
+                    "BIO_new_mem_buf", (@convention(c) (UnsafeRawPointer, CInt) -> Pointer?).self),
+                let freeReader = function("BIO_free", (@convention(c) (Pointer) -> CInt).self),
+                let readCertificate = function("PEM_read_bio_X509_AUX", Read.self),
+                let freeCertificate = function("X509_free", (@convention(c) (Pointer) -> Void).self),
+                let end = function("X509_get0_notAfter", (@convention(c) (Pointer) -> Pointer?).self),
+                let difference = function(
+                    "ASN1_TIME_diff",
+                    (@convention(c) (UnsafeMutablePointer<CInt>, UnsafeMutablePointer<CInt>, Pointer?, Pointer?) -> CInt)
+                        .self),
+                let readKey = function("PEM_read_bio_PrivateKey", Read.self),
+                let freeKey = function("EVP_PKEY_free", (@convention(c) (Pointer) -> Void).self),
+                let isKeyOf = function("X509_check_private_key", (@convention(c) (Pointer, Pointer) -> CInt).self),
+                let clearErrors = function("ERR_clear_error", (@convention(c) () -> Void).self)
+            else { return nil }
+            self.makeReader = makeReader
+            self.freeReader = freeReader
+            self.readCertificate = readCertificate
+            self.freeCertificate = freeCertificate
+            self.end = end
+            self.difference = difference
+            self.readKey = readKey
+            self.freeKey = freeKey
+            self.isKeyOf = isKeyOf
+            self.clearErrors = clearErrors
+        }
+
+        /// - Parameter body: gets nil for what is none.
+        func with<Result>(
+            _ bytes: [UInt8], read: Read, free: (Pointer) -> Void, _ body: (Pointer?) -> Result
+        ) -> Result {
+            let object = bytes.withUnsafeBytes { bytes -> Pointer? in
+                guard let start = bytes.baseAddress, let reader = makeReader(start, CInt(bytes.count)) else {
+                    return nil
+                }
+                defer { _ = freeReader(reader) }
+                // Nobody is there to be asked for a passphrase.
+                return read(reader, nil, { _, _, _, _ in -1 }, nil)
+            }
+            defer {
+                if let object { free(object) }
+                // A connection would take them for its own.
+                clearErrors()
+            }
+            return body(object)
+        }
+    }
+
+    /// When the first certificate of a file ends.
+    static func end(inPEM bytes: [UInt8]) -> End {
+        guard let library = Library() else { return .unknown }
+        return library.with(bytes, read: library.readCertificate, free: library.freeCertificate) { certificate in
+            guard let certificate else { return .none }
+            var (days, seconds): (CInt, CInt) = (0, 0)
+            guard library.difference(&days, &seconds, nil, library.end(certificate)) == 1 else { return .unknown }
+            return .inSeconds(Int(days) * 86_400 + Int(seconds))
+        }
+    }
+
+    static func fit(ofKeyInPEM key: [UInt8], toCertificateInPEM certificate: [UInt8]) -> Fit {
+        guard let library = Library() else { return .unknown }
+        return library.with(certificate, read: library.readCertificate, free: library.freeCertificate) { certificate in
+            library.with(key, read: library.readKey, free: library.freeKey) { key in
+                guard let certificate else { return .unknown }
+                guard let key else { return .isNoKey }
+                return library.isKeyOf(certificate, key) == 1 ? .fits : .isOfAnother
+            }
+        }
+    }
+}
