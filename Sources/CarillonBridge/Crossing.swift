@@ -51,6 +51,8 @@ final class Crossing {
         static let lookAgain: UInt32 = 60_000
         /// Before values are asked for again that had no room.
         static let replay: UInt32 = 1_000
+        /// Between two times that values are sent again as notifications were missed.
+        static let betweenCatchUps = Duration.seconds(60)
     }
 
     let configuration: BridgeConfiguration
@@ -99,6 +101,8 @@ final class Crossing {
     private let presence: PresenceKeeper
     private var confirmation: HostConfirmation!
     private var replayTimer: EventSource?
+    private var catchUpTimer: EventSource?
+    private var caughtUpAt: SuspendingClock.Instant?
     #if CARILLON_PLANTED
         private lazy var firstCounts = exporter.counts
     #endif
@@ -264,7 +268,7 @@ final class Crossing {
         serviceTimer = nil
         stopLooking()
         presence.stop()
-        (removalTimer, replayTimer) = (nil, nil)
+        (removalTimer, replayTimer, catchUpTimer) = (nil, nil, nil)
         roundTrip?.end(.failure(.init(reason: "the bridge ends")))
         hostRemoval?.fail("the bridge ends")
         guard reason == .end else { return leave() }
@@ -435,7 +439,22 @@ extension Crossing: CenterLinkDelegate {
         }
     }
 
-    func missed(_ count: UInt64) { losses.lostOutwards(count, nil, .notSeen) }
+    func missed(_ count: UInt64) {
+        losses.lostOutwards(count, nil, .notSeen)
+        catchUp()
+    }
+
+    /// Has the service send its values again, in a while: some may be among the notifications that were missed.
+    private func catchUp() {
+        guard phase == .running, catchUpTimer == nil else { return }
+        let left = caughtUpAt.map { Time.betweenCatchUps - (context.now - $0) } ?? .zero
+        let milliseconds = max(Int64(Time.replay), Int64(left / .milliseconds(1)))
+        catchUpTimer = .once(milliseconds: UInt32(clamping: milliseconds), on: context) { [unowned self] in
+            (catchUpTimer, caughtUpAt) = (nil, context.now)
+            replay()
+        }
+    }
+
     func interestChanged() { interest.ask() }
 
     func valuesRemoved() {

@@ -157,6 +157,7 @@ final class RealmSimulation {
         world.note("calm")
         broker.refusal = nil
         broker.publicationRefusal = nil
+        broker.endDrops()
         let on = hosts.indices.filter { $0 != plan.off }.map { hosts[$0] }
         for host in on { host.startBridge() }
         // One that is ending just now is not there later.
@@ -196,6 +197,8 @@ final class RealmSimulation {
             )
         }
         guard isOn else {
+            // Neither the broker nor the bridge knows that it goes with its poster.
+            if broker.hasLostAll, other.wasBridgeKilled { return }
             for (kind, number) in numbers(values[to]!.filter { $0.host == one.name }).sorted(by: { $0.key < $1.key })
             where ledger.posts[number].isBound {
                 world.violate("R8", "\(one.name) is off, and \(other.name) has post \(number) of \(kind) still")

@@ -59,6 +59,8 @@ final class SimulatedBroker {
     private var wills: [String: Publication] = [:]
     /// Those whose wills went with its power, and that have not come back.
     private(set) var clientsWithoutWill: Set<String> = []
+    /// Whether it has ever lost what it kept.
+    private(set) var hasLostAll = false
     /// With what it refuses connections; nil for not.
     var refusal: ReasonCode?
     /// With what it answers publications of notifications; nil for success.
@@ -85,6 +87,7 @@ final class SimulatedBroker {
     func restart(after microseconds: Int64, saving: Bool) {
         guard isUp else { return }
         world.note("broker \(saving ? "stops" : "loses power")")
+        if !saving { hasLostAll = true }
         for (client, connection) in connections.sorted(by: { $0.key < $1.key }) {
             wills[client] = connection.settings.will
             dueWills[client] = 0
@@ -116,6 +119,9 @@ final class SimulatedBroker {
 
     /// Drops the next messages of notifications for a client, as if too many were waiting.
     func drop(_ count: Int, for client: String) { drops[client] = count }
+
+    /// Drops no more.
+    func endDrops() { drops = [:] }
 
     /// Ends the connection of a client.
     func kick(_ client: String, _ reason: ReasonCode) {
