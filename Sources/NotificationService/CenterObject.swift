@@ -212,6 +212,7 @@ package final class CenterObject {
             Log.warning("\(left.count) calls that came faster than they can be served are lost, as the service ends")
         }
         driver.finish()
+        sessions.end()
     }
 
     /// The bus closed the connection, and this object is at its end: what another on the same bus takes up.

@@ -364,6 +364,27 @@ struct SessionValuesTests {
             ])
     }
 
+    @Test("At an end in order what waits is told as lost, behind all that is on the way")
+    func lastWord() {
+        let scene = scene()
+        let heard = Heard()
+        understands(scene)
+        want(scene)
+        confirm(2, scene)
+        _ = heard.take(scene)
+        for number in 1...70 {
+            let name = "com.example.Ding"
+            scene.stay.export(
+                ExportedNotification(
+                    name: name, object: number < 68 ? "a" : "b", userInfo: Scene.userInfo(name, ""), retention: nil,
+                    expiry: nil))
+        }
+        #expect(heard.take(scene).count == 64)
+        scene.sessions.end()
+        #expect(heard.take(scene) == ["67 lost [\"ax3\", \"bx3\"]"])
+        #expect(scene.sessions.counts.lost == 6 && scene.center.bytesForSessions == 0)
+    }
+
     @Test("What waits is counted in bytes, and is bounded for all sessions together")
     func bytes() {
         let scene = scene()

@@ -422,6 +422,26 @@ struct SessionsTests {
         #expect(objects.count == heard.count && objects == objects.sorted() && objects.last == all)
     }
 
+    @Test(
+        "What waits for another session is told to it as lost when this one ends in order", arguments: BusKind.available
+    )
+    func lastWord(kind: BusKind) throws {
+        try requireStrangers()
+        let system = try SystemBus(kind)
+        let (one, two, names) = try acquaintedPair(on: system)
+        defer { withExtendedLifetime(two) {} }
+        let stranger = try Stranger(as: OtherUser("games"), on: system)
+        try stranger.arrive(at: names.0, names.1)
+        try stranger.emit("Understands", to: names.0, "(['losses'],)")
+        try stranger.emit("Wants", to: names.0, "(['Ding'],)")
+        try one.knows(["Ding"], of: try OtherUser("games"))
+        for number in 1...100 { try one.post("Ding", "\(number % 2)") }
+        try stranger.hears(64, "Notification", from: names.0)
+        #expect(try one.service.terminate() == .exited(0))
+        let words = try stranger.hears(1, "Lost", from: names.0)
+        #expect(words.count == 1 && words[0][2] == "(65, [('Ding', '0', 18), ('Ding', '1', 18)])", "\(words)")
+    }
+
     @Test("Who floods meets a rate, and what is cut is counted")
     func flood() throws {
         try requireStrangers()

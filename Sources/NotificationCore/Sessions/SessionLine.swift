@@ -101,6 +101,9 @@ public struct SessionLine<Item> {
     /// - Returns: its number; nil when nothing may go.
     public mutating func next(byteCount: Int) -> UInt64? { hasRoom ? send(byteCount) : nil }
 
+    /// The same for the last of all, which goes whatever is on the way.
+    public mutating func last(byteCount: Int) -> UInt64 { send(byteCount) }
+
     private mutating func send(_ byteCount: Int) -> UInt64 {
         lastNumber += 1
         onTheWay.append((lastNumber, byteCount))
@@ -134,13 +137,9 @@ public struct SessionLine<Item> {
     }
 
     /// Nothing was confirmed for long: what is on the way may be lost.
-    ///
-    /// - Returns: how many.
-    public mutating func giveUp() -> Int {
-        let count = onTheWay.count
+    public mutating func giveUp() {
         onTheWay = Deque()
         bytesOnTheWay = 0
         isInDoubt = true
-        return count
     }
 }

@@ -192,6 +192,12 @@ final class Sessions {
         }
     }
 
+    /// The process ends in order.
+    func end() {
+        (retry, hasBegun) = (nil, false)
+        leave()
+    }
+
     private func leave() {
         guard let left = stay else { return }
         stay = nil

@@ -105,8 +105,9 @@ extension SystemBusStay {
         peer.doubt = .once(milliseconds: pause, on: bus.context) { [unowned self, unowned peer] in
             peer.doubt = nil
             peer.doubts += 1
-            let count = peer.line.giveUp()
-            owner.noteLoss(UInt64(count), "to \(peer.name), which confirms nothing,")
+            // They may have arrived: what did not the other side counts, when it hears of a later number.
+            peer.line.giveUp()
+            Log.info("\(peer.name) on the system bus confirms nothing: it is tried with one at a time")
             tellValues(to: peer)
             pump(peer)
         }
@@ -137,6 +138,17 @@ extension SystemBusStay {
         _ = peer.line.takeUntold()
         bus.send(LostSignal(number, peer.losses.take()).message(to: peer.name))
         return true
+    }
+
+    /// Tells each session what waits for it, and will not go any more: one message behind all that is on the way.
+    func tellLastLosses() {
+        for peer in sessions where peer.understandsLosses {
+            while let item = changeLine(of: peer, { $0.line.dropFirst() }) {
+                if case .notification(let notification) = item { peer.losses.add(notification) }
+            }
+            guard !peer.losses.isEmpty else { continue }
+            bus.send(LostSignal(peer.line.last(byteCount: Self.overhead), peer.losses.take()).message(to: peer.name))
+        }
     }
 
     private func send(

@@ -93,13 +93,15 @@ final class SystemBusStay {
         onEnd(error)
     }
 
-    /// Nothing happens any more.
+    /// Nothing happens any more. Where the bus is still there, the others are told what they will not get.
     ///
     /// - Returns: how many notifications did not leave.
     func close() -> UInt64 {
+        let isLast = !isOver
         isOver = true
         (rest, again, clearing, postponement) = (nil, nil, nil, nil)
         let count = places.all.reduce(0) { $0 + UInt64($1.line.waitingCount) }
+        if isLast { tellLastLosses() }
         for peer in places.all {
             peer.stop()
             peer.goneAt = now
