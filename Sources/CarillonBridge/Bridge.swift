@@ -174,7 +174,11 @@ public final class Bridge {
             guard configuration.isOn else {
                 throw End.configuration("no broker is configured any more; end the bridge instead")
             }
-            if let fault = FileRemarks(configuration).faults.first { throw End.configuration(fault) }
+            // One that there was before hinders nothing that goes on.
+            let before = FileRemarks(crossing.configuration).faults
+            if let fault = FileRemarks(configuration).faults.first(where: { !before.contains($0) }) {
+                throw End.configuration(fault)
+            }
             switch phase {
             // The first crossing, or the next one, has not started.
             case .reloading(let due) where due.isUsing(configuration): return
@@ -226,7 +230,10 @@ public final class Bridge {
                     try call.expectNoDescriptors()
                     var status = crossing.status
                     status.files = reading.files
-                    let remarks = FileRemarks(crossing.configuration)
+                    var remarks = FileRemarks(crossing.configuration)
+                    if reading.configuration != crossing.configuration {
+                        remarks.add(FileRemarks(reading.configuration))
+                    }
                     status.errors = reading.faults.map(\.description) + remarks.faults
                     status.warnings = remarks.warnings
                     call.reply { status.append(to: &$0) }

@@ -199,6 +199,7 @@ final class Crossing {
         phase = .running
         posts.changed = { [weak self] in self?.postsChanged() }
         posts.foundNoRoom = { [importer] message in importer.foundNoRoom(for: message) }
+        posts.kept = { [importer] message in importer.kept(message) }
         losses.use(configuration, broker)
         if let before { takeOver(from: before) }
         if let state {
@@ -218,6 +219,7 @@ final class Crossing {
         center.delegate = self
         center.export(configuration.exports)
         if center.isThere { serviceChanged(isThere: true) }
+        if exporter.values.hasMissedSome { catchUp() }
         // Also while nothing is exported: something has to be asked of the service to know it.
         interest.ask()
     }
@@ -265,6 +267,7 @@ final class Crossing {
         case .created, .ended: return
         }
         drainReason = reason
+        broker.keepConnection()
         serviceTimer = nil
         stopLooking()
         presence.stop()
@@ -312,7 +315,8 @@ final class Crossing {
         center.replayValues { [weak self] isComplete in
             guard let self else { return }
             replays -= 1
-            if !isComplete { exporter.values.replayWasCut() }
+            if isComplete { exporter.values.replayed() } else { exporter.values.replayWasCut() }
+            if exporter.values.hasMissedSome { catchUp() }
             exporter.pump()
         }
     }
@@ -393,8 +397,13 @@ final class Crossing {
             return done(.failure(.init(reason: "another host is being forgotten")))
         }
         hostRemoval = HostRemoval(origin, in: configuration.realm, broker: broker, context: context) {
-            [weak self] result in
-            if case .success(let result) = result, let self, phase == .running { hasForgotten(origin, result) }
+            [weak self] result, removed in
+            if let self, phase == .running {
+                switch result {
+                case .success(let result): hasForgotten(origin, result)
+                case .failure: importer.forget(origin, topics: removed)
+                }
+            }
             done(result)
         }
     }
@@ -441,6 +450,7 @@ extension Crossing: CenterLinkDelegate {
 
     func missed(_ count: UInt64) {
         losses.lostOutwards(count, nil, .notSeen)
+        exporter.values.missedSome()
         catchUp()
     }
 
@@ -451,7 +461,7 @@ extension Crossing: CenterLinkDelegate {
         let milliseconds = max(Int64(Time.replay), Int64(left / .milliseconds(1)))
         catchUpTimer = .once(milliseconds: UInt32(clamping: milliseconds), on: context) { [unowned self] in
             (catchUpTimer, caughtUpAt) = (nil, context.now)
-            replay()
+            if exporter.values.hasMissedSome { replay() }
         }
     }
 
@@ -508,12 +518,17 @@ extension Crossing: BrokerLinkDelegate {
         exporter.pump()
     }
 
+    var waitsForBroker: Bool {
+        !exporter.isIdle || hostRemoval?.isOver == false || roundTrip?.isOver == false || look == .looking
+    }
+
     func brokerDisconnected(because error: MQTTError?) {
         stopLooking()
         presence.stop()
         confirmation.stop()
         losses.brokerDisconnected()
         hostRemoval?.fail("the connection to the broker has ended")
+        roundTrip?.end(.failure(.init(reason: "the connection to the broker has ended")))
         importer.connectionEnded()
         due = .nothing
         exporter.connectionEnded(because: error)

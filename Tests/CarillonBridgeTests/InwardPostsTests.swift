@@ -269,6 +269,32 @@ struct InwardPostsTests {
         #expect(service.unanswered == [] && posts.isIdle)
     }
 
+    @Test("A value that is too large ends the earlier one, and a service that has too much to do is asked again later")
+    func otherLimits() throws {
+        var full: [String] = []
+        posts.foundNoRoom = { message in
+            full.append(message.name)
+            return true
+        }
+        try append("V", 1, isKept: true)
+        service.answer()
+        try append("V", 2, isKept: true)
+        service.fail(.refused(.init(.limitExceeded(.userInfoBytes, value: 10))))
+        service.answerAll()
+        #expect(service.values["V"] == nil && losses.all == ["1 V refused"] && full == [])
+        try append("W", 1, isKept: true)
+        service.fail(.refused(.init(.limitExceeded(.retained, value: 10))))
+        service.answerAll()
+        #expect(full == ["W"])
+        try append("U", 1, isKept: true)
+        service.fail(
+            .refused(.init(.limitExceeded, message: "calls come faster than they can be served, and too many wait")))
+        #expect(service.unanswered == [] && !posts.isIdle)
+        pass(seconds: 2)
+        service.answerAll()
+        #expect(service.values["U"] == ["n": .int64(1)] && posts.isIdle && losses.all.count == 2)
+    }
+
     @Test("A comparison without an answer is asked for again, more and more seldom, and posts nothing meanwhile")
     func comparison() throws {
         try append("V", 1, isKept: true, isAnew: true)

@@ -134,6 +134,7 @@ struct LockOutTests {
         func brokerAcknowledged(_ id: PacketID, _ reason: ReasonCode) { exporter.acknowledged(id, reason) }
         func brokerSubscribed(_ id: PacketID, _ reasons: [ReasonCode]) {}
         func brokerUnsubscribed(_ id: PacketID) {}
+        var waitsForBroker: Bool { false }
     }
 
     @Test(

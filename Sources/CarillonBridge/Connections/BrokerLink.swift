@@ -15,6 +15,8 @@ protocol BrokerLinkDelegate: AnyObject {
     func brokerAcknowledged(_ id: PacketID, _ reason: ReasonCode)
     func brokerSubscribed(_ id: PacketID, _ reasons: [ReasonCode])
     func brokerUnsubscribed(_ id: PacketID)
+    /// Whether the bridge waits for no answer of the broker, so that the connection may be renewed.
+    var waitsForBroker: Bool { get }
 }
 
 /// The connection to the broker: made again and again, more and more seldom, and not at all while it would do harm.
@@ -64,8 +66,12 @@ final class BrokerLink {
     private(set) var connectedAt: SuspendingClock.Instant?
     /// Whether the broker has dropped packets on this connection.
     private var mustRenew = false
+    private var isEnding = false
     private var renewalTimer: EventSource?
     private var renewalAge = ages.lowerBound
+    private var renewedAt: SuspendingClock.Instant?
+    /// How often it was put off as the bridge waited for the broker.
+    private var delays = 0
     /// Whether the connection took the place of one on which the broker had dropped packets.
     private(set) var isRenewed = false
     /// What is done when the last words have been said.
@@ -106,6 +112,7 @@ final class BrokerLink {
         as state: State, _ lastWords: Publication?, reason: ReasonCode = .success, _ done: @escaping () -> Void = {}
     ) {
         timer = nil
+        isRenewed = false
         // Somebody is in a hurry.
         endFarewell()
         guard self.state == .connected else {
@@ -134,7 +141,7 @@ final class BrokerLink {
     private func ended(because error: MQTTError?) {
         guard let connectedAt else { return }
         self.connectedAt = nil
-        (mustRenew, renewalTimer) = (false, nil)
+        (mustRenew, renewalTimer, delays, isRenewed) = (false, nil, 0, false)
         queries.connectionEnded()
         // A broker that takes a connection and ends it soon is as good as one that takes none.
         if context.now - connectedAt >= Self.timeOfGoodConnection { pause = 1_000 }
@@ -145,6 +152,7 @@ final class BrokerLink {
     private static let timeOfGoodConnection = Duration.seconds(10)
 
     private func wait(because reason: String, milliseconds: UInt32? = nil) {
+        isRenewed = false
         if state != .waiting(reason: reason) { Log.notice("no broker: \(reason)") }
         state = .waiting(reason: reason)
         // Not all hosts of a realm at once, when their broker comes back.
@@ -158,29 +166,41 @@ final class BrokerLink {
 
     // MARK: Dropped packets
 
-    /// A connection is renewed when it is as old as this: each time twice as old, until nothing is dropped. Of a broker that shows
-    /// this bridge less than it has nobody knows that it drops nothing.
+    /// A connection is renewed when it is as old as this: each time twice as old, until that was not necessary for an hour.
     private static let ages = Duration.seconds(10)...Duration.seconds(3_600)
+    /// Seconds in which the bridge may get answers that it waits for. Some may be among what was dropped.
+    private static let maxDelays = 30
 
     /// The broker has dropped packets for want of room. A message of them that it waits for an answer to stays in its window for
     /// ever, and nothing more comes when that is full; with the next connection it sends those again.
     private func renewWhenIdle() {
-        guard mustRenew, isConnected, queries.isIdle, let connectedAt else { return }
+        guard mustRenew, isConnected, queries.isIdle, queries.hasSeenCanary, let connectedAt else { return }
+        if let renewedAt, context.now - renewedAt > Self.ages.upperBound { renewalAge = Self.ages.lowerBound }
         let left = renewalAge - (context.now - connectedAt)
-        guard left <= .zero else {
-            renewalTimer = .once(milliseconds: UInt32(left / .milliseconds(1)) + 1, on: context) { [unowned self] in
-                renewalTimer = nil
-                renewWhenIdle()
-            }
-            return
+        guard left <= .zero else { return renewLater(UInt32(left / .milliseconds(1)) + 1) }
+        guard delegate?.waitsForBroker != true || delays >= Self.maxDelays else {
+            delays += 1
+            return renewLater(1_000)
         }
         Log.info("the broker has dropped packets: connecting anew")
-        client.disconnect(.success)
+        // If there is no next connection, others are told.
+        client.disconnect(.disconnectWithWill)
         ended(because: nil)
         isRenewed = true
+        renewedAt = context.now
         renewalAge = min(renewalAge * 2, Self.ages.upperBound)
         connect()
     }
+
+    private func renewLater(_ milliseconds: UInt32) {
+        renewalTimer = .once(milliseconds: milliseconds, on: context) { [unowned self] in
+            renewalTimer = nil
+            renewWhenIdle()
+        }
+    }
+
+    /// The connection is about to end.
+    func keepConnection() { (mustRenew, renewalTimer, isEnding) = (false, nil, true) }
 
     /// Another bridge has the same realm, host and user: leaves it alone for a while, without a word that would be
     /// taken for its own.
@@ -195,7 +215,7 @@ final class BrokerLink {
         Log.warning(
             "another bridge has connected with the same realm, host and user: this one stays away for "
                 + "\(Self.patienceAfterTakeover / 60_000) minutes; give one of them another name in bridge.conf")
-        state = .takenOver
+        (state, isRenewed) = (.takenOver, false)
         tryAgain(in: Self.patienceAfterTakeover)
     }
 
@@ -203,7 +223,7 @@ final class BrokerLink {
 
     func publish(_ publication: Publication) throws(MQTTError) -> PacketID {
         let id = try client.publish(publication)
-        if publication.topic == canary?.topic { queries.canaryIsPublished() }
+        if publication.topic == canary?.topic { queries.canaryContent = .init(publication) }
         return id
     }
 
@@ -259,11 +279,7 @@ final class BrokerLink {
     ) {
         guard isConnected else { return }
         queries.ask(filters, excludesOwn: excludesOwn, usesCanary: usesCanary) { [weak self] answer in
-            if answer.hasDropped {
-                self?.mustRenew = true
-            } else if answer.isCertain {
-                self?.renewalAge = Self.ages.lowerBound
-            }
+            if answer.hasDropped, self?.isEnding == false { self?.mustRenew = true }
             done(answer)
             self?.renewWhenIdle()
         }

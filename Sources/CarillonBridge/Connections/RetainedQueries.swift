@@ -28,12 +28,18 @@ final class RetainedQueries {
         var isComplete = true
         /// Whether it has dropped something, for all that anybody knows.
         var hasDropped = false
-        /// Whether it has not, as its canaries show.
-        var isCertain = false
     }
 
     /// The identifiers of queries: each has one of its own.
     static let firstIdentifier: UInt32 = 2
+    /// A published message, as far as it differs from others on the same topic.
+    struct CanaryContent: Equatable {
+        let payload: [UInt8]
+        let properties: [UserProperty]
+
+        init(_ publication: Publication) { (payload, properties) = (publication.payload, publication.userProperties) }
+    }
+
     private static let lastOfIdentifiers: UInt32 = 268_435_455
 
     /// The maximum of filters in a packet.
@@ -57,8 +63,9 @@ final class RetainedQueries {
         var answer = Answer()
         var timer: EventSource?
         var shownSince = SuspendingClock.now
-        /// The packets with a canary, and how often it was shown.
+        /// The packets with a canary, its content when they were sent, and how often it was shown.
         var canaries = 0
+        var canary: CanaryContent?
         /// Those of all queries that end with this one.
         var canariesEnded = 0
         var shownCanaries = 0
@@ -101,6 +108,12 @@ final class RetainedQueries {
     /// A topic on which the broker has a message for certain, and a filter for it that nobody else uses.
     var canary: (topic: String, filter: String)?
 
+    /// The content that this process has published on the canary's topic; nil for none. What is published while a query is open
+    /// comes by it as well, and is no canary.
+    var canaryContent: CanaryContent?
+    /// Whether the broker has ever shown the canary: an access list may keep it from this client.
+    private(set) var hasSeenCanary = false
+
     /// Whether nothing is asked for.
     var isIdle: Bool { queries.isEmpty }
 
@@ -116,6 +129,7 @@ final class RetainedQueries {
         let canary = usesCanary ? canary : nil
         lastIdentifier = lastIdentifier < Self.lastOfIdentifiers ? lastIdentifier + 1 : Self.firstIdentifier
         let query = Query(lastIdentifier, filters, done)
+        query.canary = canaryContent
         for part in filters.chunks(of: Self.together) {
             // Other options would make it another packet.
             var packet = part.map { filter($0, excludesOwn: excludesOwn && canary == nil) }
@@ -155,23 +169,17 @@ final class RetainedQueries {
         wait(for: query, Time.calm)
     }
 
-    /// A message is published on the canary's topic. It looks as one that is shown.
-    func canaryIsPublished() {
-        for query in queries where query.canaries > 0 { query.answer.isComplete = false }
-    }
-
     /// The broker has sent a retained message.
     func received(_ publication: Publication) {
         let (topic, identifiers) = (publication.topic, publication.subscriptions)
+        let isCanary = topic == canary?.topic
+        if isCanary { hasSeenCanary = true }
         for query in queries {
-            if topic == canary?.topic {
-                // Of a broker without identifiers it may be that of another one.
-                if identifiers.isEmpty || identifiers == [query.identifier] {
-                    query.shownCanaries += 1
-                } else if query.phase == .showing, identifiers.contains(where: { $0 < Self.firstIdentifier }) {
-                    // By the subscription that goes on comes what is published meanwhile, of which the query has a copy.
-                    query.answer.isComplete = false
-                }
+            // Of a broker without identifiers it may be that of another one.
+            if isCanary, identifiers.isEmpty || identifiers == [query.identifier],
+                query.canary.map({ $0 == CanaryContent(publication) }) ?? true
+            {
+                query.shownCanaries += 1
             }
             guard query.phase == .showing, context.now - query.shownSince < Time.showing, query.isFor(topic) else {
                 continue
@@ -214,8 +222,6 @@ final class RetainedQueries {
         if let canary { close([canary.filter], count: query.canariesEnded) }
         if query.shownCanaries < query.canaries {
             (query.answer.isComplete, query.answer.hasDropped) = (false, true)
-        } else {
-            query.answer.isCertain = query.answer.isComplete && query.canaries > 0
         }
         end(of: query)
     }

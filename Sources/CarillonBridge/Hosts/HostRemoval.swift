@@ -38,22 +38,32 @@ final class HostRemoval {
     private var inFlight: [PacketID: String] = [:]
     private var result = Result()
     private var timer: EventSource?
-    private var done: ((Swift.Result<Result, RoundTripTest.Failure>) -> Void)?
+    private var done: ((Swift.Result<Result, RoundTripTest.Failure>, _ removed: [String]) -> Void)?
+    private var filters: [String] = []
+    /// Whether the broker has dropped some of what it was to show, and how many topics were removed before it was asked.
+    private var isIncomplete = false
+    private var removedBefore = 0
 
-    /// - Parameter done: called once.
+    /// - Parameter done: called once, with the topics that were removed, also where that did not come to its end.
     init(
         _ origin: Origin, in realm: String, broker: BrokerLink, context: MainContext,
-        _ done: @escaping (Swift.Result<Result, RoundTripTest.Failure>) -> Void
+        _ done: @escaping (Swift.Result<Result, RoundTripTest.Failure>, _ removed: [String]) -> Void
     ) {
         self.origin = origin
         self.realm = realm
         self.broker = broker
         self.context = context
         self.done = done
-        let filters =
+        filters =
             BridgeTopic.filters(of: origin, in: realm)
             + [.online, .status].map { BridgeTopic($0, of: origin).text(in: realm) }
-        broker.showRetained(filters) { [weak self] answer in self?.shown(answer) }
+        look()
+    }
+
+    private func look() {
+        phase = .looking
+        (topics, removedBefore) = ([], result.removed.count)
+        broker.showRetained(filters, usesCanary: true) { [weak self] answer in self?.shown(answer) }
         wait()
     }
 
@@ -65,10 +75,11 @@ final class HostRemoval {
 
     private func shown(_ answer: RetainedQueries.Answer) {
         guard phase == .looking else { return }
-        guard answer.refused.isEmpty, answer.isComplete else {
-            let reason = answer.isComplete ? "it refuses to" : "it does not answer"
+        guard answer.refused.isEmpty, answer.isComplete || !topics.isEmpty else {
+            let reason = answer.refused.isEmpty ? "it does not answer, or has no room to" : "it refuses to"
             return fail("the broker does not show what it keeps of \(origin.text): \(reason)")
         }
+        isIncomplete = !answer.isComplete
         phase = .removing
         rest = Deque(topics.sorted())
         goOn()
@@ -97,6 +108,8 @@ final class HostRemoval {
             }
         }
         guard inFlight.isEmpty else { return wait() }
+        // It has room for others now.
+        if isIncomplete, result.removed.count > removedBefore { return look() }
         end(.success(result))
     }
 
@@ -119,6 +132,6 @@ final class HostRemoval {
         phase = .over
         self.done = nil
         timer = nil
-        done(result)
+        done(result, self.result.removed)
     }
 }

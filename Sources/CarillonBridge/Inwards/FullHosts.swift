@@ -8,41 +8,47 @@ import NotificationWire
 struct FullHosts {
     /// With whether it is so at the moment, or was so before ``tryAgain()``.
     private var hosts: [String: Bool] = [:]
-    /// Whether there are so many that they are not told apart.
-    private var isEvery = false
-    /// The hash values of the topics of their values that the service has: those may be replaced.
-    private var kept: Set<Int> = []
+    /// The hash values of their values that the service has, which may be replaced; nil until it has told them.
+    private var kept: Set<Int>?
 
+    /// Of more the service is asked for each value.
     static let maxHosts = 4_096
 
     /// The service had no room for a value of a machine.
     ///
-    /// - Returns: whether it is news.
+    /// - Returns: whether it is news, so that the service is to be asked which values it has.
     mutating func insert(_ host: String) -> Bool {
-        guard hosts[host] != nil || hosts.count < Self.maxHosts else {
-            defer { isEvery = true }
-            return !isEvery
-        }
-        return hosts.updateValue(true, forKey: host) != true
+        guard hosts[host] != nil || hosts.count < Self.maxHosts else { return false }
+        guard hosts.updateValue(true, forKey: host) != true else { return false }
+        kept = nil
+        return true
     }
 
     /// There may be room again: the next value that is shown tells.
-    mutating func tryAgain() { (hosts, isEvery) = (hosts.filter(\.value).mapValues { _ in false }, false) }
+    mutating func tryAgain() { hosts = hosts.filter(\.value).mapValues { _ in false } }
 
     /// Whether the service need not be asked for room for a value that the broker shows.
     func hasNoRoom(for message: InwardMessage) -> Bool {
-        (isEvery || hosts[message.origin.host] == true) && !kept.contains(message.publication.topic.hashValue)
+        guard hosts[message.origin.host] == true, let kept else { return false }
+        return !kept.contains(message.value.hashValue)
+    }
+
+    /// The service has taken a value.
+    mutating func keeps(_ message: InwardMessage) {
+        if hosts[message.origin.host] != nil { kept?.insert(message.value.hashValue) }
     }
 
     /// The service has told which values it has.
-    mutating func found(_ values: some Sequence<FollowValues.Listed>, in realm: String) {
-        kept = []
-        guard isEvery || !hosts.isEmpty else { return }
+    mutating func found(_ values: some Sequence<FollowValues.Listed>) {
+        guard !hosts.isEmpty else { return kept = nil }
+        var found: Set<Int> = []
         for value in values {
-            guard let host = value.host, isEvery || hosts[host] != nil,
-                let origin = Origin(host: host, user: value.user ?? "")
-            else { continue }
-            kept.insert(BridgeTopic(value: value.name, value.object, of: origin).text(in: realm).hashValue)
+            guard let host = value.host, hosts[host] != nil, let origin = Origin(host: host, user: value.user ?? "")
+            else {
+                continue
+            }
+            found.insert(InwardMessage.HostValue(origin: origin, kind: ValueKind(value.name, value.object)).hashValue)
         }
+        kept = found
     }
 }

@@ -112,7 +112,7 @@ final class Importer {
     /// The service has told which values it has.
     func found(_ values: some Sequence<FollowValues.Listed>) {
         removeUnlisted(values)
-        full.found(values, in: configuration.realm)
+        full.found(values)
         audit.answered(values)
     }
 
@@ -186,7 +186,10 @@ final class Importer {
         subscribeMapped(mappedFilters)
         guard sessionPresent else { return }
         // What it had dropped is asked for as often as before.
-        guard !broker.isRenewed else { return fetch.connected() }
+        guard !broker.isRenewed else {
+            fetch.connected()
+            return goOnRefreshing()
+        }
         // Its queue may not have had room for all that came since it was the last time that this bridge read.
         let isDue = fetchedAt.map { abs(time() - $0) >= Self.betweenFetches } ?? true
         if isDue || isRefreshDue || !fetch.isDone {
@@ -278,8 +281,8 @@ final class Importer {
         isRefreshDue = false
         full.tryAgain()
         audit.doubtAfterDrops()
-        fetch.fetch(filters)
         onDrops()
+        fetch.fetch(filters)
         // Half for each time as long as the last pause that it was not necessary.
         var quiet = refreshedAt.map { (context.now - $0).microseconds / 1000 - Int64(pause) } ?? 0
         while quiet >= Int64(pause), pause > Self.pauses.lowerBound {
@@ -397,6 +400,9 @@ final class Importer {
         forgotten.insert(origin)
         onDoubt()
     }
+
+    /// The service has taken a value.
+    func kept(_ message: InwardMessage) { full.keeps(message) }
 
     private func isNewFault(_ publication: Publication) -> Bool {
         var hasher = Hasher()

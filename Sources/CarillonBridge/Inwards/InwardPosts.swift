@@ -69,6 +69,8 @@ final class InwardPosts: @unchecked Sendable {
     ///
     /// - Returns: whether that is news.
     var foundNoRoom: (InwardMessage) -> Bool = { _ in true }
+    /// Gets values that the service has taken.
+    var kept: (InwardMessage) -> Void = { _ in }
     /// Called whenever more or fewer messages wait.
     var changed: () -> Void = {}
 
@@ -151,6 +153,7 @@ final class InwardPosts: @unchecked Sendable {
                     switch result {
                     case .success:
                         imported += 1
+                        if message.isKept { kept(message) }
                         answered(number, nil)
                     case .failure(let error): answered(number, error)
                     }
@@ -183,20 +186,43 @@ final class InwardPosts: @unchecked Sendable {
     private func failed(_ message: InwardMessage, _ number: UInt64, _ error: ServiceError) {
         if case .refused(let refusal) = error {
             Log.info("\(message.name) of \(message.origin.text) was refused: \(error)")
-            let isWithoutRoom = message.isKept && refusal.centerError == .limitExceeded
-            // The session may have an earlier one, and its host has not.
-            if isWithoutRoom, case .notification = message.content, lastPosts[message.value] == number,
-                compared?.value != message.value
-            {
-                inbox.prepend(message.removal)
+            guard message.isKept, case .notification = message.content else { return lose(message, .refused) }
+            let reason = Refusal(refusal)
+            if reason == .busy {
+                uncertain[number] = message
+                if isOpen { askLater() }
+                return
             }
-            if !isWithoutRoom || foundNoRoom(message) { lose(message, .refused) }
+            // The session may have an earlier one, and its host has not.
+            if lastPosts[message.value] == number, compared?.value != message.value { inbox.prepend(message.removal) }
+            if reason == .value || foundNoRoom(message) { lose(message, .refused) }
         } else if message.isKept {
             // It is known what there has to be.
             uncertain[number] = message
         } else {
             // It may have been posted. Nothing comes twice, so it is announced as a possible loss.
             lose(message, .uncertain)
+        }
+    }
+
+    /// The reason why the service refuses a value.
+    private enum Refusal {
+        /// It has no room at the moment.
+        case room
+        /// It has too much to do at the moment.
+        case busy
+        /// It never takes this one.
+        case value
+
+        init(_ error: BusError) {
+            guard error.centerError == .limitExceeded else {
+                self = .value
+                return
+            }
+            // Only its words tell these limits apart.
+            let ofValues: [Limits.Key] = [.userInfoBytes, .userInfoDepth, .nameLength, .objectLength]
+            let isOfValue = ofValues.contains { error.message.contains("limit \($0.rawValue) ") }
+            self = isOfValue ? .value : error.message.contains("too many wait") ? .busy : .room
         }
     }
 

@@ -33,6 +33,8 @@ struct OwnValues {
     private var publishedMeanwhile: Set<ValueKind> = []
     /// Whether the service has to send values again that were lost before they were sent.
     private var isReplayDue = false
+    /// Whether some may be among notifications that did not come from the service.
+    private(set) var hasMissedSome = false
 
     // MARK: Publishing
 
@@ -83,6 +85,12 @@ struct OwnValues {
         defer { isReplayDue = false }
         return isReplayDue
     }
+
+    /// Notifications did not come from the service: values may be among them, until it has sent all again.
+    mutating func missedSome() { hasMissedSome = true }
+
+    /// The service has sent all values again.
+    mutating func replayed() { hasMissedSome = false }
 
     /// The service may not have sent all values again.
     mutating func replayWasCut() { isReplayDue = isReplayDue || !due.isEmpty }

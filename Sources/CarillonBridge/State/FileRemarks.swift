@@ -23,6 +23,12 @@ public struct FileRemarks {
 
     public var all: [String] { faults + warnings }
 
+    /// Adds those of another configuration.
+    mutating func add(_ other: FileRemarks) {
+        faults += other.faults.filter { !faults.contains($0) }
+        warnings += other.warnings.filter { !warnings.contains($0) }
+    }
+
     /// - Returns: the contents, of a file that can be read.
     private mutating func check(_ file: BridgeConfiguration.NamedFile) -> [UInt8]? {
         let bytes: [UInt8]
@@ -55,7 +61,8 @@ public struct FileRemarks {
         case .inSeconds(let seconds):
             guard let end = Self.end(secondsLeft: seconds) else { return }
             let remark = "\(file.key): the certificate in \(file.path) \(end)"
-            if seconds <= 0 { faults.append(remark) } else { warnings.append(remark) }
+            // Behind one of an authority that has ended may stand the next.
+            if seconds <= 0, file.key == .certificateFile { faults.append(remark) } else { warnings.append(remark) }
         }
     }
 

@@ -28,4 +28,5 @@ class BrokerStage: BrokerLinkDelegate {
     func brokerAcknowledged(_ id: PacketID, _ reason: ReasonCode) {}
     func brokerSubscribed(_ id: PacketID, _ reasons: [ReasonCode]) {}
     func brokerUnsubscribed(_ id: PacketID) {}
+    var waitsForBroker = false
 }
