@@ -42,6 +42,8 @@ public struct BridgeConfiguration: Equatable, KeyFileConfiguration {
     var map = TopicMap()
     /// Whether it tells which hosts are there.
     var followsPresence = true
+    /// When the values of a host that is not there end here, in seconds; 0 for never.
+    var absenceExpiry: UInt32 = 30 * 86_400
 
     var queue = ExportQueue.Limits()
     /// Messages that the broker was sent and has not confirmed, at most.
@@ -82,7 +84,7 @@ public struct BridgeConfiguration: Equatable, KeyFileConfiguration {
             case .exports: exports = NamePattern.common(of: exports, and: (try? NamePattern.list(entry.value)) ?? [])
             case .imports: imports = NamePattern.common(of: imports, and: (try? NamePattern.list(entry.value)) ?? [])
             case .presence where entry.value != "true": followsPresence = false
-            case .presence, .binaryNames: break
+            case .presence, .binaryNames, .absenceExpiry: break
             case .queue, .queueBytes, .inFlight, .receiveMaximum, .subscriptions:
                 var other = self
                 guard (try? other.apply(entry, of: file)) != nil else { break }
@@ -123,7 +125,7 @@ public struct BridgeConfiguration: Equatable, KeyFileConfiguration {
 
     private enum Key {
         case host, port, tls, authorityFile, certificateFile, keyFile, userName, passwordFile, keepAlive, sessionExpiry
-        case realm, originHost, user, exports, imports, binaryNames, presence
+        case realm, originHost, user, exports, imports, binaryNames, presence, absenceExpiry
         case queue, queueBytes, inFlight, receiveMaximum, subscriptions
     }
 
@@ -135,7 +137,7 @@ public struct BridgeConfiguration: Equatable, KeyFileConfiguration {
         ],
         "Bridge": [
             ("realm", .realm), ("host", .originHost), ("user", .user), ("export", .exports), ("import", .imports),
-            ("cbor", .binaryNames), ("presence", .presence),
+            ("cbor", .binaryNames), ("presence", .presence), ("absence-expiry", .absenceExpiry),
         ],
         "Limits": [
             ("queue", .queue), ("queue-bytes", .queueBytes), ("in-flight", .inFlight),
@@ -174,6 +176,7 @@ public struct BridgeConfiguration: Equatable, KeyFileConfiguration {
         case .imports: imports = try names(entry, of: file)
         case .binaryNames: binaryNames = try names(entry, of: file)
         case .presence: followsPresence = try file.boolean(entry)
+        case .absenceExpiry: absenceExpiry = try file.number(entry, 0...UInt32.max)
         case .queue: queue.count = try file.number(entry, 1...1_000_000)
         case .queueBytes: queue.byteCount = try file.number(entry, 1...1 << 30)
         case .inFlight: inFlight = try file.number(entry, 1...UInt16.max)

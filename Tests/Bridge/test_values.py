@@ -313,6 +313,29 @@ class Bound(BridgeTest):
         self.assertEqual([each for each in observer.notifications if each["object"] == "BAT0"], [])
 
 
+class Absent(BridgeTest):
+    """Values of a host that is not there for long."""
+
+    def test_end_and_come_again(self):
+        lab, desk, laptop = self.pair(receiver={"Bridge": {"absence-expiry": "3"}})
+        self.observe(laptop, NAME)
+        desk.post(NAME, {"percent": 80}, "BAT0", options=["--retain"])
+        wait_until(lambda: len(laptop.values(NAME)) == 1, "it is there")
+        time.sleep(4)
+        self.assertEqual(len(laptop.values(NAME)), 1, "its host is")
+        desk.bridge.stop()
+        laptop.wait_value(HOST, "desk/anna", {"host": "desk", "user": "anna", "online": False})
+        self.assertEqual(len(laptop.values(NAME)), 1)
+        wait_until(lambda: laptop.values(NAME) == [], "it ends")
+        # The broker still has it.
+        self.observe(laptop, "com.example.Other")
+        laptop.restart_bridge()
+        self.observe(laptop, "com.example.More")
+        self.assertEqual(laptop.values(NAME), [])
+        desk.start_bridge()
+        wait_until(lambda: len(laptop.values(NAME)) == 1, "it is there again")
+
+
 class Forgotten(BridgeTest):
     """What the broker keeps of a host that is gone for good."""
 

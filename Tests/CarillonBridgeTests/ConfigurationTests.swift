@@ -229,7 +229,7 @@ struct ConfigurationTests {
             guard let key = line.wholeMatch(of: #/#([a-z-]+=.*)/#), !key.1.hasPrefix("port=") else { return nil }
             return String(key.1)
         }
-        #expect(lines.count == 23 + 1)
+        #expect(lines.count == 24 + 1)
         #expect(try read(lines.joined(separator: "\n")) == BridgeConfiguration(standard: ()))
     }
 
@@ -254,6 +254,7 @@ struct ConfigurationTests {
             import=*
             cbor=c.d
             presence=false
+            absence-expiry=7
             [Limits]
             queue=5
             queue-bytes=6
@@ -269,7 +270,7 @@ struct ConfigurationTests {
         #expect(
             configuration.imports.map(\.description) == ["*"] && configuration.binaryNames.map(\.description) == ["c.d"]
         )
-        #expect(!configuration.followsPresence)
+        #expect(!configuration.followsPresence && configuration.absenceExpiry == 7)
         #expect(configuration.queue == .init(count: 5, byteCount: 6) && configuration.mostSubscriptions == 10)
         #expect(configuration.inFlight == 7 && configuration.receiveMaximum == 8)
         let secured = try read("[Broker]\nhost=h\nca-file=/a\ncertificate-file=/b\nkey-file=/c\nport=7\n")

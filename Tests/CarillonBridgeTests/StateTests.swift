@@ -35,11 +35,12 @@ struct StateTests {
         let directory = try TemporaryDirectory()
         let file = StateFile(directory: directory.entry("new/deep"))
         #expect(file.take() == nil)
-        let state = state()
+        var state = state()
+        state.absences = [Origin(host: "shed", user: "a/b")!: 1_700_000_000_000_000]
         #expect(file.save(state) && file.save(state), "a newer one takes its place")
         let read = try #require(file.take())
         #expect(read.realm == state.realm && read.origin == state.origin && read.queue == state.queue)
-        #expect(read.counts == state.counts && read.places == state.places)
+        #expect(read.counts == state.counts && read.places == state.places && read.absences == state.absences)
         #expect(file.take() == nil, "it would not be true any more")
     }
 

@@ -39,6 +39,7 @@ final class Importer {
     private var faulty: Set<Int> = []
     private static let maxFaulty = 131_072
     private var full = FullHosts()
+    private var absent: AbsentHosts!
     /// The names that were imported before; empty when the values of those that are no longer have been removed.
     private var earlierImports: [NamePattern] = []
     /// The same for devices that were mapped before, and hosts that are forgotten.
@@ -65,6 +66,15 @@ final class Importer {
             realm: configuration.realm, own: configuration.origin, imports: configuration.imports)
         audit = ValueAudit(realm: configuration.realm, broker: broker, context: context)
         audit.delegate = self
+        absent = AbsentHosts(
+            after: configuration.followsPresence ? configuration.absenceExpiry : 0, context: context,
+            time: environment.time
+        ) { [unowned self] origins in
+            for origin in origins {
+                Log.notice("\(origin.text) was not there for long: its values end here")
+                forgetValues(of: origin)
+            }
+        }
         fetch = ValueFetch(
             broker: broker, context: context, wanted: { [unowned self] in filters },
             byHost: { [unowned self] filter in
@@ -95,6 +105,7 @@ final class Importer {
                 check.restore(place, now: context.now)
             }
             audit.irregular = state.irregular
+            absent.restore(state.absences)
             isRefreshDue = state.isDoubtful
             if state.subscriptions.broker == configuration.brokerText { subscribed = state.subscriptions.filters }
         }
@@ -174,6 +185,7 @@ final class Importer {
     /// Subscribes to everything again, as the broker may have forgotten.
     func connected(sessionPresent: Bool) {
         audit.connected(sessionPresent: sessionPresent)
+        absent.connected()
         gate.extendHoles(now: context.now)
         watchHoles()
         if !sessionPresent {
@@ -207,6 +219,7 @@ final class Importer {
         subscribing = [:]
         fetch.connectionEnded()
         audit.connectionEnded()
+        absent.connectionEnded()
     }
 
     /// The broker has answered subscriptions.
@@ -325,6 +338,10 @@ final class Importer {
         // A message that is published while a query is open comes twice.
         case .repeated: if !BrokerLink.isOfQuery(publication) { totals.repeated += 1 }
         case .message(let message):
+            if BrokerLink.isOfQuery(publication), absent.isOver(message.origin) {
+                gate.valueIsGone(on: publication.topic)
+                return judgement
+            }
             let isWithoutRoom = BrokerLink.isOfQuery(publication) && full.hasNoRoom(for: message)
             if BrokerLink.isOfQuery(publication), !isWithoutRoom { fetch.noteProgress() }
             if message.isKept, !message.isOnTopicOfBridge(in: configuration.realm) {
@@ -368,7 +385,17 @@ final class Importer {
         audit.follow(origin, host, before: before)
     }
 
+    /// Its values are taken again that the broker has kept.
+    private func fetchValues(of origin: Origin) {
+        var own: [String: String] = [:]
+        for all in filters {
+            if let filter = BridgeTopic.filter(all, of: origin, in: configuration.realm) { own[filter] = all }
+        }
+        fetch.fetch(ofHost: own)
+    }
+
     private func follow(_ origin: Origin) {
+        if absent.follow(origin, isOnline: gate.hosts[origin]?.isOnline == true) { fetchValues(of: origin) }
         let (over, again) = bound.follow(origin, gate.hosts[origin], now: time())
         over.forEach(remove)
         for message in again { posts.append(message.told(anew: true)) }
@@ -384,6 +411,7 @@ final class Importer {
             case .online:
                 gate.forget(origin)
                 audit.forget(origin)
+                absent.forget(origin)
             case .notification, .value:
                 if let message = try? InwardMessage(publication, on: parsed) {
                     _ = bound.take(message, host: nil, now: time())
@@ -473,6 +501,7 @@ final class Importer {
         state.places = gate.places.saved
         state.bound = bound.saved(at: time())
         state.irregular = audit.irregular
+        state.absences = absent.saved
         // Those of an earlier bridge, whose values the service was not asked for yet.
         state.imports = configuration.imports + earlierImports
         state.subscriptions = .init(broker: configuration.brokerText, filters: subscribed)

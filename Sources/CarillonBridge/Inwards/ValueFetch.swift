@@ -113,6 +113,14 @@ final class ValueFetch {
 
     private static let firstHosts = 8
 
+    /// Fetches the values of one host.
+    ///
+    /// - Parameter filters: with those for all hosts in whose place they stand.
+    func fetch(ofHost filters: [String: String]) {
+        ofHosts.merge(filters) { $1 }
+        fetch(Set(filters.keys))
+    }
+
     /// Fetches the values of filters.
     func fetch(_ filters: Set<String>) {
         due.formUnion(filters)

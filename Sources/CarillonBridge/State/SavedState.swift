@@ -32,6 +32,8 @@ package struct SavedState {
     var imports: [NamePattern] = []
     /// Hosts of which there are values on other topics than a bridge's.
     var irregular = IrregularHosts()
+    /// Since when hosts are not there, in microseconds since 1970.
+    var absences: [Origin: Int64] = [:]
     /// Whether values may be missing, so that all are to be shown again.
     var isDoubtful = false
     /// Losses that are not announced.
@@ -58,6 +60,10 @@ package struct SavedState {
             ]),
             "imports": .array(imports.map { .string($0.description) }),
             "irregular": .array(irregular.origins.map { .array([.string($0.host), .string($0.user)]) }),
+            "absences": .array(
+                absences.sorted { $0.key.text < $1.key.text }.map {
+                    .array([.string($0.key.host), .string($0.key.user), .int64($0.value)])
+                }),
             "doubtful": .boolean(isDoubtful),
             "losses": .array(losses.map { $0.key.propertyList(count: $0.value) }),
         ]
@@ -113,6 +119,12 @@ package struct SavedState {
                 let origin = Origin(host: host, user: user)
             else { continue }
             irregular.insert(origin)
+        }
+        for element in entries["absences"]?.list ?? [] {
+            guard let parts = element.list, parts.count == 3, let host = parts[0].text, let user = parts[1].text,
+                let origin = Origin(host: host, user: user), let time = parts[2].signed, time >= 0
+            else { continue }
+            absences[origin] = time
         }
         isDoubtful = entries["doubtful"] == .boolean(true)
         for element in entries["losses"]?.list ?? [] {

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+import MainLoop
+import TestLimits
+import Testing
+
+@testable import CarillonBridge
+
+@Suite("R8: values of hosts that are not there for long", .limited)
+struct AbsentHostsTests {
+    private final class Lab {
+        let clock = StageClock()
+        let context: MainContext
+        private(set) var hosts: AbsentHosts!
+        private(set) var ended: [String] = []
+        /// By how much the time of the day is set.
+        var shift: Int64 = 0
+
+        init(after seconds: UInt32 = 1_000) {
+            context = MainContext(clock: clock)
+            hosts = AbsentHosts(after: seconds, context: context, time: { [unowned self] in now }) { [unowned self] in
+                ended += $0.map(\.text)
+            }
+        }
+
+        var now: Int64 { clock.microseconds + shift }
+        func pass(seconds: Int64) { clock.pass(seconds: seconds, on: context) }
+    }
+
+    private let desk = Origin(host: "desk", user: "u")!
+    private let shed = Origin(host: "shed", user: "u")!
+
+    @Test("They end after the time, once, and are asked for when the host is back")
+    func ends() {
+        let lab = Lab()
+        lab.hosts.connected()
+        let first = [lab.hosts.follow(desk, isOnline: true), lab.hosts.follow(shed, isOnline: false)]
+        #expect(first == [false, false])
+        lab.pass(seconds: 500)
+        _ = lab.hosts.follow(desk, isOnline: false)
+        lab.pass(seconds: 499)
+        #expect(lab.ended == [] && !lab.hosts.isOver(shed))
+        lab.pass(seconds: 2)
+        #expect(lab.ended == ["shed/u"] && lab.hosts.isOver(shed) && !lab.hosts.isOver(desk))
+        lab.pass(seconds: 300)
+        let isBack = [lab.hosts.follow(desk, isOnline: true), lab.hosts.follow(shed, isOnline: true)]
+        #expect(isBack == [false, true] && !lab.hosts.isOver(shed))
+        lab.pass(seconds: 5_000)
+        #expect(lab.ended == ["shed/u"] && lab.hosts.saved.isEmpty && !lab.clock.isAwaited)
+    }
+
+    @Test("Without a connection nothing ends, and with the next one not before the broker has shown who is there")
+    func connections() {
+        let lab = Lab()
+        lab.hosts.connected()
+        _ = lab.hosts.follow(desk, isOnline: false)
+        _ = lab.hosts.follow(shed, isOnline: false)
+        lab.hosts.connectionEnded()
+        lab.pass(seconds: 5_000)
+        #expect(lab.ended == [])
+        lab.hosts.connected()
+        lab.pass(seconds: 90)
+        #expect(lab.ended == [])
+        _ = lab.hosts.follow(desk, isOnline: true)
+        lab.pass(seconds: 10)
+        #expect(lab.ended == ["shed/u"])
+    }
+
+    @Test("The time goes on over processes, and is not begun anew; what is over is not taken again")
+    func restored() {
+        let lab = Lab()
+        lab.hosts.restore([desk: lab.now - 2_000_000_000, shed: lab.now - 990_000_000])
+        #expect(lab.hosts.isOver(desk) && !lab.hosts.isOver(shed))
+        _ = lab.hosts.follow(shed, isOnline: false)
+        lab.hosts.connected()
+        lab.pass(seconds: 94)
+        #expect(lab.ended == [])
+        lab.pass(seconds: 2)
+        #expect(lab.ended == ["desk/u", "shed/u"] && lab.hosts.saved.count == 2)
+        // One of the future, as the time of the day was set since.
+        let other = Lab()
+        other.hosts.restore([desk: other.now + 50_000_000_000])
+        other.hosts.connected()
+        other.pass(seconds: 1_001)
+        #expect(other.ended == ["desk/u"])
+    }
+
+    @Test("With 0 they never end")
+    func never() {
+        let lab = Lab(after: 0)
+        lab.hosts.connected()
+        lab.hosts.restore([shed: 0])
+        _ = lab.hosts.follow(desk, isOnline: false)
+        lab.pass(seconds: 10_000_000)
+        #expect(lab.ended == [] && !lab.hosts.isOver(shed) && !lab.clock.isAwaited)
+    }
+
+    @Test("One machine with many users leaves room for others")
+    func many() {
+        let lab = Lab()
+        for number in 0..<10_000 { _ = lab.hosts.follow(Origin(host: "greedy", user: "u\(number)")!, isOnline: false) }
+        _ = lab.hosts.follow(desk, isOnline: false)
+        #expect(lab.hosts.saved[desk] != nil && lab.hosts.saved.count <= HostTable.most)
+    }
+}
