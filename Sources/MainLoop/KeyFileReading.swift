@@ -62,7 +62,8 @@ public struct KeyFileReading<Configuration: KeyFileConfiguration> {
             do throws(KeyFile.Fault) {
                 try next.apply(entry, of: file)
             } catch {
-                faults.append(error)
+                // Of a group that does not exist each line would say the same.
+                if !faults.contains(where: { $0.reason == error.reason }) { faults.append(error) }
             }
         }
         if faults.isEmpty {

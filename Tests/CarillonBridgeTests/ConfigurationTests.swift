@@ -47,6 +47,12 @@ struct ConfigurationTests {
         #expect(FileRemarks.end(secondsLeft: 0) == "has ended" && FileRemarks.end(secondsLeft: -day) == "has ended")
     }
 
+    @Test("A group that does not exist is told once, and each other mistake")
+    func once() {
+        let reading = BridgeConfiguration.Reading(text: "[Brige]\nhost=a\nuser=b\n[Broker]\nport=0\nkeep-alive=0\n")
+        #expect(reading.faults.map(\.line) == [2, 5, 6], "\(reading.faults)")
+    }
+
     @Test(
         "Names with commas or blanks between them are told from a name",
         arguments: [

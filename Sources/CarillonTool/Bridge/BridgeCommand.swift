@@ -169,8 +169,8 @@ private final class BridgeRun: @unchecked Sendable {
 
     private func failWithoutBridge() {
         printError(
-            "carillon: there is no bridge in this session; configure a broker in carillon/bridge.conf, and run "
-                + "'systemctl --user start carillon-bridge' or carillon-bridge itself")
+            "carillon: there is no bridge in this session; where carillon/bridge.conf names a broker, "
+                + "'systemctl --user start carillon-bridge', or carillon-bridge itself, starts it")
         exitCode = .unavailable
     }
 }
