@@ -57,6 +57,8 @@ final class SimulatedBroker {
     private var lastWill: UInt64 = 0
     private var drops: [String: Int] = [:]
     private var wills: [String: Publication] = [:]
+    /// The topics of presences that are older than what it has forgotten, and that nobody has published since.
+    private(set) var restoredPresences: Set<String> = []
     /// Those whose wills went with its power, and that have not come back.
     private(set) var clientsWithoutWill: Set<String> = []
     /// Whether it has ever lost what it kept.
@@ -98,6 +100,9 @@ final class SimulatedBroker {
             saved = state
         }
         clientsWithoutWill.formUnion(dueWills.keys)
+        for (topic, kept) in saved.retained where topic.hasSuffix("/online") {
+            if state.retained[topic]?.publication.payload != kept.publication.payload { restoredPresences.insert(topic) }
+        }
         isUp = false
         for connection in connections.values.sorted(by: { $0.number < $1.number }) { connection.cut() }
         connections = [:]
@@ -245,6 +250,7 @@ final class SimulatedBroker {
         let expiry = publication.expiry.map { world.now + Int64($0) * 1_000_000 }
         if publication.isRetained {
             let isRemoval = publication.payload.isEmpty
+            restoredPresences.remove(publication.topic)
             state.retained[publication.topic] = isRemoval ? nil : Kept(publication: publication, expiry: expiry)
         }
         var count = 0
