@@ -159,7 +159,7 @@ public struct BridgeConfiguration: Equatable, KeyFileConfiguration {
             throw file.fault(entry, "there is no key '\(entry.key)' in [\(entry.group)], only: \(known)")
         }
         switch key {
-        case .host: brokerHost = entry.value
+        case .host: brokerHost = try host(entry, of: file)
         case .port: givenPort = try file.number(entry, 1...UInt16.max)
         case .tls: usesTLS = try file.boolean(entry)
         case .authorityFile: security.authorityFile = try path(entry, of: file)
@@ -233,6 +233,20 @@ public struct BridgeConfiguration: Equatable, KeyFileConfiguration {
         }
     }
 
+    /// Remarks on lists that have no effect, of a bridge that is on.
+    var listRemarks: [String] {
+        guard isOn else { return [] }
+        if exports.isEmpty, imports.isEmpty {
+            return ["export= and import= are empty: nothing goes out, and nothing comes in"]
+        }
+        return binaryNames.filter { NamePattern.common(of: exports, and: [$0]).isEmpty }.map {
+            "cbor= has \($0.description), which export= has not"
+        }
+    }
+
+    /// Whether files of certificates are named and TLS is off.
+    var hasUnusedCertificates: Bool { !usesTLS && security != Security() }
+
     private func path(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) -> String? {
         guard !entry.value.isEmpty else { return nil }
         for prefix in ["~/", "%h/"] where entry.value.hasPrefix(prefix) {
@@ -250,6 +264,17 @@ public struct BridgeConfiguration: Equatable, KeyFileConfiguration {
             return String(cString: home)
         }
         return getpwuid(getuid())?.pointee.pw_dir.map { String(cString: $0) } ?? "/"
+    }
+
+    /// A name or an address, alone.
+    private func host(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) -> String {
+        // An address of IPv6 has more than one colon.
+        let colons = entry.value.utf8.count { $0 == UInt8(ascii: ":") }
+        guard colons != 1, !entry.value.contains(where: { $0 == "/" || $0.isWhitespace }) else {
+            throw file.fault(
+                entry, "'\(entry.value)' is no name or address alone: the port is another key, and there is no ://")
+        }
+        return entry.value
     }
 
     /// A text that is a level of topics.

@@ -51,6 +51,10 @@ final class Crossing {
         static let lookAgain: UInt32 = 60_000
         /// Before values are asked for again that had no room.
         static let replay: UInt32 = 1_000
+        /// Behind a query, before a message goes the way of all.
+        static let beforeProbe: UInt32 = 500
+        /// The maximum for it.
+        static let probe: UInt32 = 10_000
         /// Between two times that values are sent again as notifications were missed.
         static let betweenCatchUps = Duration.seconds(60)
     }
@@ -102,6 +106,10 @@ final class Crossing {
     private var confirmation: HostConfirmation!
     private var replayTimer: EventSource?
     private var catchUpTimer: EventSource?
+    private var probeTimer: EventSource?
+    /// Whether the round trip is the bridge's own.
+    private var isProbing = false
+    private var hasPassedProbe = false
     private var caughtUpAt: SuspendingClock.Instant?
     #if CARILLON_PLANTED
         private lazy var firstCounts = exporter.counts
@@ -271,7 +279,7 @@ final class Crossing {
         serviceTimer = nil
         stopLooking()
         presence.stop()
-        (removalTimer, replayTimer, catchUpTimer) = (nil, nil, nil)
+        (removalTimer, replayTimer, catchUpTimer, probeTimer) = (nil, nil, nil, nil)
         roundTrip?.end(.failure(.init(reason: "the bridge ends")))
         hostRemoval?.fail("the bridge ends")
         guard reason == .end else { return leave() }
@@ -419,11 +427,39 @@ final class Crossing {
         if importer.gate.hosts[origin] == nil { hosts.forget(origin) }
     }
 
+    /// Behind a query, and at the beginning, a message goes the way that all go: a broker that has dropped one of those that it
+    /// waits for an answer to sends nothing more when its window is full of them. Where none has ever come back an access list
+    /// keeps them away, and nobody knows.
+    private func probe() {
+        guard broker.isConnected, phase == .running, roundTrip?.isOver != false, probeTimer == nil else { return }
+        probeTimer = .once(milliseconds: Time.beforeProbe, on: context) { [unowned self] in
+            probeTimer = nil
+            guard broker.isConnected, phase == .running, roundTrip?.isOver != false else { return }
+            isProbing = true
+            roundTrip = RoundTripTest(
+                topic: Self.topic(.test, configuration), token: environment.makeToken(), timeout: Time.probe,
+                broker: broker,
+                context: context
+            ) { [weak self] result in
+                guard let self, isProbing else { return }
+                isProbing = false
+                switch result {
+                case .success: hasPassedProbe = true
+                case .failure: if hasPassedProbe { broker.noteMissing() }
+                }
+            }
+        }
+    }
+
     /// Sends a message to itself by way of the broker.
     func test(_ done: @escaping (Result<Duration, RoundTripTest.Failure>) -> Void) {
         guard broker.isConnected, phase == .running else {
             let reason = reason.isEmpty ? broker.state.name : reason
             return done(.failure(.init(reason: "not connected to \(configuration.brokerText): \(reason)")))
+        }
+        if isProbing {
+            isProbing = false
+            roundTrip?.end(.failure(.init(reason: "somebody waits for another one")))
         }
         guard roundTrip?.isOver != false else {
             return done(.failure(.init(reason: "another test is on its way")))
@@ -516,7 +552,10 @@ extension Crossing: BrokerLinkDelegate {
         lookForOwnValues()
         losses.brokerConnected()
         exporter.pump()
+        if !hasPassedProbe { probe() }
     }
+
+    func brokerHasShown() { probe() }
 
     var waitsForBroker: Bool {
         !exporter.isIdle || hostRemoval?.isOver == false || roundTrip?.isOver == false || look == .looking
@@ -528,6 +567,7 @@ extension Crossing: BrokerLinkDelegate {
         confirmation.stop()
         losses.brokerDisconnected()
         hostRemoval?.fail("the connection to the broker has ended")
+        (probeTimer, isProbing) = (nil, false)
         roundTrip?.end(.failure(.init(reason: "the connection to the broker has ended")))
         importer.connectionEnded()
         due = .nothing

@@ -4,10 +4,14 @@
 """What one host may have of what there is for all: many with a little each, and one that takes what it can."""
 
 import json
+import os
+import signal
+import threading
+import time
 import unittest
 
 from case import BridgeTest, long
-from host import HOST
+from host import HOST, LOST
 from programs import wait_until
 
 NAME = "com.example.Battery"
@@ -45,6 +49,57 @@ class Shares(BridgeTest):
         desk.post(NAME, {"percent": 7}, "own", options=["--retain"])
         observer.wait(before + 1)
         self.wait_kept(laptop, 20_001)
+
+    @long
+    def test_a_slow_receiver_beside_a_flood(self):
+        """A broker that drops messages that it waits for an answer to sends nothing more until the next connection."""
+        lab = self.lab(settings="max_queued_messages 1000\n")
+        desk = lab.host("desk", export="com.example.*")
+        laptop = lab.host("laptop", user="bert", imports="com.example.*")
+        observer = laptop.observe("com.example.P", NAME, "com.example.F", LOST)
+        lab.broker.retain("greedy", online("greedy", "eve"))
+        time.sleep(2)
+        over = threading.Event()
+
+        def flood():
+            posts = "".join(f'{{"f": {number}, "pad": "{200 * "y"}"}}\n' for number in range(3000))
+            while not over.is_set():
+                lab.broker.retain("greedy", values("greedy", "eve", 3000))
+                lab.broker.publish("greedy", "carillon/1/home/greedy/eve/n/com/example/F", posts, lines=True)
+
+        def freeze():
+            while not over.is_set():
+                for number, seconds in ((signal.SIGSTOP, 1.5), (signal.SIGCONT, 0.3)):
+                    os.kill(laptop.bridge.pid, number)
+                    time.sleep(seconds)
+
+        threads = [threading.Thread(target=each) for each in (flood, freeze)]
+        for thread in threads:
+            thread.start()
+        poster = desk.poster("com.example.P")
+        for number in range(300):
+            poster.send(f'{{"n": {number}}}\n')
+            time.sleep(0.025)
+        over.set()
+        for thread in threads:
+            thread.join()
+
+        def accounted():
+            arrived = [n for n in observer.numbers_of("desk") if n is not None]
+            losses = [each["userInfo"] for each in observer.notifications if each["name"] == LOST]
+            return arrived, sum(each["count"] for each in losses if each["host"] == "desk" and each["name"] == "com.example.P")
+
+        # The last of a burst may be missing without a word until there is another one.
+        number = 300
+        deadline = time.monotonic() + 150
+        while sum(map(lambda each: each if isinstance(each, int) else len(each), accounted())) < number:
+            self.assertLess(time.monotonic(), deadline, f"{accounted()} of {number}; {laptop.status()}")
+            poster.send(f'{{"n": {number}}}\n')
+            number += 1
+            time.sleep(5)
+        arrived, _ = accounted()
+        self.assertEqual(arrived, sorted(set(arrived)))
+        self.assertGreaterEqual(laptop.bridge.text().count("connected to"), 2)
 
     @long
     def test_one_greedy_host(self):

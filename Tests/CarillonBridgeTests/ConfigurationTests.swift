@@ -47,6 +47,30 @@ struct ConfigurationTests {
         #expect(FileRemarks.end(secondsLeft: 0) == "has ended" && FileRemarks.end(secondsLeft: -day) == "has ended")
     }
 
+    @Test("A host is a name or an address", arguments: ["mqtt://b", "b:8883", "mqtt://b:1883", "b/x", "a b"])
+    func brokerHosts(host: String) throws {
+        #expect(throws: KeyFile.Fault.self) { try read("[Broker]\nhost=\(host)\n") }
+        for good in ["b", "b.example", "10.0.0.1", "fe80::1", "::1"] {
+            #expect(try read("[Broker]\nhost=\(good)\n").brokerHost == good)
+        }
+    }
+
+    @Test("What has no effect is a warning")
+    func noEffect() throws {
+        let directory = try TemporaryDirectory()
+        let empty = try directory.write("\n", to: "password")
+        func warnings(_ text: String) throws -> [String] { FileRemarks(try read("[Broker]\nhost=b\n" + text)).warnings }
+        #expect(try warnings("[Bridge]\nexport=a.b\n") == [])
+        #expect(try warnings("")[0].contains("nothing goes out"))
+        #expect(try warnings("[Bridge]\nexport=a.*\ncbor=a.b;c.d\n") == ["cbor= has c.d, which export= has not"])
+        #expect(try warnings("tls=false\nca-file=/a\n[Bridge]\nexport=a.b\n")[0].hasPrefix("tls=false: "))
+        chmod(empty, 0o600)
+        #expect(
+            try warnings("password-file=\(empty)\n[Bridge]\nexport=a.b\n") == [
+                "password-file: there is no password in it"
+            ])
+    }
+
     @Test("A group that does not exist is told once, and each other mistake")
     func once() {
         let reading = BridgeConfiguration.Reading(text: "[Brige]\nhost=a\nuser=b\n[Broker]\nport=0\nkeep-alive=0\n")

@@ -135,6 +135,7 @@ struct LockOutTests {
         func brokerSubscribed(_ id: PacketID, _ reasons: [ReasonCode]) {}
         func brokerUnsubscribed(_ id: PacketID) {}
         var waitsForBroker: Bool { false }
+        func brokerHasShown() {}
     }
 
     @Test(

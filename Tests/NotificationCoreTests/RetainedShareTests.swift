@@ -36,6 +36,48 @@ struct RetainedShareTests {
         try center.center.checkInvariants()
     }
 
+    @Test(
+        "R6: a machine has no other share when the bridge that posts for it is started anew", arguments: [false, true])
+    func restarts(isRestored: Bool) throws {
+        var center = Scenario([.retainedPerClient: 3])
+        let desk = try OutsideOrigin(host: "desk", user: "ann")
+        func mayPost(_ object: String, _ bridge: ClientName, _ origin: OutsideOrigin? = nil) throws -> Bool {
+            do {
+                _ = try center.post("A", object, retention: Retention(), origin: origin ?? desk, from: bridge)
+                return true
+            } catch CenterError.limitExceeded(.retainedPerClient, 3) {
+                return false
+            }
+        }
+        for object in ["1", "2"] { #expect(try mayPost(object, one)) }
+        center.disappear(one)
+        if isRestored {
+            let next = Scenario([.retainedPerClient: 3])
+            center.center.forEachRememberedChange { change in #expect(next.center.restore(change)) }
+            let last = center.center.lastNumbers
+            next.center.restoreNumbers(lastSerial: last.serial, lastObserver: last.observer)
+            next.finishRestoring()
+            next.disappear(one)
+            center = next
+        }
+        #expect(try mayPost("3", two) && !mayPost("4", two))
+        #expect(try mayPost("1", two) && mayPost("2", two), "what was there before may change")
+        #expect(try !mayPost("4", two))
+        #expect(try mayPost("1", two, OutsideOrigin(host: "lap", user: "ann")), "another machine has its own")
+        try center.center.checkInvariants()
+        center.disappear(two)
+        let three: ClientName = ":1.3"
+        #expect(try !mayPost("4", three))
+        #expect(try mayPost("3", three))
+        #expect(center.forget("A", "3", from: desk))
+        #expect(try mayPost("4", three) && !mayPost("5", three))
+        try center.center.checkInvariants()
+        center.forget("")
+        for object in ["5", "6", "7"] { #expect(try mayPost(object, three)) }
+        #expect(try !mayPost("8", three))
+        try center.center.checkInvariants()
+    }
+
     @Test("R6: the values of fifty machines with 400 each have room, and this machine's beside them")
     func fifty() throws {
         let center = Scenario()

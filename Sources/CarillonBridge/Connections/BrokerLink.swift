@@ -15,8 +15,10 @@ protocol BrokerLinkDelegate: AnyObject {
     func brokerAcknowledged(_ id: PacketID, _ reason: ReasonCode)
     func brokerSubscribed(_ id: PacketID, _ reasons: [ReasonCode])
     func brokerUnsubscribed(_ id: PacketID)
-    /// Whether the bridge waits for no answer of the broker, so that the connection may be renewed.
+    /// Whether the bridge waits for an answer of the broker, so that the connection is not to be renewed now.
     var waitsForBroker: Bool { get }
+    /// The broker has shown what it was asked for, and nothing else is asked for.
+    func brokerHasShown()
 }
 
 /// The connection to the broker: made again and again, more and more seldom, and not at all while it would do harm.
@@ -67,6 +69,8 @@ final class BrokerLink {
     /// Whether the broker has dropped packets on this connection.
     private var mustRenew = false
     private var isEnding = false
+    /// When a query of this connection has ended; nil before.
+    private var shownAt: SuspendingClock.Instant?
     private var renewalTimer: EventSource?
     private var renewalAge = ages.lowerBound
     private var renewedAt: SuspendingClock.Instant?
@@ -141,7 +145,7 @@ final class BrokerLink {
     private func ended(because error: MQTTError?) {
         guard let connectedAt else { return }
         self.connectedAt = nil
-        (mustRenew, renewalTimer, delays, isRenewed) = (false, nil, 0, false)
+        (mustRenew, renewalTimer, delays, isRenewed, shownAt) = (false, nil, 0, false, nil)
         queries.connectionEnded()
         // A broker that takes a connection and ends it soon is as good as one that takes none.
         if context.now - connectedAt >= Self.timeOfGoodConnection { pause = 1_000 }
@@ -174,7 +178,9 @@ final class BrokerLink {
     /// The broker has dropped packets for want of room. A message of them that it waits for an answer to stays in its window for
     /// ever, and nothing more comes when that is full; with the next connection it sends those again.
     private func renewWhenIdle() {
-        guard mustRenew, isConnected, queries.isIdle, queries.hasSeenCanary, let connectedAt else { return }
+        guard mustRenew, isConnected, queries.isIdle, queries.hasSeenCanary, renewalTimer == nil, let connectedAt else {
+            return
+        }
         if let renewedAt, context.now - renewedAt > Self.ages.upperBound { renewalAge = Self.ages.lowerBound }
         let left = renewalAge - (context.now - connectedAt)
         guard left <= .zero else { return renewLater(UInt32(left / .milliseconds(1)) + 1) }
@@ -281,9 +287,22 @@ final class BrokerLink {
         queries.ask(filters, excludesOwn: excludesOwn, usesCanary: usesCanary) { [weak self] answer in
             if answer.hasDropped, self?.isEnding == false { self?.mustRenew = true }
             done(answer)
-            self?.renewWhenIdle()
+            guard let self else { return }
+            shownAt = context.now
+            renewWhenIdle()
+            if queries.isIdle, isConnected { delegate?.brokerHasShown() }
         }
     }
+
+    /// Messages are missing, or have not come in time. The broker may have dropped them, if it has shown much.
+    func noteMissing() {
+        guard isConnected, !isEnding, let shownAt, context.now - shownAt < Self.timeOfDoubt else { return }
+        mustRenew = true
+        renewWhenIdle()
+    }
+
+    /// The time behind a query in which messages that are missing may have been dropped for it.
+    private static let timeOfDoubt = Duration.seconds(120)
 
     /// A topic on which the broker has a message for certain, and a filter for it that nobody else uses.
     var canary: (topic: String, filter: String)? {

@@ -8,8 +8,8 @@ final class RoundTripTest {
         let reason: String
     }
 
-    /// In milliseconds.
-    private static let timeout: UInt32 = 10_000
+    /// The maximum where somebody waits for it, in milliseconds.
+    static let timeout: UInt32 = 10_000
 
     private let topic: String
     private let payload: [UInt8]
@@ -20,9 +20,11 @@ final class RoundTripTest {
     private var timer: EventSource?
     private var done: ((Result<Duration, Failure>) -> Void)?
 
-    /// - Parameter done: gets the time that the message took, or the reason why it did not come back. Called once.
+    /// - Parameters:
+    ///   - timeout: the maximum, in milliseconds.
+    ///   - done: gets the time that the message took, or the reason why it did not come back. Called once.
     init(
-        topic: String, token: String, broker: BrokerLink, context: MainContext,
+        topic: String, token: String, timeout: UInt32 = timeout, broker: BrokerLink, context: MainContext,
         _ done: @escaping (Result<Duration, Failure>) -> Void
     ) {
         self.topic = topic
@@ -31,8 +33,8 @@ final class RoundTripTest {
         self.context = context
         self.done = done
         subscription = broker.subscribe([TopicFilter(topic, excludesOwn: false)])
-        let seconds = Self.timeout / 1_000
-        timer = .once(milliseconds: Self.timeout, on: context) { [unowned self] in
+        let seconds = timeout / 1_000
+        timer = .once(milliseconds: timeout, on: context) { [unowned self] in
             let words = "a message to itself did not come back within \(seconds) s: the broker's access list has to "
             end(.failure(Failure(reason: words + "allow reading and writing \(topic)")))
         }

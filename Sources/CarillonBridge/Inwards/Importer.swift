@@ -482,6 +482,7 @@ final class Importer {
                 gate.extendHoles(now: context.now)
                 return watchHoles()
             }
+            broker.noteMissing()
             let losses = gate.losses(at: context.now)
             for loss in losses { lost(loss.count, loss.name, loss.origin, .missing) }
             // A broker that has dropped messages may have dropped values, and their ends.

@@ -17,8 +17,11 @@ public struct FileRemarks {
     public init(_ configuration: BridgeConfiguration) {
         var contents: [BridgeConfiguration.NamedFile.Key: [UInt8]] = [:]
         for file in configuration.namedFiles { contents[file.key] = check(file) }
+        if let password = contents[.passwordFile], password.allSatisfy({ [0x0A, 0x0D].contains($0) }) {
+            warnings.append("password-file: there is no password in it")
+        }
         checkOwnCertificate(configuration, contents)
-        warnings += configuration.mappingRemarks
+        warnings += configuration.mappingRemarks + configuration.listRemarks
     }
 
     public var all: [String] { faults + warnings }
@@ -70,7 +73,12 @@ public struct FileRemarks {
     private mutating func checkOwnCertificate(
         _ configuration: BridgeConfiguration, _ contents: [BridgeConfiguration.NamedFile.Key: [UInt8]]
     ) {
-        guard let tls = configuration.tls else { return }
+        guard let tls = configuration.tls else {
+            if configuration.hasUnusedCertificates {
+                warnings.append("tls=false: neither ca-file, certificate-file nor key-file is used")
+            }
+            return
+        }
         switch (tls.certificateFile, tls.keyFile) {
         case (nil, nil): break
         case (nil, _?): faults.append("key-file: there is no certificate-file for it")

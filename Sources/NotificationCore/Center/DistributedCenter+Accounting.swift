@@ -112,6 +112,7 @@ extension DistributedCenter {
 
     private func noteDeparted(_ peer: Peer) {
         meter.count()
+        retained.note(peer.name, hasLeft: !peer.isKnown)
         let before = peer.departed
         peer.departed = departed.note(peer, before)
         peer.account.departed[.retained] += (peer.departed?.count ?? 0) - (before?.count ?? 0)

@@ -85,11 +85,11 @@ extension DistributedCenter {
         #endif
         if isRoomMade { removeExpired(effects: &effects) }
         let before = retained[post.kind]
-        let isOwn = before.map { $0.payer === peer } ?? false
+        let isOwn = before.map { retained.isCounted($0, for: peer) } ?? false
         let count = before == nil ? 1 : 0
         let bytes = post.byteCount + RetainedValue.overhead - (before?.byteCount ?? 0)
         // A bridge posts for many machines: none of them uses up what is there for the others.
-        let own = peer.map { retained.share(of: $0.name, from: post.kind.origin) } ?? RetainedValues.Share()
+        let own = retained.share(of: peer?.name, from: post.kind.origin)
         try limits.check(.retainedPerClient, own.count + (isOwn ? 0 : 1))
         let ownBytes = own.byteCount - (isOwn ? before!.byteCount : 0)
         try limits.check(.retainedBytesPerClient, ownBytes + post.byteCount + RetainedValue.overhead)

@@ -34,6 +34,11 @@ struct RetainedValues {
     private var payers: [ClientName: (peer: Peer, serials: SortedSet<UInt64>)] = [:]
     /// The values of each payer from each place.
     private var shares: [Place: Share] = [:]
+    /// The machines of each payer's values.
+    private var machines: [ClientName: Set<ExactText>] = [:]
+    /// The payers that have left, and what they pay for together, for each machine.
+    private var departed: Set<ClientName> = []
+    private var departedShares: [ExactText: Share] = [:]
     /// When they expire, the first first; also of some that are gone.
     private var expiries = PriorityQueue<Expiry>()
 
@@ -50,6 +55,8 @@ struct RetainedValues {
         let text: ExactText
         let isMachine: Bool
 
+        init(payer: ClientName, machine: ExactText) { (self.payer, text, isMachine) = (payer, machine, true) }
+
         init(_ payer: ClientName, _ origin: OutsideOrigin?) {
             self.payer = payer
             // All users of a machine are one.
@@ -62,6 +69,11 @@ struct RetainedValues {
     struct Share: Equatable {
         var count = 0
         var byteCount = 0
+
+        static func += (left: inout Share, right: Share) {
+            left.count += right.count
+            left.byteCount += right.byteCount
+        }
     }
 
     init(meter: StepMeter) {
@@ -79,6 +91,9 @@ struct RetainedValues {
         forSessions.releaseRoom()
         payers.releaseRoom()
         shares.releaseRoom()
+        machines.releaseRoom()
+        departed.releaseRoom()
+        departedShares.releaseRoom()
         expiries.releaseRoom()
     }
 
@@ -136,11 +151,50 @@ struct RetainedValues {
         share.count += sign
         share.byteCount += sign * value.byteCount
         shares[place] = share.count == 0 ? nil : share
+        guard place.isMachine else { return }
+        if share.count == 0 {
+            machines[place.payer]!.remove(place.text)
+            if machines[place.payer]!.isEmpty { machines[place.payer] = nil }
+        } else {
+            machines[place.payer, default: []].insert(place.text)
+        }
+        if departed.contains(place.payer) {
+            addDeparted(Share(count: sign, byteCount: sign * value.byteCount), place.text)
+        }
     }
 
-    /// The values that somebody pays for, from one place; nil for this session.
-    func share(of payer: ClientName, from origin: OutsideOrigin?) -> Share {
-        shares[Place(payer, origin)] ?? Share()
+    private mutating func addDeparted(_ share: Share, _ machine: ExactText) {
+        departedShares[machine, default: Share()] += share
+        if departedShares[machine]!.count == 0 { departedShares[machine] = nil }
+    }
+
+    /// A payer has left, or has come again. What one that has left pays for of a machine counts for who posts for that machine
+    /// next: otherwise a machine would have another share with each start of the bridge.
+    mutating func note(_ payer: ClientName, hasLeft: Bool) {
+        guard payers[payer] != nil, departed.contains(payer) != hasLeft else { return }
+        if hasLeft { departed.insert(payer) } else { departed.remove(payer) }
+        meter.count(machines[payer]?.count ?? 0)
+        for machine in machines[payer] ?? [] {
+            let share = shares[Place(payer: payer, machine: machine)]!
+            addDeparted(
+                hasLeft ? share : Share(count: -share.count, byteCount: -share.byteCount), machine)
+        }
+    }
+
+    /// The values that somebody pays for, from one place; nil for this session. Of a machine those as well whose payers have left.
+    ///
+    /// - Parameter payer: nil for one that pays for nothing yet.
+    func share(of payer: ClientName?, from origin: OutsideOrigin?) -> Share {
+        var share = payer.flatMap { shares[Place($0, origin)] } ?? Share()
+        let isCounted = payer.map(departed.contains) ?? false
+        if !isCounted, let host = origin?.host, let left = departedShares[ExactText(host)] { share += left }
+        return share
+    }
+
+    /// Whether a value is among those of ``share(of:from:)`` of its place.
+    func isCounted(_ value: RetainedValue, for payer: Peer?) -> Bool {
+        value.payer === payer
+            || value.notification.kind.origin?.host != nil && departed.contains(value.payer.name)
     }
 
     private mutating func noteBeside(_ kind: NotificationKind, _ serial: UInt64) {
@@ -179,7 +233,10 @@ struct RetainedValues {
         if value.retention.goesToAllSessions { forSessions.remove(serial) }
         charge(value, -1)
         payers[value.payer.name]!.serials.remove(serial)
-        if payers[value.payer.name]!.serials.isEmpty { payers[value.payer.name] = nil }
+        if payers[value.payer.name]!.serials.isEmpty {
+            payers[value.payer.name] = nil
+            departed.remove(value.payer.name)
+        }
         return value
     }
 
@@ -293,6 +350,15 @@ struct RetainedValues {
             Dictionary(grouping: values) { Place($0.payer.name, $0.notification.kind.origin) }
                 .mapValues { Share(count: $0.count, byteCount: $0.reduce(0) { $0 + $1.byteCount }) } == shares,
             "R6: values are counted for the place that they are from")
+        let ofMachines = values.filter { $0.notification.kind.origin?.host != nil }
+        try require(
+            Dictionary(grouping: ofMachines, by: \.payer.name)
+                .mapValues { Set($0.map { ExactText($0.notification.kind.origin!.host!) }) } == machines
+                && Set(payers.filter { !$1.peer.isKnown }.keys) == departed
+                && Dictionary(grouping: ofMachines.filter { !$0.payer.isKnown }) {
+                    ExactText($0.notification.kind.origin!.host!)
+                }.mapValues { Share(count: $0.count, byteCount: $0.reduce(0) { $0 + $1.byteCount }) } == departedShares,
+            "R6: values of machines whose payers have left are counted")
         for value in values {
             try require(
                 serials[value.notification.kind] == value.notification.serial, "R1: a value is found by its name")

@@ -29,4 +29,5 @@ class BrokerStage: BrokerLinkDelegate {
     func brokerSubscribed(_ id: PacketID, _ reasons: [ReasonCode]) {}
     func brokerUnsubscribed(_ id: PacketID) {}
     var waitsForBroker = false
+    func brokerHasShown() {}
 }

@@ -189,7 +189,7 @@ final class RealmSimulation {
         let isOn = from != plan.off
         // Nobody can know that it is off.
         let topic = "carillon/1/home/\(one.name)/\(RealmHost.user)/online"
-        if !isOn, broker.clientsWithoutWill.contains(one.clientID) || broker.restoredPresences.contains(topic) { return }
+        if !isOn, broker.clientsWithoutWill.contains(one.clientID) || broker.untruePresences.contains(topic) { return }
         // One that has never told of itself is known to nobody.
         if let isOnline = presence?.userInfo["online"] ?? (isOn ? .boolean(false) : nil), isOnline != .boolean(isOn) {
             world.violate(

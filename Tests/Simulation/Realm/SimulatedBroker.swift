@@ -57,8 +57,8 @@ final class SimulatedBroker {
     private var lastWill: UInt64 = 0
     private var drops: [String: Int] = [:]
     private var wills: [String: Publication] = [:]
-    /// The topics of presences that are older than what it has forgotten, and that nobody has published since.
-    private(set) var restoredPresences: Set<String> = []
+    /// The topics of presences of which nobody but their host knows better: those of before that it has restored, and forged ones.
+    private(set) var untruePresences: Set<String> = []
     /// Those whose wills went with its power, and that have not come back.
     private(set) var clientsWithoutWill: Set<String> = []
     /// Whether it has ever lost what it kept.
@@ -101,7 +101,7 @@ final class SimulatedBroker {
         }
         clientsWithoutWill.formUnion(dueWills.keys)
         for (topic, kept) in saved.retained where topic.hasSuffix("/online") {
-            if state.retained[topic]?.publication.payload != kept.publication.payload { restoredPresences.insert(topic) }
+            if state.retained[topic]?.publication.payload != kept.publication.payload { untruePresences.insert(topic) }
         }
         isUp = false
         for connection in connections.values.sorted(by: { $0.number < $1.number }) { connection.cut() }
@@ -204,7 +204,9 @@ final class SimulatedBroker {
 
     /// Publishes something of somebody who is no bridge.
     func publish(_ publication: Publication) {
-        if isUp { _ = route(publication, from: nil) }
+        guard isUp else { return }
+        _ = route(publication, from: nil)
+        if publication.topic.hasSuffix("/online") { untruePresences.insert(publication.topic) }
     }
 
     func acknowledge(_ connection: BrokerConnection, _ id: UInt16) {
@@ -250,7 +252,7 @@ final class SimulatedBroker {
         let expiry = publication.expiry.map { world.now + Int64($0) * 1_000_000 }
         if publication.isRetained {
             let isRemoval = publication.payload.isEmpty
-            restoredPresences.remove(publication.topic)
+            untruePresences.remove(publication.topic)
             state.retained[publication.topic] = isRemoval ? nil : Kept(publication: publication, expiry: expiry)
         }
         var count = 0
