@@ -46,6 +46,8 @@ public final class Bridge {
     private var exporter: ObjectExporter!
     /// Called when it has ended.
     private var waiting: [() -> Void] = []
+    private var tests: [(Crossing) -> Void] = []
+    private var testTimer: EventSource?
 
     /// - Parameters:
     ///   - reading: the configuration, in which the bridge is on.
@@ -243,15 +245,18 @@ public final class Bridge {
                 ) { [unowned self] call throws(BusError) in
                     try call.expectNoDescriptors()
                     let answer = call.answer
-                    crossing.test { result in
-                        switch result {
-                        case .success(let time):
-                            let microseconds = UInt64(clamping: time.microseconds)
-                            answer.reply { BridgeWire.append(roundTrip: microseconds, to: &$0) }
-                        case .failure(let failure):
-                            answer.reply(with: BusError(name: BridgeWire.notConnected, message: failure.reason))
+                    tests.append {
+                        $0.test { result in
+                            switch result {
+                            case .success(let time):
+                                let microseconds = UInt64(clamping: time.microseconds)
+                                answer.reply { BridgeWire.append(roundTrip: microseconds, to: &$0) }
+                            case .failure(let failure):
+                                answer.reply(with: BusError(name: BridgeWire.notConnected, message: failure.reason))
+                            }
                         }
                     }
+                    if testTimer == nil { test(waitingUntil: context.now + .seconds(5)) }
                 },
                 Interface.Method(BridgeWire.reload, in: [], out: []) { [unowned self] call throws(BusError) in
                     try call.expectNoDescriptors()
@@ -259,6 +264,20 @@ public final class Bridge {
                     call.reply()
                 }, forgetMethod,
             ], signals: [], properties: [])
+    }
+
+    /// Carries out the tests that were asked for, when the connection is there that is about to be: as behind a reload.
+    private func test(waitingUntil end: SuspendingClock.Instant) {
+        guard !crossing.isAboutToConnect || context.now >= end else {
+            testTimer = .once(milliseconds: 100, on: context) { [unowned self] in
+                testTimer = nil
+                test(waitingUntil: end)
+            }
+            return
+        }
+        let due = tests
+        tests = []
+        for test in due { test(crossing) }
     }
 
     private var forgetMethod: Interface.Method {

@@ -233,13 +233,9 @@ public struct BridgeConfiguration: Equatable, KeyFileConfiguration {
         }
     }
 
-    /// Remarks on lists that have no effect, of a bridge that is on.
+    /// Remarks on entries of `cbor` that have no effect.
     var listRemarks: [String] {
-        guard isOn else { return [] }
-        if exports.isEmpty, imports.isEmpty {
-            return ["export= and import= are empty: nothing goes out, and nothing comes in"]
-        }
-        return binaryNames.filter { NamePattern.common(of: exports, and: [$0]).isEmpty }.map {
+        binaryNames.filter { NamePattern.common(of: exports, and: [$0]).isEmpty }.map {
             "cbor= has \($0.description), which export= has not"
         }
     }

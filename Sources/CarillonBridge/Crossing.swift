@@ -246,6 +246,9 @@ final class Crossing {
         }
     }
 
+    /// Whether a connection to the broker may be there in a moment.
+    var isAboutToConnect: Bool { phase == .created || phase == .running && [.starting, .connecting].contains(broker.state) }
+
     /// Whether a reload with this configuration would change nothing.
     func isUsing(_ configuration: BridgeConfiguration) -> Bool {
         configuration == self.configuration && configuration.fileDigest() == fileDigest

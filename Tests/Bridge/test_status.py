@@ -69,6 +69,14 @@ class Status(BridgeTest):
         self.assertIsNone(desk.call("Test"))
         self.assertIn("Error", desk.last_error)
 
+    def test_test_behind_a_reload(self):
+        lab = self.lab()
+        desk = lab.host("desk", export="*")
+        desk.settings["Bridge"]["export"] = "com.example.*"
+        desk.write_settings()
+        desk.run("carillon", "bridge", "reload")
+        self.assertRegex(desk.run("carillon", "bridge", "test"), r"\d")
+
     def test_test_of_a_broker_that_does_not_answer(self):
         lab = self.lab()
         desk = lab.host("desk")

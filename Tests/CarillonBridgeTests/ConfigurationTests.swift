@@ -61,7 +61,6 @@ struct ConfigurationTests {
         let empty = try directory.write("\n", to: "password")
         func warnings(_ text: String) throws -> [String] { FileRemarks(try read("[Broker]\nhost=b\n" + text)).warnings }
         #expect(try warnings("[Bridge]\nexport=a.b\n") == [])
-        #expect(try warnings("")[0].contains("nothing goes out"))
         #expect(try warnings("[Bridge]\nexport=a.*\ncbor=a.b;c.d\n") == ["cbor= has c.d, which export= has not"])
         #expect(try warnings("tls=false\nca-file=/a\n[Bridge]\nexport=a.b\n")[0].hasPrefix("tls=false: "))
         chmod(empty, 0o600)

@@ -73,18 +73,25 @@ final class ValueLedger {
     /// R6: a value is refused for want of room, which what is over takes from nobody.
     func judgeRoom(for number: Int, _ error: BusError) {
         let post = ledger.posts[number]
-        let others = made.filter { $0 != number && ledger.posts[$0].poster == post.poster }
+        let others = made.filter { $0 != number && sharesRoom($0, post) }
         let kinds = Set(others.filter { !isOver($0, at: post.time) }.map { ledger.posts[$0].plan.kind })
         guard UInt64(kinds.count) < ledger.limits[.retainedPerClient] else { return }
         ledger.world.violate(
             "R6", "post \(number) of \(post.poster) is refused, which has \(kinds.count) values: \(error.message)")
     }
 
+    /// Whether a post's value may take the room of another one's: of its poster, or for the same machine, whose poster may have left.
+    private func sharesRoom(_ number: Int, _ post: Ledger.PostRecord) -> Bool {
+        let other = ledger.posts[number]
+        let host = post.plan.options.origin?.host
+        return other.poster == post.poster || host != nil && other.plan.options.origin?.host == host
+    }
+
     /// Whether a post is to leave no value, or its poster has made values of so few kinds that each had room.
     func surelyHadRoom(_ number: Int) -> Bool {
         let post = ledger.posts[number]
         guard post.plan.options.retention != nil else { return true }
-        let own = made.filter { ledger.posts[$0].poster == post.poster }
+        let own = made.filter { sharesRoom($0, post) }
         let kinds = Set(own.map { ledger.posts[$0].plan.kind })
         return UInt64(kinds.count) <= ledger.limits[.retainedPerClient]
     }
