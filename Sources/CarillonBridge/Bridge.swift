@@ -268,7 +268,8 @@ public final class Bridge {
 
     /// Carries out the tests that were asked for, when the connection is there that is about to be: as behind a reload.
     private func test(waitingUntil end: SuspendingClock.Instant) {
-        guard !crossing.isAboutToConnect || context.now >= end else {
+        let isReloading = if case .reloading = phase { true } else { false }
+        guard !isReloading && !crossing.isAboutToConnect || context.now >= end else {
             testTimer = .once(milliseconds: 100, on: context) { [unowned self] in
                 testTimer = nil
                 test(waitingUntil: end)

@@ -51,10 +51,6 @@ final class Crossing {
         static let lookAgain: UInt32 = 60_000
         /// Before values are asked for again that had no room.
         static let replay: UInt32 = 1_000
-        /// Behind a query, before a message goes the way of all.
-        static let beforeProbe: UInt32 = 500
-        /// The maximum for it.
-        static let probe: UInt32 = 10_000
         /// Between two times that values are sent again as notifications were missed.
         static let betweenCatchUps = Duration.seconds(60)
     }
@@ -100,16 +96,12 @@ final class Crossing {
     private var due = Due.nothing
     private var look = Look.none
     private var lookTimer: EventSource?
-    private var roundTrip: RoundTripTest?
+    private let roundTrips: RoundTrips
     private var hostRemoval: HostRemoval?
     private let presence: PresenceKeeper
     private var confirmation: HostConfirmation!
     private var replayTimer: EventSource?
     private var catchUpTimer: EventSource?
-    private var probeTimer: EventSource?
-    /// Whether the round trip is the bridge's own.
-    private var isProbing = false
-    private var hasPassedProbe = false
     private var caughtUpAt: SuspendingClock.Instant?
     #if CARILLON_PLANTED
         private lazy var firstCounts = exporter.counts
@@ -134,6 +126,8 @@ final class Crossing {
         self.losses = losses
         broker = try BrokerLink(
             try .of(configuration, presence, id: environment.state.clientID()), environment, context: context)
+        roundTrips = RoundTrips(
+            topic: Self.topic(.test, configuration), broker: broker, makeToken: environment.makeToken, context: context)
         self.presence = PresenceKeeper(
             presence, on: Self.topic(.online, configuration), environment, broker: broker, context: context)
         exporter = Exporter(configuration, environment, run: presence.run, broker: broker, context: context) {
@@ -247,7 +241,9 @@ final class Crossing {
     }
 
     /// Whether a connection to the broker may be there in a moment.
-    var isAboutToConnect: Bool { phase == .created || phase == .running && [.starting, .connecting].contains(broker.state) }
+    var isAboutToConnect: Bool {
+        phase == .created || phase == .running && [.starting, .connecting].contains(broker.state)
+    }
 
     /// Whether a reload with this configuration would change nothing.
     func isUsing(_ configuration: BridgeConfiguration) -> Bool {
@@ -282,8 +278,8 @@ final class Crossing {
         serviceTimer = nil
         stopLooking()
         presence.stop()
-        (removalTimer, replayTimer, catchUpTimer, probeTimer) = (nil, nil, nil, nil)
-        roundTrip?.end(.failure(.init(reason: "the bridge ends")))
+        (removalTimer, replayTimer, catchUpTimer) = (nil, nil, nil)
+        roundTrips.end("the bridge ends")
         hostRemoval?.fail("the bridge ends")
         guard reason == .end else { return leave() }
         guard isFirst else { return }
@@ -430,46 +426,13 @@ final class Crossing {
         if importer.gate.hosts[origin] == nil { hosts.forget(origin) }
     }
 
-    /// Behind a query, and at the beginning, a message goes the way that all go: a broker that has dropped one of those that it
-    /// waits for an answer to sends nothing more when its window is full of them. Where none has ever come back an access list
-    /// keeps them away, and nobody knows.
-    private func probe() {
-        guard broker.isConnected, phase == .running, roundTrip?.isOver != false, probeTimer == nil else { return }
-        probeTimer = .once(milliseconds: Time.beforeProbe, on: context) { [unowned self] in
-            probeTimer = nil
-            guard broker.isConnected, phase == .running, roundTrip?.isOver != false else { return }
-            isProbing = true
-            roundTrip = RoundTripTest(
-                topic: Self.topic(.test, configuration), token: environment.makeToken(), timeout: Time.probe,
-                broker: broker,
-                context: context
-            ) { [weak self] result in
-                guard let self, isProbing else { return }
-                isProbing = false
-                switch result {
-                case .success: hasPassedProbe = true
-                case .failure: if hasPassedProbe { broker.noteMissing() }
-                }
-            }
-        }
-    }
-
     /// Sends a message to itself by way of the broker.
     func test(_ done: @escaping (Result<Duration, RoundTripTest.Failure>) -> Void) {
         guard broker.isConnected, phase == .running else {
             let reason = reason.isEmpty ? broker.state.name : reason
             return done(.failure(.init(reason: "not connected to \(configuration.brokerText): \(reason)")))
         }
-        if isProbing {
-            isProbing = false
-            roundTrip?.end(.failure(.init(reason: "somebody waits for another one")))
-        }
-        guard roundTrip?.isOver != false else {
-            return done(.failure(.init(reason: "another test is on its way")))
-        }
-        roundTrip = RoundTripTest(
-            topic: Self.topic(.test, configuration), token: environment.makeToken(), broker: broker, context: context,
-            done)
+        roundTrips.test(done)
     }
 }
 
@@ -555,13 +518,13 @@ extension Crossing: BrokerLinkDelegate {
         lookForOwnValues()
         losses.brokerConnected()
         exporter.pump()
-        if !hasPassedProbe { probe() }
+        roundTrips.connected()
     }
 
-    func brokerHasShown() { probe() }
+    func brokerHasShown() { if phase == .running { roundTrips.probe() } }
 
     var waitsForBroker: Bool {
-        !exporter.isIdle || hostRemoval?.isOver == false || roundTrip?.isOver == false || look == .looking
+        !exporter.isIdle || hostRemoval?.isOver == false || roundTrips.isWaiting || look == .looking
     }
 
     func brokerDisconnected(because error: MQTTError?) {
@@ -570,8 +533,7 @@ extension Crossing: BrokerLinkDelegate {
         confirmation.stop()
         losses.brokerDisconnected()
         hostRemoval?.fail("the connection to the broker has ended")
-        (probeTimer, isProbing) = (nil, false)
-        roundTrip?.end(.failure(.init(reason: "the connection to the broker has ended")))
+        roundTrips.end("the connection to the broker has ended")
         importer.connectionEnded()
         due = .nothing
         exporter.connectionEnded(because: error)
@@ -632,7 +594,7 @@ extension Crossing: BrokerLinkDelegate {
         switch topic.subject {
         case .notification(let name): show(name, "", publication)
         case .value(let name, let object): show(name, object, publication)
-        case .test: roundTrip?.received(publication)
+        case .test: roundTrips.received(publication)
         case .online: if phase == .running { presence.take(publication) }
         case .status: break
         }
@@ -644,7 +606,7 @@ extension Crossing: BrokerLinkDelegate {
     }
 
     func brokerSubscribed(_ id: PacketID, _ reasons: [ReasonCode]) {
-        roundTrip?.subscribed(id)
+        roundTrips.subscribed(id)
         importer.subscribed(id, reasons)
     }
 

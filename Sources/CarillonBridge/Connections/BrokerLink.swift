@@ -76,8 +76,9 @@ final class BrokerLink {
     private var renewedAt: SuspendingClock.Instant?
     /// How often it was put off as the bridge waited for the broker.
     private var delays = 0
-    /// Whether the connection took the place of one on which the broker had dropped packets.
+    /// Whether the connection takes the place of one on which the broker had dropped packets, and whether this one has done so.
     private(set) var isRenewed = false
+    private var wasRenewed = false
     /// What is done when the last words have been said.
     private var farewell: (id: PacketID?, then: State, reason: ReasonCode, done: () -> Void)?
 
@@ -295,8 +296,12 @@ final class BrokerLink {
     }
 
     /// Messages are missing, or have not come in time. The broker may have dropped them, if it has shown much.
-    func noteMissing() {
-        guard isConnected, !isEnding, let shownAt, context.now - shownAt < Self.timeOfDoubt else { return }
+    ///
+    /// - Parameter mayBeOlder: whether they may be missing since before this connection: with that the broker has sent all again
+    ///   that it had.
+    func noteMissing(mayBeOlder: Bool) {
+        guard isConnected, !isEnding, let shownAt, context.now - shownAt < Self.timeOfDoubt, !(mayBeOlder && wasRenewed)
+        else { return }
         mustRenew = true
         renewWhenIdle()
     }
@@ -324,7 +329,7 @@ extension BrokerLink: MQTTClientDelegate {
         state = .connected
         queries.connected(sessionPresent: sessionPresent)
         delegate?.brokerConnected(sessionPresent: sessionPresent)
-        isRenewed = false
+        (wasRenewed, isRenewed) = (isRenewed, false)
     }
 
     func disconnected(_ error: MQTTError) {

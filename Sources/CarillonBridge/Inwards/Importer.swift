@@ -457,6 +457,7 @@ final class Importer {
     /// - Returns: those that were online.
     func endConfirmingHosts(_ forgotten: [Origin]) -> [Origin] {
         let forgotten = gate.endConfirmingHosts(forgotten)
+        for origin in forgotten { _ = absent.follow(origin, isOnline: false) }
         // Also those that an earlier process knew.
         bound.origins.forEach(follow)
         audit.hostsAreConfirmed()
@@ -482,7 +483,7 @@ final class Importer {
                 gate.extendHoles(now: context.now)
                 return watchHoles()
             }
-            broker.noteMissing()
+            broker.noteMissing(mayBeOlder: true)
             let losses = gate.losses(at: context.now)
             for loss in losses { lost(loss.count, loss.name, loss.origin, .missing) }
             // A broker that has dropped messages may have dropped values, and their ends.
