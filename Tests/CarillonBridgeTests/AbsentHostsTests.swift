@@ -12,8 +12,8 @@ struct AbsentHostsTests {
         let context: MainContext
         private(set) var hosts: AbsentHosts!
         private(set) var ended: [String] = []
-        /// By how much the time of the day is set.
-        var shift: Int64 = 0
+        /// By how much the time of the day is another one.
+        var shift: Int64 = 1_700_000_000_000_000
 
         init(after seconds: UInt32 = 1_000) {
             context = MainContext(clock: clock)
@@ -45,7 +45,7 @@ struct AbsentHostsTests {
         let isBack = [lab.hosts.follow(desk, isOnline: true), lab.hosts.follow(shed, isOnline: true)]
         #expect(isBack == [false, true] && !lab.hosts.isOver(shed))
         lab.pass(seconds: 5_000)
-        #expect(lab.ended == ["shed/u"] && lab.hosts.saved.isEmpty && !lab.clock.isAwaited)
+        #expect(lab.ended == ["shed/u"] && lab.hosts.saved().isEmpty && !lab.clock.isAwaited)
     }
 
     @Test("Without a connection nothing ends, and with the next one not before the broker has shown who is there")
@@ -75,13 +75,41 @@ struct AbsentHostsTests {
         lab.pass(seconds: 94)
         #expect(lab.ended == [])
         lab.pass(seconds: 2)
-        #expect(lab.ended == ["desk/u", "shed/u"] && lab.hosts.saved.count == 2)
+        #expect(lab.ended == ["desk/u", "shed/u"] && lab.hosts.saved().count == 2)
         // One of the future, as the time of the day was set since.
         let other = Lab()
         other.hosts.restore([desk: other.now + 50_000_000_000])
         other.hosts.connected()
         other.pass(seconds: 1_001)
         #expect(other.ended == ["desk/u"])
+    }
+
+    @Test("A machine that does not know the time yet ends nothing")
+    func unknownTime() {
+        let lab = Lab()
+        let shift = lab.shift
+        let saved = [desk: lab.now - 900_000_000]
+        lab.shift = 0
+        lab.hosts.restore(saved)
+        lab.hosts.connected()
+        _ = lab.hosts.follow(shed, isOnline: false)
+        lab.pass(seconds: 20)
+        lab.shift = shift
+        lab.pass(seconds: 90)
+        #expect(lab.ended == ["desk/u"], "one that was not there for a thousand seconds")
+        lab.pass(seconds: 800)
+        #expect(lab.ended == ["desk/u"])
+        lab.pass(seconds: 200)
+        #expect(lab.ended == ["desk/u", "shed/u"])
+    }
+
+    @Test("Those that are there at the end were there until then")
+    func present() {
+        let lab = Lab()
+        lab.hosts.connected()
+        _ = lab.hosts.follow(desk, isOnline: false)
+        let saved = lab.hosts.saved(present: [shed, desk])
+        #expect(saved[shed] == lab.now && saved[desk] == lab.now && lab.hosts.saved().count == 1)
     }
 
     @Test("With 0 they never end")
@@ -99,6 +127,6 @@ struct AbsentHostsTests {
         let lab = Lab()
         for number in 0..<10_000 { _ = lab.hosts.follow(Origin(host: "greedy", user: "u\(number)")!, isOnline: false) }
         _ = lab.hosts.follow(desk, isOnline: false)
-        #expect(lab.hosts.saved[desk] != nil && lab.hosts.saved.count <= HostTable.most)
+        #expect(lab.hosts.saved()[desk] != nil && lab.hosts.saved().count <= HostTable.most)
     }
 }

@@ -59,13 +59,29 @@ struct RoundTripsTests {
         #expect(lab.broker.connections == 2)
     }
 
-    @Test("Where none has ever come back nobody knows")
+    @Test("Where none has ever come back that is a reason once")
     func neverHeard() throws {
         let lab = try Lab()
         lab.isHeard = false
-        for _ in 0..<3 { lab.ask() }
+        for _ in 0..<5 { lab.ask() }
         lab.pass(seconds: 200)
-        #expect(lab.broker.connections == 1 && !lab.clock.isAwaited)
+        #expect(lab.broker.connections == 2 && !lab.clock.isAwaited)
+    }
+
+    @Test("Behind what is not read none can come back")
+    func paused() throws {
+        let lab = try Lab()
+        lab.pass(seconds: 2)
+        lab.isHeard = false
+        lab.link.showRetained(["a/b"], usesCanary: true) { _ in }
+        lab.pass(seconds: 8)
+        lab.broker.isReadingPaused = true
+        lab.pass(seconds: 60)
+        #expect(lab.broker.connections == 1)
+        lab.isHeard = true
+        lab.broker.isReadingPaused = false
+        lab.pass(seconds: 60)
+        #expect(lab.broker.connections == 1 && !lab.trips.isWaiting)
     }
 
     @Test("One that somebody asks for goes at once, and one of its own ends for it")

@@ -78,6 +78,23 @@ struct RetainedShareTests {
         try center.center.checkInvariants()
     }
 
+    @Test("R6: a post that goes behind its poster's end counts with all that have left", arguments: [10, 3000])
+    func behindTheEnd(bytes: Int) throws {
+        let center = Scenario([.retainedPerClient: 3])
+        let desk = try OutsideOrigin(host: "desk", user: "ann")
+        try center.post("K", bytes: 2000, retention: Retention(), origin: desk, from: one)
+        try center.post("L", retention: Retention(), origin: desk, from: one)
+        center.disappear(one)
+        try center.post("own", retention: Retention(), from: two)
+        try center.post("K", bytes: bytes, style: .atExit, retention: Retention(), origin: desk, from: two)
+        try center.post("M", style: .atExit, retention: Retention(), origin: desk, from: two)
+        try center.post("N", style: .atExit, retention: Retention(), origin: desk, from: two)
+        center.disappear(two)
+        for style in [PostingStyle.asap, .whenIdle] { center.postQueued(style) }
+        try center.center.checkInvariants()
+        #expect(Set(center.values().filter { $0.hasSuffix("@desk") }).count == 3, "\(center.values())")
+    }
+
     @Test("R6: the values of fifty machines with 400 each have room, and this machine's beside them")
     func fifty() throws {
         let center = Scenario()

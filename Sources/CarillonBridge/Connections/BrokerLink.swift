@@ -171,7 +171,7 @@ final class BrokerLink {
 
     // MARK: Dropped packets
 
-    /// A connection is renewed when it is as old as this: each time twice as old, until that was not necessary for an hour.
+    /// A connection is renewed when it is as old as this: each time twice as old, until that was not necessary for two hours.
     private static let ages = Duration.seconds(10)...Duration.seconds(3_600)
     /// Seconds in which the bridge may get answers that it waits for. Some may be among what was dropped.
     private static let maxDelays = 30
@@ -182,7 +182,7 @@ final class BrokerLink {
         guard mustRenew, isConnected, queries.isIdle, queries.hasSeenCanary, renewalTimer == nil, let connectedAt else {
             return
         }
-        if let renewedAt, context.now - renewedAt > Self.ages.upperBound { renewalAge = Self.ages.lowerBound }
+        if let renewedAt, context.now - renewedAt > Self.ages.upperBound * 2 { renewalAge = Self.ages.lowerBound }
         let left = renewalAge - (context.now - connectedAt)
         guard left <= .zero else { return renewLater(UInt32(left / .milliseconds(1)) + 1) }
         guard delegate?.waitsForBroker != true || delays >= Self.maxDelays else {

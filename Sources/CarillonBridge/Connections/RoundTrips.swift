@@ -5,8 +5,8 @@ import MainLoop
 /// Messages of the bridge to itself by way of the broker: those that somebody asked for, and its own.
 ///
 /// A broker that has dropped a message that it waits for an answer to sends nothing more when its window is full of such. So
-/// behind each query, and at the beginning, one goes the way that all go. Where none has ever come back an access list keeps
-/// them away, and nobody knows.
+/// behind each query, and at the beginning, one goes the way that all go. Where none has ever come back an access list may keep
+/// them away: that is a reason once.
 final class RoundTrips {
     private enum Time {
         /// Before one of its own is sent: several queries are one reason. In milliseconds.
@@ -23,6 +23,8 @@ final class RoundTrips {
     private var isOwn = false
     private var timer: EventSource?
     private var hasComeBack = false
+    /// Whether the first that did not come back may have been dropped, though none ever came.
+    private var mayDoubt = true
 
     init(topic: String, broker: BrokerLink, makeToken: @escaping () -> String, context: MainContext) {
         self.topic = topic
@@ -49,7 +51,12 @@ final class RoundTrips {
                 isOwn = false
                 switch result {
                 case .success: hasComeBack = true
-                case .failure: if hasComeBack { broker.noteMissing(mayBeOlder: false) }
+                // Behind what is not read it can't come.
+                case .failure where broker.isReadingPaused: probe()
+                case .failure:
+                    guard hasComeBack || mayDoubt else { return }
+                    mayDoubt = false
+                    broker.noteMissing(mayBeOlder: false)
                 }
             }
         }

@@ -17,11 +17,13 @@ final class AbsentHosts {
     private var over: Set<Origin> = []
     private var told: Set<Origin> = []
     /// When the broker has shown who is there; nil without a connection.
-    private var trusted: Int64?
+    private var trusted: SuspendingClock.Instant?
     private var timer: EventSource?
 
     /// The broker's time to show who is there, and theirs to connect to it.
     private static let trust: Int64 = 95_000_000
+    /// The beginning of 2020. A machine whose clock shows an earlier time does not know it yet.
+    private static let earliest: Int64 = 1_577_836_800_000_000
     /// The maximum of a timer, in milliseconds: the time of the day may be set.
     private static let maxWait: Int64 = 86_400_000
 
@@ -37,15 +39,21 @@ final class AbsentHosts {
     }
 
     /// Since when each is not there.
-    var saved: [Origin: Int64] { since }
+    ///
+    /// - Parameter present: those that are there: if they are not when the next process starts, this one was the last to know.
+    func saved(present: some Sequence<Origin> = []) -> [Origin: Int64] {
+        var saved = since
+        for origin in present where saved[origin] == nil { saved[origin] = time() }
+        return saved
+    }
 
     /// Goes on with what an earlier process knew.
     func restore(_ saved: [Origin: Int64]) {
         let now = time()
         for (origin, time) in saved where since[origin] == nil && machines.hasRoom(for: origin) {
             machines.add(origin)
-            since[origin] = min(time, now)
-            if expiry > 0, now - min(time, now) >= expiry { over.insert(origin) }
+            since[origin] = now < Self.earliest ? time : min(time, now)
+            if expiry > 0, now - time >= expiry { over.insert(origin) }
         }
         watch()
     }
@@ -54,11 +62,12 @@ final class AbsentHosts {
     ///
     /// - Returns: whether it is there again, and its values have ended or are not taken.
     func follow(_ origin: Origin, isOnline: Bool) -> Bool {
-        defer { watch() }
         guard isOnline else {
             guard since[origin] == nil, machines.hasRoom(for: origin) else { return false }
             machines.add(origin)
             since[origin] = time()
+            // Its time is over later than that of all that are waited for.
+            if timer == nil { watch() }
             return false
         }
         return forget(origin)
@@ -77,7 +86,7 @@ final class AbsentHosts {
     func isOver(_ origin: Origin) -> Bool { over.contains(origin) }
 
     func connected() {
-        trusted = time() + Self.trust
+        trusted = context.now + .microseconds(Self.trust)
         watch()
     }
 
@@ -88,20 +97,40 @@ final class AbsentHosts {
         since + Self.trust < trusted ? max(since + expiry, trusted) : since + expiry
     }
 
+    /// When the broker has shown who is there, by the time of the day; nil without a connection, and while that is not known.
+    private var trustedTime: Int64? {
+        let now = time()
+        guard let trusted, now >= Self.earliest else { return nil }
+        return now + (trusted - context.now).microseconds
+    }
+
+    /// The time is known: those that were heard of before are not there since now.
+    private func beginUnknown() {
+        let now = time()
+        for (origin, time) in since where time < Self.earliest { since[origin] = now }
+    }
+
     private func watch() {
         timer = nil
-        guard expiry > 0, let trusted else { return }
+        guard expiry > 0, !since.isEmpty, trusted != nil else { return }
+        guard let trusted = trustedTime else { return wait(Self.trust / 1_000) }
+        beginUnknown()
+        let now = time()
         let next = since.lazy.filter { [told] in !told.contains($0.key) }.map { self.dueTime($0.value, trusted) }.min()
         guard let next else { return }
-        let wait = min(max(0, next - time()) / 1_000 + 1, Self.maxWait)
-        timer = .once(milliseconds: UInt32(wait), on: context) { [unowned self] in
+        wait(min(max(0, next - now) / 1_000 + 1, Self.maxWait))
+    }
+
+    private func wait(_ milliseconds: Int64) {
+        timer = .once(milliseconds: UInt32(milliseconds), on: context) { [unowned self] in
             timer = nil
             look()
         }
     }
 
     private func look() {
-        guard let trusted else { return }
+        guard let trusted = trustedTime else { return watch() }
+        beginUnknown()
         let now = time()
         let due = since.filter { !told.contains($0.key) && dueTime($0.value, trusted) <= now }.keys
         told.formUnion(due)

@@ -395,7 +395,13 @@ final class Importer {
     }
 
     private func follow(_ origin: Origin) {
-        if absent.follow(origin, isOnline: gate.hosts[origin]?.isOnline == true) { fetchValues(of: origin) }
+        // A device is there while its messages come.
+        if origin.user != TopicMap.user {
+            let isOnline = gate.hosts[origin]?.isOnline == true
+            // What was about to be ended is its own again.
+            if isOnline { forgotten.remove(origin) }
+            if absent.follow(origin, isOnline: isOnline) { fetchValues(of: origin) }
+        }
         let (over, again) = bound.follow(origin, gate.hosts[origin], now: time())
         over.forEach(remove)
         for message in again { posts.append(message.told(anew: true)) }
@@ -483,7 +489,7 @@ final class Importer {
                 gate.extendHoles(now: context.now)
                 return watchHoles()
             }
-            broker.noteMissing(mayBeOlder: true)
+            if gate.isMissingSome(at: context.now) { broker.noteMissing(mayBeOlder: true) }
             let losses = gate.losses(at: context.now)
             for loss in losses { lost(loss.count, loss.name, loss.origin, .missing) }
             // A broker that has dropped messages may have dropped values, and their ends.
@@ -503,7 +509,9 @@ final class Importer {
         state.places = gate.places.saved
         state.bound = bound.saved(at: time())
         state.irregular = audit.irregular
-        state.absences = absent.saved
+        if configuration.followsPresence {
+            state.absences = absent.saved(present: gate.hosts.hosts.filter(\.value.isOnline).keys)
+        }
         // Those of an earlier bridge, whose values the service was not asked for yet.
         state.imports = configuration.imports + earlierImports
         state.subscriptions = .init(broker: configuration.brokerText, filters: subscribed)

@@ -98,6 +98,9 @@ struct InwardGate {
     /// The losses that are certain by now.
     mutating func losses(at now: SuspendingClock.Instant) -> [PlaceCheck.Loss] { places.losses(at: now) }
 
+    /// Whether messages are missing, and not only behind those of a query, which overtake others.
+    func isMissingSome(at now: SuspendingClock.Instant) -> Bool { places.isMissingSome(at: now) }
+
     /// Whether ``losses(at:)`` is to be asked again, in a while.
     var isWaitingForLosses: Bool { places.isWaiting }
 }

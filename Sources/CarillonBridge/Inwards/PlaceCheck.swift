@@ -154,6 +154,11 @@ struct PlaceCheck: Equatable {
         return lost
     }
 
+    /// Whether there are holes that nothing has overtaken.
+    func isMissingSome(at now: SuspendingClock.Instant) -> Bool {
+        open.contains { topic in states[topic]?.holes.contains { $0.since <= now } ?? false }
+    }
+
     /// Whether ``losses(at:)`` is to be asked again.
     var isWaiting: Bool { !open.isEmpty || !lost.isEmpty }
 

@@ -36,6 +36,6 @@ extension Limits {
     /// - Throws: ``CenterError/limitExceeded(_:value:)`` when `value` is beyond the limit.
     public func check(_ key: Key, _ value: Int) throws(CenterError) {
         let limit = self[key]
-        guard UInt64(value) <= limit else { throw .limitExceeded(key, value: limit) }
+        guard value <= 0 || UInt64(value) <= limit else { throw .limitExceeded(key, value: limit) }
     }
 }

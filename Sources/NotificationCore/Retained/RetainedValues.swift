@@ -185,9 +185,11 @@ struct RetainedValues {
     ///
     /// - Parameter payer: nil for one that pays for nothing yet.
     func share(of payer: ClientName?, from origin: OutsideOrigin?) -> Share {
+        let left = origin?.host.flatMap { departedShares[ExactText($0)] } ?? Share()
+        // All that have left are one.
+        if let payer, origin?.host != nil, departed.contains(payer) { return left }
         var share = payer.flatMap { shares[Place($0, origin)] } ?? Share()
-        let isCounted = payer.map(departed.contains) ?? false
-        if !isCounted, let host = origin?.host, let left = departedShares[ExactText(host)] { share += left }
+        share += left
         return share
     }
 
