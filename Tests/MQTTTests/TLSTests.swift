@@ -118,7 +118,9 @@ struct TLSTests {
         let party = try Party(broker, on: loop) { $0.use(authority) }
         let error = try party.failure()
         #expect([.tls, .connectionLost, .system(ECONNRESET)].contains(error.cause), "\(error)")
-        if error.cause == .tls { #expect(error.detail == "localhost speaks no TLS on port \(broker.port)") }
+        if error.cause == .tls, error.detail?.hasPrefix("unexpected") != true {
+            #expect(error.detail?.hasSuffix(" speaks no TLS on port \(broker.port)") == true, "\(error)")
+        }
         let secured = try authority.broker()
         let plain = try Party(secured, on: loop)
         let other = try plain.failure()
