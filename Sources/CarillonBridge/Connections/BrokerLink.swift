@@ -66,9 +66,15 @@ final class BrokerLink {
     private var pause: UInt32 = 1_000
     private var timer: EventSource?
     private(set) var connectedAt: SuspendingClock.Instant?
-    /// Whether the broker has dropped packets on this connection.
-    private var mustRenew = false
-    private var isEnding = false
+    private enum Renewal {
+        case notDue
+        /// The broker has dropped packets on this connection.
+        case due
+        /// The connection is about to end.
+        case never
+    }
+
+    private var renewal = Renewal.notDue
     /// When a query of this connection has ended; nil before.
     private var shownAt: SuspendingClock.Instant?
     private var renewalTimer: EventSource?
@@ -76,9 +82,8 @@ final class BrokerLink {
     private var renewedAt: SuspendingClock.Instant?
     /// How often it was put off as the bridge waited for the broker.
     private var delays = 0
-    /// Whether the connection takes the place of one on which the broker had dropped packets, and whether this one has done so.
+    /// Whether the connection has taken, or is to take, the place of one on which the broker had dropped packets.
     private(set) var isRenewed = false
-    private var wasRenewed = false
     /// What is done when the last words have been said.
     private var farewell: (id: PacketID?, then: State, reason: ReasonCode, done: () -> Void)?
 
@@ -146,7 +151,8 @@ final class BrokerLink {
     private func ended(because error: MQTTError?) {
         guard let connectedAt else { return }
         self.connectedAt = nil
-        (mustRenew, renewalTimer, delays, isRenewed, shownAt) = (false, nil, 0, false, nil)
+        if renewal == .due { renewal = .notDue }
+        (renewalTimer, delays, isRenewed, shownAt) = (nil, 0, false, nil)
         queries.connectionEnded()
         // A broker that takes a connection and ends it soon is as good as one that takes none.
         if context.now - connectedAt >= Self.timeOfGoodConnection { pause = 1_000 }
@@ -179,7 +185,8 @@ final class BrokerLink {
     /// The broker has dropped packets for want of room. A message of them that it waits for an answer to stays in its window for
     /// ever, and nothing more comes when that is full; with the next connection it sends those again.
     private func renewWhenIdle() {
-        guard mustRenew, isConnected, queries.isIdle, queries.hasSeenCanary, renewalTimer == nil, let connectedAt else {
+        guard renewal == .due, isConnected, queries.isIdle, queries.hasSeenCanary, renewalTimer == nil, let connectedAt
+        else {
             return
         }
         if let renewedAt, context.now - renewedAt > Self.ages.upperBound * 2 { renewalAge = Self.ages.lowerBound }
@@ -207,7 +214,10 @@ final class BrokerLink {
     }
 
     /// The connection is about to end.
-    func keepConnection() { (mustRenew, renewalTimer, isEnding) = (false, nil, true) }
+    func keepConnection() { (renewal, renewalTimer) = (.never, nil) }
+
+    /// The broker has dropped something, for all that anybody knows.
+    private func noteDropped() { if renewal == .notDue { renewal = .due } }
 
     /// Another bridge has the same realm, host and user: leaves it alone for a while, without a word that would be
     /// taken for its own.
@@ -286,7 +296,7 @@ final class BrokerLink {
     ) {
         guard isConnected else { return }
         queries.ask(filters, excludesOwn: excludesOwn, usesCanary: usesCanary) { [weak self] answer in
-            if answer.hasDropped, self?.isEnding == false { self?.mustRenew = true }
+            if answer.hasDropped { self?.noteDropped() }
             done(answer)
             guard let self else { return }
             shownAt = context.now
@@ -300,9 +310,10 @@ final class BrokerLink {
     /// - Parameter mayBeOlder: whether they may be missing since before this connection: with that the broker has sent all again
     ///   that it had.
     func noteMissing(mayBeOlder: Bool) {
-        guard isConnected, !isEnding, let shownAt, context.now - shownAt < Self.timeOfDoubt, !(mayBeOlder && wasRenewed)
-        else { return }
-        mustRenew = true
+        guard isConnected, let shownAt, context.now - shownAt < Self.timeOfDoubt, !(mayBeOlder && isRenewed) else {
+            return
+        }
+        noteDropped()
         renewWhenIdle()
     }
 
@@ -329,7 +340,6 @@ extension BrokerLink: MQTTClientDelegate {
         state = .connected
         queries.connected(sessionPresent: sessionPresent)
         delegate?.brokerConnected(sessionPresent: sessionPresent)
-        (wasRenewed, isRenewed) = (isRenewed, false)
     }
 
     func disconnected(_ error: MQTTError) {

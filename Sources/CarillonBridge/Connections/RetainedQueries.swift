@@ -108,8 +108,8 @@ final class RetainedQueries {
     /// A topic on which the broker has a message for certain, and a filter for it that nobody else uses.
     var canary: (topic: String, filter: String)?
 
-    /// The content that this process has published on the canary's topic; nil for none. What is published while a query is open
-    /// comes by it as well, and is no canary.
+    /// The content that this process has published on the canary's topic; nil for none. A message that is published while a
+    /// query is open comes by it as well, and is no canary.
     var canaryContent: CanaryContent?
     /// Whether the broker has ever shown the canary: an access list may keep it from this client.
     private(set) var hasSeenCanary = false

@@ -22,9 +22,15 @@ final class RoundTrips {
     private var current: RoundTripTest?
     private var isOwn = false
     private var timer: EventSource?
-    private var hasComeBack = false
-    /// Whether the first that did not come back may have been dropped, though none ever came.
-    private var mayDoubt = true
+    private enum Experience {
+        /// None has come back yet, and the first that does not may have been dropped.
+        case none
+        case comesBack
+        /// None has ever come back.
+        case silence
+    }
+
+    private var experience = Experience.none
 
     init(topic: String, broker: BrokerLink, makeToken: @escaping () -> String, context: MainContext) {
         self.topic = topic
@@ -37,7 +43,7 @@ final class RoundTrips {
     var isWaiting: Bool { current?.isOver == false }
 
     /// There is a new connection.
-    func connected() { if !hasComeBack { probe() } }
+    func connected() { if experience != .comesBack { probe() } }
 
     /// Sends one of its own, in a moment.
     func probe() {
@@ -50,12 +56,12 @@ final class RoundTrips {
                 guard isOwn else { return }
                 isOwn = false
                 switch result {
-                case .success: hasComeBack = true
+                case .success: experience = .comesBack
                 // Behind what is not read it can't come.
                 case .failure where broker.isReadingPaused: probe()
                 case .failure:
-                    guard hasComeBack || mayDoubt else { return }
-                    mayDoubt = false
+                    guard experience != .silence else { return }
+                    if experience == .none { experience = .silence }
                     broker.noteMissing(mayBeOlder: false)
                 }
             }

@@ -93,7 +93,7 @@ final class AbsentHosts {
     func connectionEnded() { (trusted, timer) = (nil, nil) }
 
     private func dueTime(_ since: Int64, _ trusted: Int64) -> Int64 {
-        // What was heard on this connection is known.
+        // The word of this connection is certain.
         since + Self.trust < trusted ? max(since + expiry, trusted) : since + expiry
     }
 

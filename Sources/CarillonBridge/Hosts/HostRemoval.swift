@@ -39,7 +39,6 @@ final class HostRemoval {
     private var result = Result()
     private var timer: EventSource?
     private var done: ((Swift.Result<Result, RoundTripTest.Failure>, _ removed: [String]) -> Void)?
-    private var filters: [String] = []
     /// Whether the broker has dropped some of what it was to show, and how many topics were removed before it was asked.
     private var isIncomplete = false
     private var removedBefore = 0
@@ -54,15 +53,15 @@ final class HostRemoval {
         self.broker = broker
         self.context = context
         self.done = done
-        filters =
-            BridgeTopic.filters(of: origin, in: realm)
-            + [.online, .status].map { BridgeTopic($0, of: origin).text(in: realm) }
         look()
     }
 
     private func look() {
         phase = .looking
         (topics, removedBefore) = ([], result.removed.count)
+        let filters =
+            BridgeTopic.filters(of: origin, in: realm)
+            + [.online, .status].map { BridgeTopic($0, of: origin).text(in: realm) }
         broker.showRetained(filters, usesCanary: true) { [weak self] answer in self?.shown(answer) }
         wait()
     }

@@ -197,7 +197,7 @@ final class Importer {
         unsubscribe(subscribed.filter { !BridgeTopic.isOfBridges($0) }.subtracting(mappedFilters))
         subscribeMapped(mappedFilters)
         guard sessionPresent else { return }
-        // What it had dropped is asked for as often as before.
+        // The values that it had dropped are asked for as often as before.
         guard !broker.isRenewed else {
             fetch.connected()
             return goOnRefreshing()
@@ -398,7 +398,7 @@ final class Importer {
         // A device is there while its messages come.
         if origin.user != TopicMap.user {
             let isOnline = gate.hosts[origin]?.isOnline == true
-            // What was about to be ended is its own again.
+            // Its values were about to be ended.
             if isOnline { forgotten.remove(origin) }
             if absent.follow(origin, isOnline: isOnline) { fetchValues(of: origin) }
         }

@@ -111,7 +111,7 @@ extension DistributedCenter {
             meter.count()
             // S3: what is delivered to one who is suspended comes behind what is held.
             if one.isImmediate, client.isSuspended { flush(client, effects: &effects) }
-            // What could not go in this event is older.
+            // Notifications that could not go in this event are older.
             guard client.reads, client.queue.isEmpty(.flushed), !client.owed.hasReady else { break }
             let isExpired = notification.expiry.map { $0 <= now } ?? false
             let entry = DueQueue.Entry(notification: notification, observers: ObserverList(observers))

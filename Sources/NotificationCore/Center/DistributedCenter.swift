@@ -315,7 +315,7 @@ public final class DistributedCenter {
         changeQueue(of: client) { [isEmpty = client.observers.isEmpty] queue in
             if isEmpty { queue.removeAll() } else { queue.remove(ids) }
         }
-        // Whatever waited for the values has lost its turns to them.
+        // Notifications that waited for the values have lost their turns to them.
         if wasOwed, !client.owed.hasReady { giveTurns(to: client) }
     }
 
