@@ -376,8 +376,10 @@ package final class CenterObject {
         callers[connection]?.hasLeft == true || calls?.hasLeft(connection) == true
     }
 
-    private static let overload = BusError(
-        .limitExceeded, message: "calls come faster than they can be served, and too many wait")
+    private var overload: BusError {
+        let limit = CenterError.limitExceeded(.waitingCallBytes, value: driver.center.limits[.waitingCallBytes])
+        return BusError(.limitExceeded, message: "calls come faster than they can be served: \(limit)")
+    }
 
     /// Whoever does not read its answers is not served before it does (A4).
     private func isServed(_ call: Message, of sender: UniqueName) -> Bool {
@@ -420,7 +422,7 @@ package final class CenterObject {
         callers.onPutOff = { [unowned calls] in calls.keptElsewhere = $0 }
         calls.refuse = { [unowned self] message in
             guard let sender = message.sender else { return }
-            refuse(message, of: sender, with: Self.overload)
+            refuse(message, of: sender, with: overload)
         }
         calls.onRefusedPosts = { [refusals] poster, count in refusals.noteLost(count, of: poster) }
         calls.mayTakeAtGlance = { [unowned self] in !driver.isOver && !callers.isAnythingWaiting }

@@ -57,6 +57,15 @@ extension BusError {
     /// Which of the service's own errors it is; nil for others, and for those of a later service.
     public var centerError: CenterErrorName? { CenterErrorName(rawValue: name.rawValue) }
 
+    /// The limit that a `LimitExceeded` is about, which its message names; nil where it names none, as that of one post of several,
+    /// and for other errors.
+    public var exceededLimit: Limits.Key? {
+        guard centerError == .limitExceeded else { return nil }
+        let words = message.split(separator: " ")
+        guard let before = words.firstIndex(of: "limit"), before + 1 < words.endIndex else { return nil }
+        return Limits.Key(rawValue: String(words[before + 1]))
+    }
+
     /// Whether the service understood and said no: asking again changes nothing, unless it is `LimitExceeded`, which may
     /// pass.
     public var isRefusal: Bool {

@@ -288,7 +288,7 @@ struct InwardPostsTests {
         #expect(full == ["W"])
         try append("U", 1, isKept: true)
         service.fail(
-            .refused(.init(.limitExceeded, message: "calls come faster than they can be served, and too many wait")))
+            .refused(.init(.limitExceeded(.waitingCallBytes, value: 4096))))
         #expect(service.unanswered == [] && !posts.isIdle)
         pass(seconds: 2)
         service.answerAll()

@@ -219,10 +219,12 @@ final class InwardPosts: @unchecked Sendable {
                 self = .value
                 return
             }
-            // Only its words tell these limits apart.
-            let ofValues: [Limits.Key] = [.userInfoBytes, .userInfoDepth, .nameLength, .objectLength]
-            let isOfValue = ofValues.contains { error.message.contains("limit \($0.rawValue) ") }
-            self = isOfValue ? .value : error.message.contains("too many wait") ? .busy : .room
+            self =
+                switch error.exceededLimit {
+                case .userInfoBytes, .userInfoDepth, .nameLength, .objectLength: .value
+                case .waitingCallBytes: .busy
+                default: .room
+                }
         }
     }
 
