@@ -36,6 +36,8 @@ final class BusObserver {
         var unconfirmed = 0
         /// Whether it did something that makes it a client.
         var isClient = false
+        /// The signals that it asked for, and which are told to callers that are no clients, too.
+        var follows: Set<MemberName> = []
         /// Whether it asked for values that are kept, which come with the serials that they had (R2).
         var wantsValues = false
     }
@@ -43,6 +45,9 @@ final class BusObserver {
     /// Two windows of 64.
     private static let mostUnconfirmed = 128
     private static let makesClient: Set<String> = ["AddObserver", "SetSuspended", "FollowActivity", "SetClientOptions"]
+    private static let followed: [MemberName: MemberName] = [
+        FollowInterest.member: InterestChangedSignal.member, FollowValues.member: ValuesRemovedSignal.member,
+    ]
 
     /// Those that made themselves clients and did not leave.
     var clients: [String] { known.filter(\.value.isClient).keys.sorted() }
@@ -55,6 +60,9 @@ final class BusObserver {
         }
         if let member = message.member?.rawValue, Self.makesClient.contains(member) {
             known[sender, default: Known()].isClient = true
+        }
+        if let member = message.member, let signal = Self.followed[member] {
+            known[sender, default: Known()].follows.insert(signal)
         }
         if observerOptions(message)?.wantsRetained == true { known[sender, default: Known()].wantsValues = true }
     }
@@ -133,6 +141,7 @@ final class BusObserver {
             let isChange = message.isSignal("org.freedesktop.DBus.Properties", "PropertiesChanged")
             return Fuzzer.expect(isChange, "broadcast \(message.member?.rawValue ?? "")")
         }
+        if let member = message.member, known[client]?.follows.contains(member) == true { return }
         guard var state = known[client], state.isClient else {
             Fuzzer.fail("sent \(message.member?.rawValue ?? "") to \(client), who is no client")
         }
