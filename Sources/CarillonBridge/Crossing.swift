@@ -606,7 +606,7 @@ extension Crossing: BrokerLinkDelegate {
     }
 
     func brokerSubscribed(_ id: PacketID, _ reasons: [ReasonCode]) {
-        roundTrips.subscribed(id)
+        roundTrips.subscribed(id, reasons)
         importer.subscribed(id, reasons)
     }
 

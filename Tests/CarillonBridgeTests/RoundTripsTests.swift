@@ -25,8 +25,8 @@ struct RoundTripsTests {
 
         override func brokerHasShown() { trips.probe() }
         override func brokerSubscribed(_ id: PacketID, _ reasons: [ReasonCode]) {
-            trips.subscribed(id)
-            guard isHeard else { return }
+            trips.subscribed(id, reasons)
+            guard isHeard, !reasons.contains(where: \.isFailure) else { return }
             trips.received(Publication(topic: "test", payload: Array("token".utf8)))
         }
 
@@ -66,6 +66,22 @@ struct RoundTripsTests {
         for _ in 0..<5 { lab.ask() }
         lab.pass(seconds: 200)
         #expect(lab.broker.connections == 2 && !lab.clock.isAwaited)
+    }
+
+    @Test("Where the broker refuses to send them nothing is missing, and whoever asks for one is told at once")
+    func refused() throws {
+        let lab = try Lab()
+        lab.broker.refuses = { $0 == "test" }
+        for _ in 0..<3 { lab.ask() }
+        lab.pass(seconds: 200)
+        #expect(lab.broker.connections == 1 && lab.link.missingGrant == nil && !lab.clock.isAwaited)
+        lab.test()
+        lab.pass(seconds: 1)
+        #expect(lab.results.count == 1 && lab.results.first?.contains("refused the subscription to test") == true)
+        lab.broker.refuses = { _ in false }
+        lab.test()
+        lab.pass(seconds: 1)
+        #expect(lab.results.last == "back")
     }
 
     @Test("Behind what is not read none can come back")

@@ -254,9 +254,12 @@ final class BrokerLink {
             && publication.subscriptions.allSatisfy { $0 >= RetainedQueries.firstIdentifier }
     }
 
-    func subscribe(_ filters: [TopicFilter]) -> PacketID? { subscribe(filters, as: Self.wanted) }
+    /// - Parameter isTrial: whether it is for the caller only that the broker may refuse it.
+    func subscribe(_ filters: [TopicFilter], isTrial: Bool = false) -> PacketID? {
+        subscribe(filters, as: Self.wanted, isTrial: isTrial)
+    }
 
-    private func subscribe(_ filters: [TopicFilter], as identifier: UInt32) -> PacketID? {
+    private func subscribe(_ filters: [TopicFilter], as identifier: UInt32, isTrial: Bool = false) -> PacketID? {
         guard isConnected, !filters.isEmpty else { return nil }
         var filters = filters
         if limits?.identifiersAvailable != false {
@@ -264,7 +267,7 @@ final class BrokerLink {
         }
         do throws(MQTTError) {
             let id = try client.subscribe(filters)
-            grants.asked(filters, id)
+            if !isTrial { grants.asked(filters, id) }
             return id
         } catch {
             Log.warning("can't subscribe: \(error)")

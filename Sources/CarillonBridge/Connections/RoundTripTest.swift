@@ -6,6 +6,8 @@ import MainLoop
 final class RoundTripTest {
     struct Failure: Error {
         let reason: String
+        /// Whether the broker said that it sends nothing on the topic.
+        var isRefusal = false
     }
 
     /// The maximum where somebody waits for it, in milliseconds.
@@ -32,7 +34,7 @@ final class RoundTripTest {
         self.broker = broker
         self.context = context
         self.done = done
-        subscription = broker.subscribe([TopicFilter(topic, excludesOwn: false)])
+        subscription = broker.subscribe([TopicFilter(topic, excludesOwn: false)], isTrial: true)
         let seconds = timeout / 1_000
         timer = .once(milliseconds: timeout, on: context) { [unowned self] in
             let words = "a message to itself did not come back within \(seconds) s: the broker's access list has to "
@@ -42,8 +44,12 @@ final class RoundTripTest {
 
     var isOver: Bool { done == nil }
 
-    func subscribed(_ id: PacketID) {
+    func subscribed(_ id: PacketID, _ reasons: [ReasonCode]) {
         guard id == subscription, !isOver else { return }
+        if let reason = reasons.first(where: \.isFailure) {
+            let words = "the broker refused the subscription to \(topic): \(reason); look at its access list"
+            return end(.failure(Failure(reason: words, isRefusal: true)))
+        }
         sent = context.now
         do throws(MQTTError) {
             _ = try broker.publish(Publication(topic: topic, payload: payload))

@@ -57,6 +57,7 @@ final class RoundTrips {
                 isOwn = false
                 switch result {
                 case .success: experience = .comesBack
+                case .failure(let failure) where failure.isRefusal: if experience == .none { experience = .silence }
                 // Behind what is not read it can't come.
                 case .failure where broker.isReadingPaused: probe()
                 case .failure:
@@ -72,7 +73,10 @@ final class RoundTrips {
     func test(_ done: @escaping (Result<Duration, RoundTripTest.Failure>) -> Void) {
         if isOwn { end("somebody waits for another one") }
         guard !isWaiting else { return done(.failure(.init(reason: "another test is on its way"))) }
-        send(timeout: RoundTripTest.timeout, done)
+        send(timeout: RoundTripTest.timeout) { [unowned self] result in
+            if case .success = result { experience = .comesBack }
+            done(result)
+        }
     }
 
     private func send(
@@ -88,6 +92,6 @@ final class RoundTrips {
         current?.end(.failure(.init(reason: reason)))
     }
 
-    func subscribed(_ id: PacketID) { current?.subscribed(id) }
+    func subscribed(_ id: PacketID, _ reasons: [ReasonCode]) { current?.subscribed(id, reasons) }
     func received(_ publication: Publication) { current?.received(publication) }
 }

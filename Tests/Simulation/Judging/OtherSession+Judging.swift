@@ -47,9 +47,11 @@ extension OtherSession {
             case (let left?, let whole?): left <= whole + 1
             default: false
             }
-        // R6: what waited for its turn may come when there is no room for another value.
+        // R6: what waited for its turn may come when there is no room for another value, or when its poster has left.
         let isKept = plan.options.retention != nil
-        let mayBeUnkept = plan.options.postingStyle != .now && !ledger.values.surelyHadRoom(number)
+        let hadRoom = ledger.values.surelyHadRoom(number)
+        let goesWithPoster = plan.options.retention?.whileConnected == true && !ledger.posts[number].posterStayed
+        let mayBeUnkept = plan.options.postingStyle != .now && (!hadRoom || goesWithPoster)
         // One of the first version would have it for ever.
         let mayBeAnother = mayBeUnkept || !understandsValues && plan.options.retention?.whileConnected == true
         guard options.isKept && options.isRetained || options.deliverImmediately == plan.options.deliverImmediately,
