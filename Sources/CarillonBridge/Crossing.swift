@@ -319,10 +319,11 @@ final class Crossing {
     /// Has the service send its values again.
     private func replay() {
         replays += 1
+        let misses = exporter.values.misses
         center.replayValues { [weak self] isComplete in
             guard let self else { return }
             replays -= 1
-            if isComplete { exporter.values.replayed() } else { exporter.values.replayWasCut() }
+            if isComplete { exporter.values.replayed(behind: misses) } else { exporter.values.replayWasCut() }
             if exporter.values.hasMissedSome { catchUp() }
             exporter.pump()
         }

@@ -287,12 +287,25 @@ struct InwardPostsTests {
         service.answerAll()
         #expect(full == ["W"])
         try append("U", 1, isKept: true)
-        service.fail(
-            .refused(.init(.limitExceeded(.waitingCallBytes, value: 4096))))
+        let busy = ServiceError.refused(.init(.limitExceeded(.waitingCallBytes, value: 4096)))
+        service.fail(busy)
         #expect(service.unanswered == [] && !posts.isIdle)
         pass(seconds: 2)
         service.answerAll()
         #expect(service.values["U"] == ["n": .int64(1)] && posts.isIdle && losses.all.count == 2)
+        // Also where it was to end, or to be compared.
+        try append("U", nil, isKept: true)
+        service.fail(busy)
+        #expect(service.unanswered == [] && !posts.isIdle)
+        pass(seconds: 2)
+        service.answerAll()
+        #expect(service.values["U"] == nil && posts.isIdle && losses.all.count == 2)
+        try append("U", 2, isKept: true, isAnew: true)
+        service.fail(busy)
+        #expect(service.unanswered == [] && !posts.isIdle)
+        pass(seconds: 2)
+        service.answerAll()
+        #expect(service.values["U"] == ["n": .int64(2)] && posts.isIdle && losses.all.count == 2)
     }
 
     @Test("A comparison without an answer is asked for again, more and more seldom, and posts nothing meanwhile")

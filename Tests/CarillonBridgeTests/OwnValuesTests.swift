@@ -120,6 +120,24 @@ struct OwnValuesTests {
         #expect(gone == [ValueKind("N", "c")])
     }
 
+    @Test("What is missed while the service sends its values again is not made good by that")
+    func missed() {
+        var values = OwnValues()
+        var states = [values.hasMissedSome]
+        values.missedSome()
+        let first = values.misses
+        values.missedSome()
+        let second = values.misses
+        values.replayed(behind: first)
+        states.append(values.hasMissedSome)
+        values.replayed(behind: second)
+        states.append(values.hasMissedSome)
+        // One that began before, and ends late.
+        values.replayed(behind: first)
+        states.append(values.hasMissedSome)
+        #expect(states == [false, true, false, false])
+    }
+
     @Test("A value that is published while the broker shows its values is not missing there")
     func publishedMeanwhile() {
         var values = OwnValues()

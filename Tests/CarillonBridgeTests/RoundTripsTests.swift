@@ -68,6 +68,46 @@ struct RoundTripsTests {
         #expect(lab.broker.connections == 2 && !lab.clock.isAwaited)
     }
 
+    @Test("One that was lost before anything was shown is no reason, and not the only chance")
+    func early() throws {
+        let lab = try Lab()
+        lab.isHeard = false
+        lab.pass(seconds: 15)
+        #expect(lab.broker.connections == 1 && !lab.trips.isWaiting)
+        lab.ask()
+        #expect(lab.broker.connections == 2)
+    }
+
+    @Test("Where they came back before three are a reason, and no more before one comes back again")
+    func noLonger() throws {
+        let lab = try Lab()
+        lab.pass(seconds: 2)
+        lab.isHeard = false
+        for _ in 0..<8 {
+            lab.ask()
+            lab.pass(seconds: 4_000)
+        }
+        #expect(lab.broker.connections == 4)
+        lab.isHeard = true
+        lab.ask()
+        lab.isHeard = false
+        lab.ask()
+        lab.pass(seconds: 4_000)
+        #expect(lab.broker.connections == 5)
+    }
+
+    @Test("One that somebody asked for, and that does not come back, is a reason as its own are")
+    func askedAndLost() throws {
+        let lab = try Lab()
+        lab.pass(seconds: 2)
+        lab.link.showRetained(["a/b"], usesCanary: true) { _ in }
+        lab.pass(seconds: 8)
+        lab.isHeard = false
+        lab.test()
+        lab.pass(seconds: 20)
+        #expect(lab.results.count == 1 && lab.broker.connections == 2)
+    }
+
     @Test("Where the broker refuses to send them nothing is missing, and whoever asks for one is told at once")
     func refused() throws {
         let lab = try Lab()
@@ -91,11 +131,29 @@ struct RoundTripsTests {
         lab.isHeard = false
         lab.link.showRetained(["a/b"], usesCanary: true) { _ in }
         lab.pass(seconds: 8)
-        lab.broker.isReadingPaused = true
-        lab.pass(seconds: 60)
+        // Longer than what was shown is a reason for.
+        for _ in 0..<30 {
+            lab.link.isReadingPaused = true
+            lab.pass(seconds: 4)
+            lab.link.isReadingPaused = false
+            lab.pass(seconds: 1)
+        }
         #expect(lab.broker.connections == 1)
+        lab.pass(seconds: 60)
+        #expect(lab.broker.connections == 2 && !lab.trips.isWaiting)
+    }
+
+    @Test("Behind what was not read, but is now, one comes back")
+    func readAgain() throws {
+        let lab = try Lab()
+        lab.pass(seconds: 2)
+        lab.isHeard = false
+        lab.link.showRetained(["a/b"], usesCanary: true) { _ in }
+        lab.pass(seconds: 8)
+        lab.link.isReadingPaused = true
+        lab.pass(seconds: 60)
         lab.isHeard = true
-        lab.broker.isReadingPaused = false
+        lab.link.isReadingPaused = false
         lab.pass(seconds: 60)
         #expect(lab.broker.connections == 1 && !lab.trips.isWaiting)
     }

@@ -84,6 +84,8 @@ final class BrokerLink {
     private var delays = 0
     /// Whether the connection has taken, or is to take, the place of one on which the broker had dropped packets.
     private(set) var isRenewed = false
+    /// How often reading was paused, and went on.
+    private(set) var pauses: UInt64 = 0
     /// What is done when the last words have been said.
     private var farewell: (id: PacketID?, then: State, reason: ReasonCode, done: () -> Void)?
 
@@ -310,14 +312,19 @@ final class BrokerLink {
 
     /// Messages are missing, or have not come in time. The broker may have dropped them, if it has shown much.
     ///
-    /// - Parameter mayBeOlder: whether they may be missing since before this connection: with that the broker has sent all again
-    ///   that it had.
-    func noteMissing(mayBeOlder: Bool) {
-        guard isConnected, let shownAt, context.now - shownAt < Self.timeOfDoubt, !(mayBeOlder && isRenewed) else {
-            return
-        }
+    /// - Parameters:
+    ///   - begin: since when they are waited for; nil for now.
+    ///   - mayBeOlder: whether they may be missing since before this connection: with that the broker has sent all again that it
+    ///     had.
+    /// - Returns: false where that is no reason for a new connection.
+    @discardableResult
+    func noteMissing(since begin: SuspendingClock.Instant? = nil, mayBeOlder: Bool) -> Bool {
+        guard isConnected, let shownAt, (begin ?? context.now) - shownAt < Self.timeOfDoubt,
+            !(mayBeOlder && isRenewed)
+        else { return false }
         noteDropped()
         renewWhenIdle()
+        return true
     }
 
     /// The time behind a query in which messages that are missing may have been dropped for it.
@@ -331,7 +338,11 @@ final class BrokerLink {
 
     var isReadingPaused: Bool {
         get { client.isReadingPaused }
-        set { if client.isReadingPaused != newValue { client.isReadingPaused = newValue } }
+        set {
+            guard client.isReadingPaused != newValue else { return }
+            client.isReadingPaused = newValue
+            pauses += 1
+        }
     }
 }
 

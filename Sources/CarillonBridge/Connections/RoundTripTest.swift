@@ -5,9 +5,17 @@ import MainLoop
 /// A message from the bridge to itself by way of the broker: `carillon bridge test`.
 final class RoundTripTest {
     struct Failure: Error {
+        enum Kind {
+            /// It did not come back in time.
+            case silence
+            /// The broker said that it sends nothing on the topic.
+            case refusal
+            /// Nobody waits for it any more.
+            case end
+        }
+
+        var kind = Kind.end
         let reason: String
-        /// Whether the broker said that it sends nothing on the topic.
-        var isRefusal = false
     }
 
     /// The maximum where somebody waits for it, in milliseconds.
@@ -38,7 +46,7 @@ final class RoundTripTest {
         let seconds = timeout / 1_000
         timer = .once(milliseconds: timeout, on: context) { [unowned self] in
             let words = "a message to itself did not come back within \(seconds) s: the broker's access list has to "
-            end(.failure(Failure(reason: words + "allow reading and writing \(topic)")))
+            end(.failure(Failure(kind: .silence, reason: words + "allow reading and writing \(topic)")))
         }
     }
 
@@ -48,7 +56,7 @@ final class RoundTripTest {
         guard id == subscription, !isOver else { return }
         if let reason = reasons.first(where: \.isFailure) {
             let words = "the broker refused the subscription to \(topic): \(reason); look at its access list"
-            return end(.failure(Failure(reason: words, isRefusal: true)))
+            return end(.failure(Failure(kind: .refusal, reason: words)))
         }
         sent = context.now
         do throws(MQTTError) {

@@ -5,8 +5,8 @@ import MainLoop
 /// Messages of the bridge to itself by way of the broker: those that somebody asked for, and its own.
 ///
 /// A broker that has dropped a message that it waits for an answer to sends nothing more when its window is full of such. So
-/// behind each query, and at the beginning, one goes the way that all go. Where none has ever come back an access list may keep
-/// them away: that is a reason once.
+/// behind each query, and at the beginning, one goes the way that all go. That one does not come back is a reason for another
+/// connection, but not again and again: an access list may keep them away.
 final class RoundTrips {
     private enum Time {
         /// Before one of its own is sent: several queries are one reason. In milliseconds.
@@ -22,15 +22,14 @@ final class RoundTrips {
     private var current: RoundTripTest?
     private var isOwn = false
     private var timer: EventSource?
-    private enum Experience {
-        /// None has come back yet, and the first that does not may have been dropped.
-        case none
-        case comesBack
-        /// None has ever come back.
-        case silence
-    }
+    /// When the first of its own was sent that reading was paused for, as those behind it.
+    private var delayedSince: SuspendingClock.Instant?
 
-    private var experience = Experience.none
+    /// Whether any has ever come back, and the reasons for another connection since the last that did.
+    private var hasComeBack = false
+    private var failures = 0
+    /// Where none has ever come back one may have been dropped.
+    private var maxFailures: Int { hasComeBack ? 3 : 1 }
 
     init(topic: String, broker: BrokerLink, makeToken: @escaping () -> String, context: MainContext) {
         self.topic = topic
@@ -43,7 +42,10 @@ final class RoundTrips {
     var isWaiting: Bool { current?.isOver == false }
 
     /// There is a new connection.
-    func connected() { if experience != .comesBack { probe() } }
+    func connected() {
+        delayedSince = nil
+        if !hasComeBack || failures > 0 { probe() }
+    }
 
     /// Sends one of its own, in a moment.
     func probe() {
@@ -52,20 +54,7 @@ final class RoundTrips {
             timer = nil
             guard broker.isConnected, !isWaiting else { return }
             isOwn = true
-            send(timeout: Time.own) { [unowned self] result in
-                guard isOwn else { return }
-                isOwn = false
-                switch result {
-                case .success: experience = .comesBack
-                case .failure(let failure) where failure.isRefusal: if experience == .none { experience = .silence }
-                // Behind what is not read it can't come.
-                case .failure where broker.isReadingPaused: probe()
-                case .failure:
-                    guard experience != .silence else { return }
-                    if experience == .none { experience = .silence }
-                    broker.noteMissing(mayBeOlder: false)
-                }
-            }
+            send(timeout: Time.own) { [unowned self] _ in isOwn = false }
         }
     }
 
@@ -73,22 +62,35 @@ final class RoundTrips {
     func test(_ done: @escaping (Result<Duration, RoundTripTest.Failure>) -> Void) {
         if isOwn { end("somebody waits for another one") }
         guard !isWaiting else { return done(.failure(.init(reason: "another test is on its way"))) }
-        send(timeout: RoundTripTest.timeout) { [unowned self] result in
-            if case .success = result { experience = .comesBack }
-            done(result)
-        }
+        send(timeout: RoundTripTest.timeout, done)
     }
 
     private func send(
         timeout: UInt32, _ done: @escaping (Result<Duration, RoundTripTest.Failure>) -> Void
     ) {
+        let (pauses, isPaused, begin) = (broker.pauses, broker.isReadingPaused, delayedSince ?? context.now)
+        delayedSince = nil
         current = RoundTripTest(
-            topic: topic, token: makeToken(), timeout: timeout, broker: broker, context: context, done)
+            topic: topic, token: makeToken(), timeout: timeout, broker: broker, context: context
+        ) { [unowned self] result in
+            done(result)
+            switch result {
+            case .success: (hasComeBack, failures) = (true, 0)
+            case .failure(let failure):
+                guard failure.kind == .silence else { return }
+                guard !isPaused, broker.pauses == pauses else {
+                    // Behind what is not read it can't come.
+                    delayedSince = begin
+                    return probe()
+                }
+                if failures < maxFailures, broker.noteMissing(since: begin, mayBeOlder: false) { failures += 1 }
+            }
+        }
     }
 
     /// Nothing comes any more.
     func end(_ reason: String) {
-        (timer, isOwn) = (nil, false)
+        timer = nil
         current?.end(.failure(.init(reason: reason)))
     }
 

@@ -186,13 +186,14 @@ final class InwardPosts: @unchecked Sendable {
     private func failed(_ message: InwardMessage, _ number: UInt64, _ error: ServiceError) {
         if case .refused(let refusal) = error {
             Log.info("\(message.name) of \(message.origin.text) was refused: \(error)")
-            guard message.isKept, case .notification = message.content else { return lose(message, .refused) }
+            guard message.isKept else { return lose(message, .refused) }
             let reason = Refusal(refusal)
             if reason == .busy {
                 uncertain[number] = message
                 if isOpen { askLater() }
                 return
             }
+            guard case .notification = message.content else { return lose(message, .refused) }
             // The session may have an earlier one, and its host has not.
             if lastPosts[message.value] == number, compared?.value != message.value { inbox.prepend(message.removal) }
             if reason == .value || foundNoRoom(message) { lose(message, .refused) }
@@ -267,7 +268,7 @@ final class InwardPosts: @unchecked Sendable {
                 pause = Self.pauses.lowerBound
                 take(message, isHere: kept.contains { message.isKept(as: $0, userInfo, now: time()) })
             // It can't tell.
-            case .failure(.refused): take(message, isHere: false)
+            case .failure(.refused(let refusal)) where Refusal(refusal) != .busy: take(message, isHere: false)
             case .failure:
                 inbox.prepend(message)
                 askLater()

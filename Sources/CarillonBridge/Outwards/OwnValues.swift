@@ -33,8 +33,9 @@ struct OwnValues {
     private var publishedMeanwhile: Set<ValueKind> = []
     /// Whether the service has to send values again that were lost before they were sent.
     private var isReplayDue = false
-    /// Whether some may be among notifications that did not come from the service.
-    private(set) var hasMissedSome = false
+    /// How often notifications did not come from the service, and how many of these times it has sent all values again since.
+    private(set) var misses: UInt64 = 0
+    private var madeGood: UInt64 = 0
 
     // MARK: Publishing
 
@@ -87,10 +88,15 @@ struct OwnValues {
     }
 
     /// Notifications did not come from the service: values may be among them, until it has sent all again.
-    mutating func missedSome() { hasMissedSome = true }
+    mutating func missedSome() { misses += 1 }
+
+    /// Whether some may be among notifications that did not come.
+    var hasMissedSome: Bool { misses != madeGood }
 
     /// The service has sent all values again.
-    mutating func replayed() { hasMissedSome = false }
+    ///
+    /// - Parameter misses: those of before it began. What was missed meanwhile may be newer than what it sent.
+    mutating func replayed(behind misses: UInt64) { madeGood = max(madeGood, misses) }
 
     /// The service may not have sent all values again.
     mutating func replayWasCut() { isReplayDue = isReplayDue || !due.isEmpty }

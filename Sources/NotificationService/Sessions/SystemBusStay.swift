@@ -100,12 +100,14 @@ final class SystemBusStay {
         let isLast = !isOver
         isOver = true
         (rest, again, clearing, postponement) = (nil, nil, nil, nil)
-        let count = places.all.reduce(0) { $0 + UInt64($1.line.waitingCount) }
+        let before = places.all.reduce(0) { $0 + $1.line.lost }
         if isLast { tellLastLosses() }
         for peer in places.all {
+            peer.line.clear()
             peer.stop()
             peer.goneAt = now
         }
+        let count = places.all.reduce(0) { $0 + $1.line.lost } - before
         places = SessionPlaces()
         owner.center?.bytesForSessions = 0
         return count
