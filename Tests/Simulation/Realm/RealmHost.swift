@@ -18,7 +18,7 @@ final class RealmHost {
     private let world: World
     private let network: RealmNetwork
     private let disk: Disk
-    /// The names that it exports and imports, as in `bridge.conf`.
+    /// What `bridge.conf` has beside its names: the lists, and the time of values of those that are not there.
     private let lists: String
     private var random: Random
     private var bridge: BridgeProcess?
@@ -53,11 +53,13 @@ final class RealmHost {
     /// Microseconds since 1970 when the simulation begins.
     static let epoch: Int64 = 1_700_000_000_000_000
 
-    init(_ name: String, number: Int, _ world: World, _ network: RealmNetwork, lists: String) {
+    init(
+        _ name: String, number: Int, _ world: World, _ network: RealmNetwork, lists: String, absenceExpiry: UInt32?
+    ) {
         self.name = name
         self.world = world
         self.network = network
-        self.lists = lists
+        self.lists = lists + (absenceExpiry.map { "\nabsence-expiry=\($0)" } ?? "")
         random = Random(seed: world.seed, stream: 4 << 40 | UInt64(number))
         bus = Bus(
             world, id: String(repeating: "\(number)", count: 32),
@@ -177,6 +179,12 @@ final class RealmHost {
         guard let process = bridge?.process else { return }
         wasBridgeKilled = true
         process.kill(afterOperations: count)
+    }
+
+    /// None of its processes is killed from now on.
+    func becomeCalm() {
+        bridge?.process.live()
+        services.calm()
     }
 
     /// The power is cut, as far as others notice.

@@ -59,6 +59,8 @@ struct RealmPlan {
     let manner: SimulatedBroker.Manner
     /// For each host.
     let lists: [String]
+    /// The time after which the values of a host that is not there end, in seconds; nil for the standard.
+    let absenceExpiry: UInt32?
     var steps: [Step]
     /// A machine that is switched off behind them, and stays so.
     let off: Int?
@@ -82,6 +84,8 @@ struct RealmPlan {
             let list = random.happens(0.5) ? "org.realm.*" : all
             return "export=\(list)\nimport=\(random.happens(0.5) ? "org.realm.*" : all)"
         }
+        var expiries = Random(seed: seed, stream: 9 << 40)
+        absenceExpiry = expiries.happens(0.3) ? UInt32(expiries.pick([1, 60, 150])) : nil
         let kinds = Self.kinds(&random)
         let seconds = random.number(60...240)
         steps = []

@@ -35,7 +35,8 @@ final class RealmSimulation {
         ledger = RealmLedger(world)
         for number in 0..<plan.hostCount {
             let host = RealmHost(
-                RealmPlan.hostNames[number], number: number, world, network, lists: plan.lists[number])
+                RealmPlan.hostNames[number], number: number, world, network, lists: plan.lists[number],
+                absenceExpiry: plan.absenceExpiry)
             hosts.append(host)
             let observer = program(on: host)
             observer.onReceipt = { [unowned self] receipt in ledger.received(receipt, at: number) }
@@ -159,6 +160,7 @@ final class RealmSimulation {
         broker.publicationRefusal = nil
         broker.endDrops()
         let on = hosts.indices.filter { $0 != plan.off }.map { hosts[$0] }
+        for host in hosts { host.becomeCalm() }
         for host in on { host.startBridge() }
         // One that is ending just now is not there later.
         world.after(15_000_000) { for host in on { host.startBridge() } }
@@ -201,7 +203,7 @@ final class RealmSimulation {
             // Neither the broker nor the bridge knows that it goes with its poster.
             if broker.hasLostAll, other.wasBridgeKilled { return }
             for (kind, number) in numbers(values[to]!.filter { $0.host == one.name }).sorted(by: { $0.key < $1.key })
-            where ledger.posts[number].isBound {
+            where ledger.posts[number].isBound || plan.absenceExpiry != nil {
                 world.violate("R8", "\(one.name) is off, and \(other.name) has post \(number) of \(kind) still")
             }
             return
