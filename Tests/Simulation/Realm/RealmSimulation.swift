@@ -46,7 +46,8 @@ final class RealmSimulation {
             posters.append(program(on: host))
             owners.append(program(on: host))
         }
-        ledger.isOrderBroken = { [unowned self] in wasRefused }
+        // Where a broker has forgotten sessions, what is sent again may fill a hole.
+        ledger.isOrderBroken = { [unowned self] in wasRefused || broker.hasLostAll }
         ledger.isRough = { [unowned self] from, to in hosts[from].wasBridgeKilled || hosts[to].wasBridgeKilled }
     }
 
