@@ -484,6 +484,11 @@ extension Crossing: CenterLinkDelegate {
             }
             return
         }
+        if serviceTimer != nil {
+            // One that ended may have kept a value, and told nobody of it.
+            exporter.values.missedSome()
+            catchUp()
+        }
         serviceTimer = nil
         interest.ask(anew: true)
         values.ask(anew: true)

@@ -33,7 +33,7 @@ struct OwnValues {
     private var publishedMeanwhile: Set<ValueKind> = []
     /// Whether the service has to send values again that were lost before they were sent.
     private var isReplayDue = false
-    /// How often notifications did not come from the service, and how many of these times it has sent all values again since.
+    /// How often notifications may not have come from the service, and how many of these times it has sent all values again since.
     private(set) var misses: UInt64 = 0
     private var madeGood: UInt64 = 0
 
@@ -87,7 +87,7 @@ struct OwnValues {
         return isReplayDue
     }
 
-    /// Notifications did not come from the service: values may be among them, until it has sent all again.
+    /// Notifications may not have come from the service: values may be among them, until it has sent all again.
     mutating func missedSome() { misses += 1 }
 
     /// Whether some may be among notifications that did not come.
