@@ -502,6 +502,12 @@ final class Simulation {
         }
     }
 
+    /// Whether all that is posted in the calm, at once and for everybody, may be more than is kept for all together (E4).
+    private func isTooMuch(from marker: Int) -> Bool {
+        let mostBytes = 400
+        return UInt64((ledger.posts.count - marker) * all.count * mostBytes) > plan.limits[.queuedBytes]
+    }
+
     private func judge(_ marker: Int) {
         for number in marker..<ledger.posts.count {
             guard case .accepted = ledger.posts[number].outcome else {
@@ -518,7 +524,7 @@ final class Simulation {
             // Who lies may have confirmed what it never got.
             guard (client as? PlainClient)?.role.isLiar != true else { continue }
             let missing = witness.missing()
-            if let last = missing.last, last >= marker {
+            if let last = missing.last, last >= marker, !isTooMuch(from: marker) {
                 return world.violate("convergence", "\(witness.client) does not get post \(last), made in the calm")
             }
             if UInt64(ledger.untold(missing)) > witness.announced, !ledger.mayBusDiscard {
