@@ -234,10 +234,17 @@ class Broker:
     def retained(self, user, topic):
         """What is retained there, by topic."""
         words = [*self.client_words("mosquitto_sub", user), "-q", "1", "-F", "%j", "-t", topic, "--retained-only", "-W", "1"]
-        done = subprocess.run(
-            self.lab.network.command(self.name, words), capture_output=True, text=True, timeout=60,
-            env=self.lab.environment(), check=False,
-        )  # fmt: skip
+        for attempt in range(4):
+            try:
+                done = subprocess.run(
+                    self.lab.network.command(self.name, words), capture_output=True, text=True, timeout=15,
+                    env=self.lab.environment(), check=False,
+                )  # fmt: skip
+                break
+            except subprocess.TimeoutExpired:
+                # Where its second is over before it is connected it waits for ever.
+                if attempt == 3:
+                    raise
         messages = [Message(json.loads(line)) for line in done.stdout.splitlines()]
         return {message.topic: message for message in messages}
 
