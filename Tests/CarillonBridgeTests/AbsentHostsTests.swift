@@ -112,6 +112,15 @@ struct AbsentHostsTests {
         #expect(saved[shed] == lab.now && saved[desk] == lab.now && lab.hosts.saved().count == 1)
     }
 
+    @Test("A bridge that is reloaded does not take hosts that are there for absent ones")
+    func reloaded() {
+        let lab = Lab()
+        lab.hosts.restore([desk: lab.now, shed: lab.now], unless: { $0 == desk })
+        lab.hosts.connected()
+        lab.pass(seconds: 5_000)
+        #expect(lab.ended == ["shed/u"] && !lab.hosts.isOver(desk))
+    }
+
     @Test("With 0 they never end")
     func never() {
         let lab = Lab(after: 0)

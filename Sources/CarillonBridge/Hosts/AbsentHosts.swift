@@ -47,10 +47,13 @@ final class AbsentHosts {
         return saved
     }
 
-    /// Goes on with what an earlier process knew.
-    func restore(_ saved: [Origin: Int64]) {
+    /// Goes on with what an earlier bridge knew.
+    ///
+    /// - Parameter isPresent: whether a host is known to be there, by an earlier bridge of this process.
+    func restore(_ saved: [Origin: Int64], unless isPresent: (Origin) -> Bool = { _ in false }) {
         let now = time()
-        for (origin, time) in saved where since[origin] == nil && machines.hasRoom(for: origin) {
+        for (origin, time) in saved
+        where since[origin] == nil && !isPresent(origin) && machines.hasRoom(for: origin) {
             machines.add(origin)
             since[origin] = now < Self.earliest ? time : min(time, now)
             if expiry > 0, now - time >= expiry { over.insert(origin) }

@@ -105,8 +105,7 @@ final class Importer {
                 check.restore(place, now: context.now)
             }
             audit.irregular = state.irregular
-            // Those that an earlier bridge of this process knows to be there are not absent.
-            absent.restore(state.absences.filter { gate.hosts[$0.key]?.isOnline != true })
+            absent.restore(state.absences, unless: { gate.hosts[$0]?.isOnline == true })
             isRefreshDue = state.isDoubtful
             if state.subscriptions.broker == configuration.brokerText { subscribed = state.subscriptions.filters }
         }

@@ -95,7 +95,7 @@ struct OwnValues {
 
     /// The service has sent all values again.
     ///
-    /// - Parameter misses: those of before it began. What was missed meanwhile may be newer than what it sent.
+    /// - Parameter misses: those of before it began. A change that was missed meanwhile may be newer than what it sent.
     mutating func replayed(behind misses: UInt64) { madeGood = max(madeGood, misses) }
 
     /// The service may not have sent all values again.
