@@ -231,7 +231,7 @@ extension DistributedValue {
     private func ended(_ number: UInt64, _ content: Content?, _ outcome: Outcome) {
         let isMade = if case .success = outcome { true } else { false }
         var isToBeRead = false
-        make { isToBeRead = $0.followed.ended(number, content, isMade: isMade) }
+        update { isToBeRead = $0.followed.ended(number, content, isMade: isMade) }
         if isToBeRead { readForItself() }
     }
 }

@@ -215,44 +215,27 @@ public final class DistributedValue<Value: Codable & Sendable>: Observable, Send
 
     // MARK: Changes, and who is told
 
-    /// Changes the state, and tells observers what of it they see.
+    /// Changes the state, and then tells observers what of it they see.
     ///
-    /// - Parameter change: made a second time where they see something, on what the state is by then.
-    func update(_ change: (inout State) -> Void) {
-        let (before, isOther, isOtherError) = state.withLock { state in
-            let before = state
-            var next = state
-            change(&next)
-            let isOther = before.followed.shown?.entries != next.followed.shown?.entries
-            let isOtherError = before.error != next.error
-            // Now, so that nobody comes in between; where something is to be seen, they are told before.
-            if !isOther, !isOtherError { state = next }
-            return (before, isOther, isOtherError)
-        }
-        if isOther || isOtherError { telling(isOther, isOtherError) { make(change) } }
-        withExtendedLifetime(before) {}
-    }
-
-    /// What is replaced ends with no lock held: it may have a `deinit` of the program, which may come back here.
-    func make<Failure: Error>(_ change: (inout State) throws(Failure) -> Void) throws(Failure) {
-        let before = try state.withLock { state throws(Failure) in
+    /// Behind the change: whoever is told may read on another thread before this one goes on, and would be told of nothing
+    /// newer than what it saw.
+    func update<Failure: Error>(_ change: (inout State) throws(Failure) -> Void) throws(Failure) {
+        let (before, isOther, isOtherError) = try state.withLock { state throws(Failure) in
             let before = state
             try change(&state)
-            return before
+            return (
+                before, before.followed.shown?.entries != state.followed.shown?.entries, before.error != state.error
+            )
         }
+        if isOther { tell(\.value) }
+        if isOtherError { tell(\.error) }
+        // What is replaced ends with no lock held: it may have a `deinit` of the program, which may come back here.
         withExtendedLifetime(before) {}
     }
 
-    private func telling<Failure: Error>(
-        _ isOther: Bool, _ isOtherError: Bool, _ change: () throws(Failure) -> Void
-    ) throws(Failure) {
-        if isOther { registrar.willSet(self, keyPath: \.value) }
-        if isOtherError { registrar.willSet(self, keyPath: \.error) }
-        defer {
-            if isOther { registrar.didSet(self, keyPath: \.value) }
-            if isOtherError { registrar.didSet(self, keyPath: \.error) }
-        }
-        try change()
+    private func tell<Member>(_ member: KeyPath<DistributedValue, Member>) {
+        registrar.willSet(self, keyPath: member)
+        registrar.didSet(self, keyPath: member)
     }
 
     /// Has a change begin: from now on it is to be seen.
@@ -262,17 +245,7 @@ public final class DistributedValue<Value: Codable & Sendable>: Observable, Send
     func begin(
         _ content: Content?, _ submit: (_ number: UInt64) throws(DistributedNotificationError) -> Void
     ) throws(DistributedNotificationError) {
-        var isErrorToo = false
-        var isMade = false
-        try make { state throws(DistributedNotificationError) in
-            isErrorToo = state.error != nil
-            isMade = !isErrorToo && state.followed.shown?.entries == content?.entries
-            if isMade { try state.begin(content, submit) }
-        }
-        guard !isMade else { return }
-        try telling(true, isErrorToo) { () throws(DistributedNotificationError) in
-            try make { state throws(DistributedNotificationError) in try state.begin(content, submit) }
-        }
+        try update { state throws(DistributedNotificationError) in try state.begin(content, submit) }
     }
 
     func note(_ error: DistributedNotificationError) {
