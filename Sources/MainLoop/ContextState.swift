@@ -54,7 +54,7 @@ final class ContextState: SourceHandler, Sendable {
     /// What the context's timers go by; nil for the system's clock.
     let clock: (any LoopClock)?
 
-    private init(_ context: OpaquePointer, clock: (any LoopClock)?, turnClock: @escaping LoopTurns.Clock) {
+    private init(_ context: OpaquePointer, clock: (any LoopClock)?, turnClock: LoopTurns.Clock?) {
         state = Locked(State(context: context))
         self.clock = clock
         turns = LoopTurns(clock: turnClock)
@@ -66,7 +66,7 @@ final class ContextState: SourceHandler, Sendable {
     ///
     /// - Parameter turnClock: what its turns are measured by, if it is new.
     static func of(
-        _ context: OpaquePointer, turnClock: @escaping LoopTurns.Clock = SteadyClock.nanoseconds
+        _ context: OpaquePointer, turnClock: LoopTurns.Clock? = nil
     ) -> ContextState {
         // The lock keeps two threads from giving one context two states.
         creation.withLock { _ in
@@ -85,7 +85,7 @@ final class ContextState: SourceHandler, Sendable {
     }
 
     private static func anchored(
-        to context: OpaquePointer, clock: (any LoopClock)? = nil, turnClock: @escaping LoopTurns.Clock
+        to context: OpaquePointer, clock: (any LoopClock)? = nil, turnClock: LoopTurns.Clock?
     ) -> ContextState {
         let state = ContextState(context, clock: clock, turnClock: turnClock)
         // The first that the loop asks, so that what is deferred does not wait for others.

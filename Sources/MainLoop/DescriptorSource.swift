@@ -86,7 +86,7 @@ private final class DescriptorCore: SourceHandler, @unchecked Sendable {
         let turn = turns.number
         used = (usedIn == turn ? used : 0) + (turns.clock() - began)
         usedIn = turn
-        if used >= LoopTurns.share {
+        if used >= ShareMeter.share {
             restsIn = turn
             turns.rest()
         }

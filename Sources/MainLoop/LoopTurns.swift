@@ -3,7 +3,8 @@ import Synchronization
 
 /// The turns of a context's loop (M3): how the sources that always may have more to do share it with all others.
 ///
-/// Each of them may run for ``share`` in a turn, and rests until that is over. A turn is over when the loop has come to
+/// Together they may run for `ShareMeter.share` in a turn, which those who have something to do divide; then they rest until
+/// that is over. A turn is over when the loop has come to
 /// an iteration that belongs to drawing or to what stands behind it, as everyone ahead has had what it wanted then. A
 /// loop that never comes so far is waited for no longer than ``longestRest``. `docs/main-loop.md` has a picture.
 ///
@@ -15,10 +16,12 @@ final class LoopTurns: Sendable {
     /// A clock that does not go back, in nanoseconds.
     typealias Clock = @Sendable () -> Int64
 
-    /// How long one source may run in a turn, in nanoseconds. Four of them leave half of the 16 ms between two pictures.
-    static let share: Int64 = 2_000_000
-    /// After so many nanoseconds of rest it is the turn of those that share, whatever others have to do.
+    /// After so many nanoseconds that the loop's thread has run it is the turn of those that share, whatever others have to
+    /// do.
     static let longestRest: Int64 = 16_000_000
+
+    /// The same in the time that passes, where the thread has waited.
+    private static let mostRestTime: Int64 = 64_000_000
 
     private enum Phase: Int {
         /// Nobody rests.
@@ -30,15 +33,72 @@ final class LoopTurns: Sendable {
     }
 
     let clock: Clock
+    /// What shares are measured by.
+    let shareClock: ShareClock
+    private let pool = Locked(Pool())
     private let phase = Atomic(Phase.open.rawValue)
     private let turn = Atomic<Number>(0)
-    private let restBegan = Atomic<Int64>(0)
+    /// The rest that goes on, from the first iteration that saw it, and when its meter is to be asked again.
+    private let restMeter = Locked<ShareMeter?>(nil)
+    private let nextLook = Atomic<Int64>(0)
     private let signalCount = Atomic(0)
     /// The turn in which somebody was told to rest when the loop asked last; -1 for none.
     private let turnedAwayIn = Atomic<Number>(-1)
 
-    init(clock: @escaping Clock) {
-        self.clock = clock
+    /// - Parameter clock: nil for that of the machine, and that of threads for shares.
+    init(clock: Clock?) {
+        self.clock = clock ?? SteadyClock.nanoseconds
+        shareClock = clock.map { ShareClock($0) } ?? .own
+    }
+
+    /// What those who share have of a turn together.
+    private struct Pool {
+        var turn: Number = 0
+        var used: Int64 = 0
+        /// Those who had something to do in this turn, and in the one before.
+        var contenders = 0
+        var contendersBefore = 0
+
+        mutating func begin(_ turn: Number) {
+            guard turn != self.turn else { return }
+            contendersBefore = turn == self.turn + 1 ? contenders : 0
+            (self.turn, used, contenders) = (turn, 0, 0)
+        }
+
+        func left(_ own: Int64) -> Int64 {
+            min(
+                ShareMeter.share / Int64(max(1, contenders, contendersBefore)) - own,
+                ShareMeter.share - used)
+        }
+    }
+
+    /// Somebody who shares has something to do in this turn; once for each.
+    func join() {
+        let turn = number
+        pool.withLock {
+            $0.begin(turn)
+            $0.contenders += 1
+        }
+    }
+
+    /// How long one of them may run yet, in nanoseconds; nothing when that is not positive.
+    ///
+    /// - Parameter own: what it has used of the turn.
+    func share(left own: Int64) -> Int64 {
+        let turn = number
+        return pool.withLock {
+            $0.begin(turn)
+            return $0.left(own)
+        }
+    }
+
+    /// One of them has run, for so many nanoseconds.
+    func use(_ time: Int64) {
+        let turn = number
+        pool.withLock {
+            $0.begin(turn)
+            $0.used += time
+        }
     }
 
     // MARK: For those that share
@@ -56,7 +116,7 @@ final class LoopTurns: Sendable {
     /// Has the turn end when the others have had theirs; whoever rests says so.
     func rest() {
         guard !isResting else { return }
-        restBegan.store(clock(), ordering: .relaxed)
+        nextLook.store(0, ordering: .relaxed)
         _ = phase.compareExchange(
             expected: Phase.open.rawValue, desired: Phase.resting.rawValue, ordering: .acquiringAndReleasing)
     }
@@ -65,11 +125,23 @@ final class LoopTurns: Sendable {
     func iterationBegins() {
         switch Phase(rawValue: phase.load(ordering: .acquiring))! {
         case .open: return
-        case .resting: if clock() - restBegan.load(ordering: .relaxed) < Self.longestRest { return }
+        case .resting: if restGoesOn { return }
         case .reached: break
         }
+        restMeter.withLock { $0 = nil }
         turn.add(1, ordering: .acquiringAndReleasing)
         phase.store(Phase.open.rawValue, ordering: .releasing)
+    }
+
+    private var restGoesOn: Bool {
+        guard clock() >= nextLook.load(ordering: .relaxed) else { return true }
+        return restMeter.withLock { rest in
+            var meter = rest ?? ShareMeter(shareClock, limit: Self.longestRest, mostTime: Self.mostRestTime)
+            defer { rest = meter }
+            let goesOn = meter.hasTime()
+            nextLook.store(meter.nextLook, ordering: .relaxed)
+            return goesOn
+        }
     }
 
     /// Somebody who has something to do was told that it rests in this turn.

@@ -63,6 +63,11 @@ extension MainContext {
 
     private static let lastAttachment = ThreadLocal<LastAttachment>()
 
+    /// Whether the calling thread dispatches a source of this context at the moment, and not one of another loop inside of it.
+    package var isDispatching: Bool {
+        g_main_current_source().map { g_source_get_context($0) == pointer } ?? false
+    }
+
     /// Whether the calling thread is the one that the process began with.
     public static var isMainThread: Bool {
         carillon_is_main_thread() != 0

@@ -145,11 +145,11 @@ private final class SourceCore: CheckedSourceHandler, Sendable {
         var isPending = false
         /// The turn until the end of which it rests.
         var restsIn: LoopTurns.Number?
-        /// How long it ran in a turn, and in which.
+        /// How long it ran in a turn in which it had something to do, and in which.
         var used: Int64 = 0
-        var usedIn: LoopTurns.Number = -1
-        /// When the action that runs began; that of the innermost loop.
-        var began: Int64 = 0
+        var turn: LoopTurns.Number = -1
+        /// That of the action that runs; of the innermost loop.
+        var meter: ShareMeter?
         /// How many signals there had been when GLib was told that it is ready: of one that waits for idleness.
         var signals = 0
     }
@@ -194,16 +194,31 @@ private final class SourceCore: CheckedSourceHandler, Sendable {
     var mayGoOn: Bool {
         // Where it depends on what waits, whoever takes the next finds out by itself whether there is one.
         guard dependsOnContent || isAllowed else { return false }
-        let turn = turns.number
-        let (began, before) = state.withLock { ($0.began, $0.usedIn == turn ? $0.used : 0) }
-        return turns.clock() - began + before < LoopTurns.share
+        return state.withLock { $0.meter?.hasTime() ?? true }
     }
 
     private func isReady(_ state: inout State) -> Bool {
         guard state.isPending, state.restsIn != turns.number, isAllowed else { return false }
+        guard role != .sharing || hasShare(&state) else { return false }
         // Whoever rests has something to do yet; so has whoever is signalled from now on.
         state.signals = turns.signals
         return true
+    }
+
+    /// Whether it has a share of this turn yet; else it rests.
+    ///
+    /// - Parameter used: what it has used just now.
+    private func hasShare(_ state: inout State, _ used: Int64 = 0) -> Bool {
+        let turn = turns.number
+        if state.turn != turn {
+            (state.turn, state.used) = (turn, 0)
+            turns.join()
+        }
+        state.used += used
+        if turns.share(left: state.used) > 0 { return true }
+        state.restsIn = turn
+        turns.rest()
+        return false
     }
 
     func prepare(_ source: Source) -> SourceReadiness {
@@ -237,23 +252,19 @@ private final class SourceCore: CheckedSourceHandler, Sendable {
 
     /// Runs the action, and rests when the share of the turn is used up.
     private func runShare() {
-        let began = turns.clock()
         let outer = state.withLock { state in
-            defer { state.began = began }
-            return state.began
+            let outer = state.meter
+            state.meter = ShareMeter(turns.shareClock, limit: turns.share(left: state.used))
+            return outer
         }
         action()
-        let (turn, now) = (turns.number, turns.clock())
-        let rests = state.withLock { state in
-            state.began = outer
+        state.withLock { state in
+            let used = state.meter?.used ?? 0
+            state.meter = outer
             // What ran in a turn that is over counts in the one that began meanwhile: it is of the same loop's time.
-            state.used = (state.usedIn == turn ? state.used : 0) + (now - began)
-            state.usedIn = turn
-            guard state.used >= LoopTurns.share else { return false }
-            state.restsIn = turn
-            return true
+            turns.use(used)
+            _ = hasShare(&state, used)
         }
-        if rests { turns.rest() }
     }
 }
 

@@ -39,6 +39,14 @@ struct MainThreadTests {
         #expect(result.exitCode == 0 && result.standardOutput == "ok\n", "\(result)")
     }
 
+    @Test(
+        "T3: 60,000 that wait leave timers, drawing, the main queue and the main actor their turns, in every loop and in a dialog",
+        arguments: ["breath-glib", "breath-dialog", "breath-run-loop", "breath-dispatch-main"])
+    func breath(scenario: String) async throws {
+        let result = try await probe(scenario)
+        #expect(result.exitCode == 0 && result.standardOutput.hasSuffix("ok\n"), "\(result)")
+    }
+
     static let hasGTK = Command.find("Xvfb") != nil
 
     @Test(

@@ -182,6 +182,30 @@ struct TurnTests {
         }
     }
 
+    @Test("T3: all deliveries together have 2 ms of a turn, and divide them; alone one has all")
+    func oneShare() throws {
+        let costs = ["delivery": 150, "asap": 120]
+        for kinds in [["delivery"], ["asap"], ["delivery", "asap"]] {
+            let competition = Competition()
+            competition.context.asThreadDefault {
+                if kinds.contains("delivery") { competition.addDeliveries() }
+                if kinds.contains("asap") { competition.addAsap() }
+                competition.addIdle("drawing", priority: 120)
+                _ = competition.longestWaits(of: [], forMilliseconds: 200)
+            }
+            let turns = competition.events.all.split(separator: "drawing").dropFirst().dropLast()
+            let spent = turns.map { turn in turn.reduce(0) { $0 + costs[$1]! } }
+            // One that has begun is finished, of each kind.
+            let most = 2_000 + kinds.reduce(0) { $0 + costs[$1]! }
+            #expect(spent.allSatisfy { $0 <= most } && spent.allSatisfy { $0 >= 1_700 }, "\(kinds): \(spent)")
+            let all = turns.joined()
+            for kind in kinds {
+                let part = Double(all.count { $0 == kind } * costs[kind]!) / Double(spent.reduce(0, +))
+                #expect(part * Double(kinds.count) > 0.8, "\(kind) had \(part) of it")
+            }
+        }
+    }
+
     @Test("M3: a source that draws seldom has its turn as soon, though others of its kind are always ready behind it")
     func seldom() throws {
         let competition = Competition()

@@ -29,6 +29,10 @@ struct MainThreadProbe {
         "chain-to-main": chainToMain,
         "crossing-main": crossingMain,
         "idle-last": idleLast,
+        "breath-glib": breathGLib,
+        "breath-dialog": breathDialog,
+        "breath-run-loop": breathRunLoop,
+        "breath-dispatch-main": breathDispatchMain,
     ]
 
     static func main() {

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+/// How much of its share of a turn somebody has used (T3): in the time that its thread has had of a processor, so that on a
+/// busy machine nobody's share is smaller.
+///
+/// Whoever waits in its share, on a disk say, holds up the others without using a processor. So it is over as well when
+/// ``standardMostTime`` has passed.
+///
+/// The thread's time costs a system call. It is looked at when the share may be used up by the other clock.
+package struct ShareMeter {
+    /// The maximum that passes, in nanoseconds: half of the time between two pictures.
+    static let standardMostTime: Int64 = 8_000_000
+
+    /// What all deliveries to one thread have of a turn together, in nanoseconds.
+    package static let share: Int64 = 2_000_000
+
+    private let clock: ShareClock
+    private let limit: Int64
+    private let mostTime: Int64
+    private let began: ShareClock.Reading
+    /// Until then, by the clock that goes on, there is time.
+    private(set) var nextLook: Int64
+
+    /// Begins.
+    ///
+    /// - Parameters:
+    ///   - limit: the share, in nanoseconds of the thread.
+    ///   - mostTime: the maximum that passes, in nanoseconds.
+    package init(_ clock: ShareClock = .own, limit: Int64 = share, mostTime: Int64 = standardMostTime) {
+        self.clock = clock
+        self.limit = limit
+        self.mostTime = mostTime
+        began = clock.now
+        nextLook = began.time + limit
+    }
+
+    /// Whether the share is not used up. To be asked on the thread that began.
+    package mutating func hasTime() -> Bool {
+        let time = clock.time()
+        guard time >= nextLook else { return true }
+        guard time - began.time < mostTime else { return false }
+        let left = limit - (clock.threadTime() - began.threadTime)
+        // No later than the end of what may pass.
+        nextLook = min(time + left, began.time + mostTime)
+        return left > 0
+    }
+
+    /// What was used until now, in nanoseconds of the thread; all of it, when the maximum has passed.
+    package var used: Int64 {
+        let used = clock.threadTime() - began.threadTime
+        return clock.time() - began.time < mostTime ? used : max(used, limit)
+    }
+}
+
+/// The clocks of a ``ShareMeter``.
+package struct ShareClock: Sendable {
+    struct Reading {
+        let time: Int64
+        let threadTime: Int64
+    }
+
+    /// Goes on whatever happens, in nanoseconds.
+    let time: @Sendable () -> Int64
+    /// The time that the calling thread has had of a processor, in nanoseconds.
+    let threadTime: @Sendable () -> Int64
+
+    var now: Reading { Reading(time: time(), threadTime: threadTime()) }
+
+    /// That of the machine.
+    package static let own = ShareClock(time: SteadyClock.nanoseconds, threadTime: ThreadClock.nanoseconds)
+
+    /// One clock as both: for tests.
+    package init(_ clock: @escaping @Sendable () -> Int64) { (time, threadTime) = (clock, clock) }
+
+    private init(time: @escaping @Sendable () -> Int64, threadTime: @escaping @Sendable () -> Int64) {
+        self.time = time
+        self.threadTime = threadTime
+    }
+}
