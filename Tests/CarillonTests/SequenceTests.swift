@@ -66,6 +66,74 @@ struct SequenceTests {
         try expectObserverCounts([], on: desk.bus)
     }
 
+    @Test("Each iterator is a reader of its own, and one that is cancelled ends for itself")
+    func readers() async throws {
+        let desk = try Desk()
+        let center = desk.center()
+        let notifications = center.notifications(named: name)
+        var iterators = (0..<3).map { _ in notifications.makeAsyncIterator() }
+        let cancelled = Task { for await _ in notifications {} }
+        cancelled.cancel()
+        await cancelled.value
+        try center.settle()
+        for number in 0..<10 { center.post("a", number: number) }
+        for place in iterators.indices {
+            var numbers: [Int] = []
+            while numbers.count < 10, let note = await iterators[place].next() {
+                numbers.append(note.userInfo?["number"] as? Int ?? -1)
+            }
+            #expect(numbers == Array(0..<10), "\(place)")
+        }
+        // A later one begins when it is made.
+        var late = notifications.makeAsyncIterator()
+        try center.settle()
+        center.post("a", number: 10)
+        #expect(await late.next()?.userInfo?["number"] as? Int == 10)
+        iterators = []
+    }
+
+    @Test("It has the values that there are, and no more than one in an interval (R2, R5)")
+    func values() async throws {
+        let desk = try Desk()
+        let (center, poster) = (desk.center(), desk.center())
+        try await poster.post(named: name, object: "o", userInfo: ["number": 1], retention: .untilReplaced)
+        var values = center.notifications(named: name, retained: true).makeAsyncIterator()
+        #expect(await values.next()?.userInfo?["number"] as? Int == 1)
+        var seldom = center.notifications(named: .init("b"), minimumInterval: .seconds(1)).makeAsyncIterator()
+        try center.settle()
+        for number in 0..<5 { poster.post("b", number: number) }
+        var numbers: [Int?] = []
+        for _ in 0..<2 { numbers.append(await seldom.next()?.userInfo?["number"] as? Int) }
+        #expect(numbers == [0, 4])
+    }
+
+    @Test("T3: a reader on the main actor lets others come in between", .timeLimit(.minutes(1)))
+    @MainActor
+    func turns() async throws {
+        let desk = try Desk()
+        let center = desk.center()
+        let notifications = center.notifications(named: name, bufferLimit: 5_000)
+        #expect(await center.flush())
+        for number in 0..<5_000 { center.post("a", number: number) }
+        #expect(await center.flush())
+        try await eventuallyInTask("all have arrived") { center.statistics.received == 5_000 }
+        var turns = 0
+        let other = Task { @MainActor in
+            while !Task.isCancelled {
+                turns += 1
+                await Task.yield()
+            }
+        }
+        var count = 0
+        for await _ in notifications {
+            count += 1
+            if count == 5_000 { break }
+        }
+        other.cancel()
+        await other.value
+        #expect(turns > 1, "it decodes for more than 2 ms")
+    }
+
     @Test("A sequence that is thrown away, read or not, leaves no registration")
     func thrownAway() async throws {
         let desk = try Desk()

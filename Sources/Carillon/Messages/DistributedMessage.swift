@@ -88,7 +88,7 @@ extension DistributedNotificationCenter {
 
     /// An asynchronous sequence of the messages of a type, in their order.
     ///
-    /// As with ``notifications(named:object:suspensionBehavior:bufferLimit:)`` it observes from this call on, and beyond
+    /// As with ``notifications(named:object:suspensionBehavior:retained:minimumInterval:bufferLimit:)`` it observes from this call on, and beyond
     /// `bufferLimit` the oldest are dropped. A notification of that name which is no such message is logged, counted
     /// and left out when its turn comes.
     public func messages<Message: DistributedMessage>(
@@ -96,18 +96,16 @@ extension DistributedNotificationCenter {
         bufferLimit: Int = 1024
     ) -> Messages<Message> {
         Messages(
-            stream: stream(
-                name: type.name, object: object, suspensionBehavior: suspensionBehavior, bufferLimit: bufferLimit)
+            readers: readers(type.name, object, suspensionBehavior, bufferLimit: bufferLimit)
         ) { [weak self] received in self?.decode(type, from: received) }
     }
 
-    /// Messages of one type, in the order in which the service delivered them. For one reader: iterators share what
-    /// arrives.
+    /// Messages of one type, in the order in which the service delivered them. Each iterator is a reader of its own.
     public struct Messages<Message: DistributedMessage>: AsyncSequence, Sendable {
         public typealias Element = Message
         public typealias Failure = Never
 
-        fileprivate let stream: AsyncStream<Received>
+        fileprivate let readers: Readers
         fileprivate let decode: @Sendable (Received) -> Message?
 
         public struct AsyncIterator: AsyncIteratorProtocol {
@@ -124,7 +122,7 @@ extension DistributedNotificationCenter {
         }
 
         public func makeAsyncIterator() -> AsyncIterator {
-            AsyncIterator(messages: DecodedMessages(stream, decode: decode))
+            AsyncIterator(messages: DecodedMessages(readers.next(), decode: decode))
         }
     }
 

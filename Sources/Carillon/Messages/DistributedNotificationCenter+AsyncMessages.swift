@@ -145,6 +145,7 @@ struct DecodedMessages<Message: Sendable>: AsyncIteratorProtocol {
 
     private var iterator: AsyncStream<Received>.Iterator
     private let decode: @Sendable (Received) -> Message?
+    private var turn = ReaderTurn()
 
     init(_ stream: AsyncStream<Received>, decode: @escaping @Sendable (Received) -> Message?) {
         iterator = stream.makeAsyncIterator()
@@ -156,9 +157,10 @@ struct DecodedMessages<Message: Sendable>: AsyncIteratorProtocol {
     }
 
     mutating func next(isolation actor: isolated (any Actor)?) async -> Message? {
-        while let received = await iterator.next(isolation: actor) {
+        while true {
+            await turn.begin(isolation: actor)
+            guard let received = await iterator.next(isolation: actor) else { return nil }
             if let message = decode(received) { return message }
         }
-        return nil
     }
 }
