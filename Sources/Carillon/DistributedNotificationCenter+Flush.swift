@@ -8,7 +8,7 @@ extension DistributedNotificationCenter {
     /// Waits until the service has taken everything that was posted so far.
     ///
     /// For programs that end right after posting. A normal end of the process, through `exit` or by returning from
-    /// `main`, does the same for ``default()``, for two seconds at most; `_exit`, a signal and a crash do not.
+    /// `main`, does the same for ``default()``, as ``exitTimeout`` has it; `_exit`, a signal and a crash do not.
     ///
     /// - Parameter timeout: in seconds.
     /// - Returns: false when it did not in time, or when there is no service or no bus.
@@ -41,8 +41,48 @@ extension DistributedNotificationCenter {
         state.withLock { $0.flushed = max($0.flushed, posted) }
     }
 
+    // MARK: The end of the process
+
+    /// How long the end of the process waits for the posts of ``default()`` while the service takes none of them, in seconds; 2
+    /// if nothing else is set, and 0 for not at all. As long as it takes some the end waits: a program that ends under load
+    /// loses nothing that the service has room for (E10).
+    ///
+    /// Posts that could not be handed over are counted (``unsentPosts``), and said once on standard error.
+    public var exitTimeout: TimeInterval {
+        get { state.withLock { $0.exitTimeout } }
+        set { state.withLock { $0.exitTimeout = max(0, newValue) } }
+    }
+
+    /// Posts that the service has not taken so far: those that have not left the process, and those of which there is no word
+    /// yet. After ``flush(timeout:)`` has returned false they may be lost when the program ends.
+    public var unsentPosts: Int {
+        let (waiting, unconfirmed) = link.unsentPosts
+        return waiting + unconfirmed
+    }
+
     func flushAtExit() {
-        if state.withLock({ $0.statistics.posted > $0.flushed }) { flush(timeout: 2) }
+        guard state.withLock({ $0.statistics.posted > $0.flushed }), !link.isUnused else { return }
+        let timeout = exitTimeout
+        guard timeout > 0 else { return tellUnsent("the program does not wait for them") }
+        let answer = Answer()
+        submit(.barrier { answer.set($0) })
+        var isTaken: Bool?
+        var progress: UInt64?
+        while isTaken == nil, progress != link.progress {
+            progress = link.progress
+            isTaken = answer.wait(seconds: timeout)
+        }
+        // Without a service each has been told as a failed post.
+        if isTaken == nil { tellUnsent("the service has taken none of them for \(timeout) s") }
+    }
+
+    private func tellUnsent(_ reason: String) {
+        let (waiting, unconfirmed) = link.unsentPosts
+        guard waiting + unconfirmed > 0 else { return }
+        Log.warning(
+            waiting > 0
+                ? "\(waiting) posts are lost with the end of the program, and \(unconfirmed) may be: \(reason)"
+                : "\(unconfirmed) posts may be lost with the end of the program: \(reason)")
     }
 }
 

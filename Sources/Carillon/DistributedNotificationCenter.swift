@@ -28,8 +28,7 @@ import ThreadDelivery
 /// were added, unless they ask for a queue; no lock is held while they run, so they may add, remove and post.
 ///
 /// A process that forks must not use the center in the child, where the library's thread does not run. A process
-/// that ends with `exit`, or by returning from `main`, waits up to two seconds for posts that were not sent yet; see
-/// ``flush(timeout:)``.
+/// that ends with `exit`, or by returning from `main`, waits for its posts to be sent; see ``exitTimeout``.
 public final class DistributedNotificationCenter: Sendable {
     private static let shared = DistributedNotificationCenter(isShared: true)
 
@@ -61,6 +60,7 @@ public final class DistributedNotificationCenter: Sendable {
         var statistics = Statistics()
         /// How many of the posts are known to have been taken by the service.
         var flushed: UInt64 = 0
+        var exitTimeout: TimeInterval = 2
         /// What was lost for want of room, and not told in an event.
         var untoldOverflow: UInt64 = 0
         var details: Set<Detail> = []

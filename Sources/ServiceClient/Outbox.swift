@@ -87,6 +87,12 @@ public struct Outbox<Request> {
     private var hold: Hold?
     /// How many have left, ever.
     private(set) var departures: UInt64 = 0
+    /// How many posts have been confirmed, ever.
+    private var confirmations: UInt64 = 0
+    /// Another one whenever something has left, or was confirmed.
+    var progress: UInt64 { departures &+ confirmations }
+    /// Posts that have not left, and those of which nobody knows whether they have arrived.
+    var unsent: (waiting: Int, unconfirmed: Int) { (waitingPosts, unconfirmed) }
     private var byteCount = 0
     private var unconfirmed = 0
     private var sinceConfirmation = 0
@@ -232,6 +238,7 @@ public struct Outbox<Request> {
     /// An answer came for a post that wanted one: so many are not on their way any more.
     mutating func confirmed(_ count: Int) {
         unconfirmed = max(0, unconfirmed - count)
+        confirmations &+= UInt64(count)
         hold = nil
     }
 

@@ -67,6 +67,11 @@ public final class SharedOutbox: Sendable {
         }
     }
 
+    /// Another number whenever something has left, or was confirmed.
+    public var progress: UInt64 { state.withLock { $0.outbox.progress } }
+    /// Posts that have not left the process, and those that have and were not confirmed.
+    public var unsentPosts: (waiting: Int, unconfirmed: Int) { state.withLock { $0.outbox.unsent } }
+
     /// Nothing more will come.
     public func close() { state.withLock { $0.isClosed = true } }
     public var isClosed: Bool { state.withLock { $0.isClosed } }

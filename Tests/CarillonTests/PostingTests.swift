@@ -280,6 +280,29 @@ struct PostingTests {
         defer { kill(pid, SIGCONT) }
         let result = try stage.run("macos-swift5", "post", "com.example.Posted")
         #expect(result.exitCode == 0, "\(result)")
+        #expect(
+            result.standardError.contains("posts are lost with the end of the program")
+                || result.standardError.contains("posts may be lost with the end of the program"), "\(result)")
+    }
+
+    @Test("E10: exit under load loses nothing, however long it takes, and says nothing", arguments: BusKind.available)
+    func exitUnderLoad(kind: BusKind) throws {
+        let stage = try Stage(.before, kind)
+        func posted() throws -> Int {
+            let reply = try Command.run(
+                "gdbus",
+                [
+                    "call", "--address", stage.bus.address, "--dest", ServiceProcess.busName, "--object-path",
+                    ServiceProcess.objectPath, "--method", "org.freedesktop.DBus.Properties.Get",
+                    "org.carillon.NotificationCenter1", "Statistics",
+                ], environment: stage.bus.environment)
+            let match = reply.standardOutput.firstMatch(of: /'posted': (?:uint64 )?(\d+)/)
+            return try #require(match.flatMap { Int($0.1) }, "\(reply)")
+        }
+        let before = try posted()
+        let result = try stage.run("loop-probe", "flood")
+        #expect(result.exitCode == 0 && result.standardError.isEmpty, "\(result)")
+        #expect(try posted() - before == 130_000)
     }
 
     @Test("Exit without any bus ends at once and says what was lost")

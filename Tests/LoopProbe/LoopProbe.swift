@@ -6,11 +6,22 @@ import MainLoop
 /// Observes in every way there is, on the loop that its argument names, and tells what ran where.
 ///
 ///     loop-probe glib | run-loop | dispatch-main | none
+///
+/// Or posts much, and ends at once:
+///
+///     loop-probe flood
 @main
 enum LoopProbe {
     static func main() {
         let style = CommandLine.arguments.count > 1 ? CommandLine.arguments[1] : ""
         let center = DistributedNotificationCenter.default()
+        if style == "flood" {
+            center.exitTimeout = 1
+            for number in 0..<130_000 {
+                center.postNotificationName(ring, object: nil, userInfo: ["n": number, "text": "some more"])
+            }
+            return
+        }
         let loop = EventLoop()
         let quit = DispatchSemaphore(value: 0)
         if style == "none" { center.defaultDelivery = .ownQueue }

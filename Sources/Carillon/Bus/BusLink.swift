@@ -58,6 +58,12 @@ final class BusLink: Sendable {
         if !isUnused { source.signal() }
     }
 
+    /// Another number whenever something has left, or was confirmed. Threads: any.
+    var progress: UInt64 { outbox.progress }
+
+    /// Posts that have not left the process, and those that have and were not confirmed. Threads: any.
+    var unsentPosts: (waiting: Int, unconfirmed: Int) { outbox.unsentPosts }
+
     /// Whether nothing was ever asked for.
     var isUnused: Bool { !hasStarted.load(ordering: .acquiring) }
 
