@@ -8,7 +8,7 @@ extension DistributedNotificationCenter {
     /// Waits until the service has taken everything that was posted so far.
     ///
     /// For programs that end right after posting. A normal end of the process, through `exit` or by returning from
-    /// `main`, does the same for ``default()``, as ``exitTimeout`` has it; `_exit`, a signal and a crash do not.
+    /// `main`, does the same for ``default``, as ``exitTimeout`` has it; `_exit`, a signal and a crash do not.
     ///
     /// - Parameter timeout: in seconds.
     /// - Returns: false when it did not in time, or when there is no service or no bus.
@@ -43,7 +43,7 @@ extension DistributedNotificationCenter {
 
     // MARK: The end of the process
 
-    /// How long the end of the process waits for the posts of ``default()`` while the service takes none of them, in seconds; 2
+    /// How long the end of the process waits for the posts of ``default`` while the service takes none of them, in seconds; 2
     /// if nothing else is set, and 0 for not at all. As long as it takes some the end waits: a program that ends under load
     /// loses nothing that the service has room for (E10).
     ///

@@ -58,7 +58,8 @@ extension DistributedNotificationCenter {
 
     // MARK: With an outcome
 
-    /// Posts a notification, or says at once why it can't leave the process.
+    /// Posts a notification, or says at once why it can't leave the process. It never waits for the service, also not in an
+    /// asynchronous function; ``postAndWait(named:object:userInfo:options:style:coalescing:retention:)`` does.
     ///
     /// - Parameters:
     ///   - style: when the service posts it (Q7): at once, as soon as it has done what is at hand, or when it has
@@ -88,7 +89,7 @@ extension DistributedNotificationCenter {
     ///   observers it has.
     /// - Throws: why it was not posted. After ``DistributedNotificationError/disconnected(_:)`` it may have been.
     @discardableResult
-    public func post(
+    public func postAndWait(
         named name: Foundation.Notification.Name, object: String? = nil, userInfo: [AnyHashable: Any]? = nil,
         options: Options = [], style: NotificationQueue.PostingStyle = .now,
         coalescing: NotificationQueue.NotificationCoalescing = [], retention: Retention? = nil

@@ -32,10 +32,11 @@ import ThreadDelivery
 public final class DistributedNotificationCenter: Sendable {
     private static let shared = DistributedNotificationCenter(isShared: true)
 
-    /// The center of the session.
-    public static func `default`() -> DistributedNotificationCenter {
-        shared
-    }
+    /// The center of the session. On macOS it is a method, and so it may be written here, too: `default()`.
+    public static var `default`: DistributedNotificationCenter { shared }
+
+    /// This center. So ``default`` can be written as the method that it is on macOS.
+    public func callAsFunction() -> DistributedNotificationCenter { self }
 
     /// The center of a type; every type has the center of the session so far.
     public static func forType(_ type: CenterType) -> DistributedNotificationCenter {
@@ -73,7 +74,7 @@ public final class DistributedNotificationCenter: Sendable {
     let link: BusLink
     private let ownThread = OwnThreadTarget()
 
-    /// A center on another bus than the session's, with a connection of its own. Most programs want ``default()``.
+    /// A center on another bus than the session's, with a connection of its own. Most programs want ``default``.
     ///
     /// - Parameter busAddress: in the syntax of the D-Bus specification, such as `unix:path=/run/user/1000/bus`.
     public convenience init(busAddress: String) {

@@ -131,7 +131,7 @@ struct CenterMessageTests {
         try ear.center.settle()
         poster.post(name: Saved.name, object: "o", userInfo: ["path": "1", "bytes": UInt8(1)])
         poster.post(Saved(path: "2", bytes: 2), subject: "o")
-        try await poster.post(OldSaved(path: "3", bytes: 3))
+        try await poster.postAndWait(OldSaved(path: "3", bytes: 3))
         poster.post(name: Saved.name, object: nil, userInfo: ["path": 4])
         poster.post(Saved(path: "5", bytes: 5))
         let expected = [1, 2, 3, 5].map { Saved(path: "\($0)", bytes: $0) }

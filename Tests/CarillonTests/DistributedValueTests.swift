@@ -95,7 +95,7 @@ struct DistributedValueTests {
         // As any program reads and sets it.
         let kept = try await centers[1].value(named: name, object: "hall")
         #expect(kept?.notification.userInfo as? [String: AnyHashable] == ["title": "Nuages", "isPlaying": true])
-        try await centers[1].post(
+        try await centers[1].postAndWait(
             named: name, object: "hall", userInfo: ["title": "Sirènes", "isPlaying": false],
             retention: .untilReplaced)
         for value in [first, second] { try sees(value, Player(title: "Sirènes", isPlaying: false)) }
@@ -168,7 +168,7 @@ struct DistributedValueTests {
         let value = DistributedValue<Player>(named: name, object: "hall", center: desk.center())
         let poster = desk.center()
         try await value.set(Player(title: "Jeux"))
-        try await poster.post(named: name, object: "hall", userInfo: ["title": 7], retention: .untilReplaced)
+        try await poster.postAndWait(named: name, object: "hall", userInfo: ["title": 7], retention: .untilReplaced)
         try eventually("it is told") { value.error != nil }
         guard case .decodingFailed("Player", let reason)? = value.error else {
             throw NotInTime("\(String(describing: value.error))")
@@ -182,7 +182,7 @@ struct DistributedValueTests {
         try eventually("a late one is told, too") { late.error != nil && late.value == nil }
         #expect(late.center.statistics.undecodable == 1)
 
-        try await poster.post(
+        try await poster.postAndWait(
             named: name, object: "hall", userInfo: ["title": "Nuages", "isPlaying": true], retention: .untilReplaced)
         for value in [value, late] {
             try sees(value, Player(title: "Nuages"))
@@ -356,7 +356,7 @@ struct DistributedValueTests {
         } onChange: {
             errors.add(value.error == nil)
         }
-        try await poster.center.post(named: name, object: "a", userInfo: ["x": 1], retention: .untilReplaced)
+        try await poster.center.postAndWait(named: name, object: "a", userInfo: ["x": 1], retention: .untilReplaced)
         try eventually("the error") { errors.all == [false] && value.error != nil }
     }
 

@@ -56,7 +56,7 @@ struct MessageTests {
         let observation = center.observe(Everything.self) { inbox.add($0) }
         let messages = center.messages(of: Everything.self)
         try center.settle()
-        #expect(try await poster.post(Everything()) == 1)
+        #expect(try await poster.postAndWait(Everything()) == 1)
         #expect(try inbox.wait(for: 1) == [Everything()])
         var iterator = messages.makeAsyncIterator()
         #expect(await iterator.next() == Everything())
@@ -98,11 +98,11 @@ struct MessageTests {
         var counts = center.messages(of: Count.self).makeAsyncIterator()
         var empties = center.messages(of: Empty.self).makeAsyncIterator()
         var values = center.messages(of: Value.self).makeAsyncIterator()
-        try await center.post(Mode.night)
-        try await center.post(Count(.max))
-        try await center.post(Empty())
-        try await center.post(Value(value: ["a": 1]))
-        try await center.post(Value(value: [:]))
+        try await center.postAndWait(Mode.night)
+        try await center.postAndWait(Count(.max))
+        try await center.postAndWait(Empty())
+        try await center.postAndWait(Value(value: ["a": 1]))
+        try await center.postAndWait(Value(value: [:]))
         #expect(await modes.next() == .night)
         #expect(await counts.next() == Count(.max))
         #expect(await empties.next() == Empty())
@@ -166,6 +166,6 @@ struct MessageTests {
         #expect(
             { if case .encodingFailed("Unencodable", _) = unencodable { true } else { false } }(),
             "\(String(describing: unencodable))")
-        await #expect(throws: DistributedNotificationError.invalidName("")) { try await center.post(Nameless()) }
+        await #expect(throws: DistributedNotificationError.invalidName("")) { try await center.postAndWait(Nameless()) }
     }
 }

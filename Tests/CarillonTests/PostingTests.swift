@@ -15,19 +15,19 @@ struct PostingTests {
     func counts() async throws {
         let desk = try Desk()
         let (first, second, poster) = (desk.center(), desk.center(), desk.center())
-        #expect(try await poster.post(named: name) == 0)
+        #expect(try await poster.postAndWait(named: name) == 0)
         for center in [first, second] {
             for _ in 0..<3 { center.addObserver(forName: name, object: "o", queue: nil) { _ in } }
             center.addObserver(forName: nil, object: "o", queue: nil) { _ in }
             try center.settle()
         }
-        #expect(try await poster.post(named: name, object: "o", userInfo: ["n": 1]) == 2)
-        #expect(try await poster.post(named: name, object: "p") == 0)
+        #expect(try await poster.postAndWait(named: name, object: "o", userInfo: ["n": 1]) == 2)
+        #expect(try await poster.postAndWait(named: name, object: "p") == 0)
         second.suspended = true
         try second.settle()
-        #expect(try await poster.post(named: name, object: "o") == 2)
+        #expect(try await poster.postAndWait(named: name, object: "o") == 2)
         poster.addObserver(forName: name, object: nil, queue: nil) { _ in }
-        #expect(try await poster.post(named: name, object: "o") == 3, "posts and registrations go in their order")
+        #expect(try await poster.postAndWait(named: name, object: "o") == 3, "posts and registrations go in their order")
         #expect(poster.statistics.posted == 5 && poster.statistics.failedPosts == 0)
     }
 
@@ -70,7 +70,7 @@ struct PostingTests {
         for _ in 0..<100 { deep = [deep] }
         #expect({ if case .invalidUserInfo = error("a", nil, ["k": deep]) { true } else { false } }())
         await #expect(throws: DistributedNotificationError.invalidName("")) {
-            try await center.post(named: .init(""))
+            try await center.postAndWait(named: .init(""))
         }
         #expect(center.statistics.posted == 0)
     }
@@ -100,7 +100,7 @@ struct PostingTests {
         let desk = try Desk()
         let center = desk.center()
         do {
-            try await center.post(named: name, options: .postToAllSessions)
+            try await center.postAndWait(named: name, options: .postToAllSessions)
             Issue.record("it was accepted")
         } catch {
             guard case .notAllowed(let reason) = error else {
@@ -109,7 +109,7 @@ struct PostingTests {
             }
             #expect(reason.contains("export in [Sessions]"))
         }
-        #expect(try await center.post(named: name) == 0)
+        #expect(try await center.postAndWait(named: name) == 0)
     }
 
     @Test("E1: the service's limits come back as typed errors that name the limit")
@@ -124,7 +124,7 @@ struct PostingTests {
         ]
         for (name, object, userInfo, limit) in cases {
             do {
-                try await center.post(named: .init(name), object: object, userInfo: userInfo)
+                try await center.postAndWait(named: .init(name), object: object, userInfo: userInfo)
                 Issue.record("beyond \(limit) was accepted")
             } catch .limitExceeded(let message) {
                 #expect(message.contains(limit), "\(message)")
@@ -133,7 +133,7 @@ struct PostingTests {
             }
         }
         // Just within them.
-        try await center.post(
+        try await center.postAndWait(
             named: .init(String(repeating: "a", count: 1024)), object: String(repeating: "o", count: 4096),
             userInfo: ["k": nested(15), "d": Data(count: 1_000_000)])
     }
@@ -150,7 +150,7 @@ struct PostingTests {
         let center = desk.center()
         var notifications = center.notifications(named: name).makeAsyncIterator()
         func trip(_ value: Any) async throws -> Any? {
-            try await center.post(named: name, userInfo: ["k": value])
+            try await center.postAndWait(named: name, userInfo: ["k": value])
             return await notifications.next()?.userInfo?["k"]
         }
         func expect<Value: Equatable>(_ value: Value) async throws {
@@ -228,7 +228,7 @@ struct PostingTests {
             case 0: poster.post("a", number: number)
             case 1: poster.post(name: name, object: nil, userInfo: ["number": number])
             case 2: try { try poster.post(named: name, userInfo: ["number": number]) }()
-            case 3: _ = try await poster.post(named: name, userInfo: ["number": number])
+            case 3: _ = try await poster.postAndWait(named: name, userInfo: ["number": number])
             default: poster.post("a", number: number, options: .deliverImmediately)
             }
         }

@@ -46,7 +46,7 @@ struct ReadmeTests {
         _ = try watcher.nextErrorLine(within: .start) { $0.hasPrefix("observing") }
         do {
             let center = desk.center()
-            try await center.post(named: .init("com.example.Here"), object: "anna", retention: .whileConnected)
+            try await center.postAndWait(named: .init("com.example.Here"), object: "anna", retention: .whileConnected)
             try await center.postAtExit(named: .init("com.example.Gone"), object: "anna")
             let there = try Command.run(
                 try Executables.path(of: "carillon"), ["get", "com.example.Here"], environment: desk.bus.environment)

@@ -119,7 +119,7 @@ struct RecoveryTests {
         let second = try ServiceProcess(on: bus, environment: environment)
         try await onOwnThread { try eventually("registration") { try observerCounts(on: bus) == [1] } }
         for marker in 1...3 {
-            #expect(try await poster.post(named: .init("held"), userInfo: ["marker": marker]) == 1)
+            #expect(try await poster.postAndWait(named: .init("held"), userInfo: ["marker": marker]) == 1)
         }
         #expect(await center.flush())
         #expect(inbox.all.isEmpty)
@@ -188,7 +188,7 @@ struct RecoveryTests {
         let bus = try PrivateBus()
         let center = Self.center(on: bus)
         await #expect {
-            try await center.post(named: .init("x"))
+            try await center.postAndWait(named: .init("x"))
         } throws: { error in
             if case .serviceUnavailable = error as? DistributedNotificationError { true } else { false }
         }
@@ -198,7 +198,7 @@ struct RecoveryTests {
         bus.stop()
         let elsewhere = DistributedNotificationCenter(busAddress: "unix:path=/nonexistent/bus")
         await #expect {
-            try await elsewhere.post(named: .init("x"))
+            try await elsewhere.postAndWait(named: .init("x"))
         } throws: { error in
             if case .disconnected = error as? DistributedNotificationError { true } else { false }
         }

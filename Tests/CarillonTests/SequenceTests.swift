@@ -96,7 +96,7 @@ struct SequenceTests {
     func values() async throws {
         let desk = try Desk()
         let (center, poster) = (desk.center(), desk.center())
-        try await poster.post(named: name, object: "o", userInfo: ["number": 1], retention: .untilReplaced)
+        try await poster.postAndWait(named: name, object: "o", userInfo: ["number": 1], retention: .untilReplaced)
         var values = center.notifications(named: name, retained: true).makeAsyncIterator()
         #expect(await values.next()?.userInfo?["number"] as? Int == 1)
         var seldom = center.notifications(named: .init("b"), minimumInterval: .seconds(1)).makeAsyncIterator()

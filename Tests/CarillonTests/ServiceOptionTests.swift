@@ -38,7 +38,7 @@ struct ServiceOptionTests {
             #expect(try inbox.wait(for: 1) == [100])
         }
         // Behind what waits, and answered with 0, as nobody was matched yet.
-        #expect(try await poster.post(named: .init("progress"), userInfo: ["n": 0], style: .asap) == 0)
+        #expect(try await poster.postAndWait(named: .init("progress"), userInfo: ["n": 0], style: .asap) == 0)
         #expect(try await onOwnThread { try inbox.wait(for: 2) } == [100, 0])
         withExtendedLifetime(service) {}
     }
@@ -73,7 +73,7 @@ struct ServiceOptionTests {
         let origins = Inbox<Origin?>()
         center.addObserver(forName: .init("x"), object: nil, queue: nil) { _ in origins.add(Origin.current) }
         #expect(await center.flush())
-        for _ in 0..<2 { try await poster.post(named: .init("x")) }
+        for _ in 0..<2 { try await poster.postAndWait(named: .init("x")) }
         let received = try await onOwnThread { try origins.wait(for: 2) }
         #expect(received.map { $0?.sequence } == [1, 2])
         #expect(received[0]?.poster == received[1]?.poster && received[0]?.poster.hasPrefix(":") == true)

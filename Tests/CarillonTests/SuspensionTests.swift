@@ -57,9 +57,9 @@ struct SuspensionTests {
         switch spelling {
         case 0: poster.postNotificationName(.init("a"), object: nil, userInfo: userInfo, deliverImmediately: true)
         case 1: poster.postNotificationName(.init("a"), object: nil, userInfo: userInfo, options: .deliverImmediately)
-        case 2: _ = try await poster.post(named: .init("a"), userInfo: userInfo, options: [.deliverImmediately])
+        case 2: _ = try await poster.postAndWait(named: .init("a"), userInfo: userInfo, options: [.deliverImmediately])
         case 3: try { try poster.post(Number(number: 1), options: .deliverImmediately) }()
-        default: _ = try await poster.post(Number(number: 1), options: .deliverImmediately)
+        default: _ = try await poster.postAndWait(Number(number: 1), options: .deliverImmediately)
         }
         #expect(try ear.arrived(from: poster) == 1)
         poster.postNotificationName(.init("a"), object: nil, userInfo: ["number": 2], deliverImmediately: false)

@@ -41,11 +41,11 @@ struct TransportTests {
         let inbox = Self.listen(center)
         #expect(await center.flush())
         try await onOwnThread { try Self.wait(for: .channel, of: center) }
-        #expect(try await poster.post(named: .init("Ding"), userInfo: ["number": 0]) == 1)
+        #expect(try await poster.postAndWait(named: .init("Ding"), userInfo: ["number": 0]) == 1)
         #expect(poster.transportInUse == .channel)
         for number in 1..<5000 { poster.post("Ding", number: number) }
         await #expect(throws: DistributedNotificationError.self) {
-            try await poster.post(named: .init(String(repeating: "x", count: 100_000)))
+            try await poster.postAndWait(named: .init(String(repeating: "x", count: 100_000)))
         }
         #expect(await poster.flush())
         #expect(try await onOwnThread { try inbox.wait(for: 5000) } == Array(0..<5000))
@@ -118,7 +118,7 @@ struct TransportTests {
         let (center, poster) = (Self.center(on: bus), Self.center(on: bus))
         let inbox = Self.listen(center)
         #expect(await center.flush())
-        #expect(try await poster.post(named: .init("Ding"), userInfo: ["number": 0]) == 1)
+        #expect(try await poster.postAndWait(named: .init("Ding"), userInfo: ["number": 0]) == 1)
         try await onOwnThread { try Self.wait(for: .channel, of: center) }
         try bus.configure("[Channels]\nchannels=false\n")
         _ = try gdbusCall("ReloadConfiguration", on: bus)

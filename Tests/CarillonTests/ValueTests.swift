@@ -15,10 +15,10 @@ struct ValueTests {
         let desk = try Desk(kind)
         let (poster, center) = (desk.center(), desk.center())
         for number in 1...3 {
-            try await poster.post(
+            try await poster.postAndWait(
                 named: name, object: "\(number % 2)", userInfo: ["number": number], retention: .untilReplaced)
         }
-        try await poster.post(named: name, userInfo: ["number": 4], retention: .untilReplaced)
+        try await poster.postAndWait(named: name, userInfo: ["number": 4], retention: .untilReplaced)
         poster.post("org.example.State", "0", number: 5)
         let values = try await center.values(named: name)
         #expect(values.map { $0.notification.userInfo?["number"] as? Int } == [2, 3, 4])
@@ -41,9 +41,9 @@ struct ValueTests {
         let second = center.observe(name, retained: true) { note in
             heard.add("second \(note.userInfo?["number"] as? Int ?? 0) \(Origin.current?.isRetained == true)")
         }
-        try await poster.post(named: name, object: "1", userInfo: ["number": 6])
+        try await poster.postAndWait(named: name, object: "1", userInfo: ["number": 6])
         #expect(await center.flush())
-        try await poster.post(named: name, object: "1", userInfo: ["number": 7])
+        try await poster.postAndWait(named: name, object: "1", userInfo: ["number": 7])
         try eventually("what is new: \(heard.all)") { heard.all.filter { $0.contains(" 7 ") }.count == 2 }
         let retained = [2, 3, 4].map { "\($0) true" }
         #expect(heard.all.filter { $0.hasPrefix("first") }.prefix(3).elementsEqual(retained.map { "first \($0)" }))
@@ -58,10 +58,10 @@ struct ValueTests {
             told.add("\(Origin.current?.isKept == true) \(expiry.map(String.init) ?? "never")")
         }
         #expect(await center.flush())
-        try await poster.post(
+        try await poster.postAndWait(
             named: name, object: "told", retention: .untilReplaced.expiring(after: .seconds(3600)))
-        try await poster.post(named: name, object: "told", retention: .untilReplaced)
-        try await poster.post(named: name, object: "told")
+        try await poster.postAndWait(named: name, object: "told", retention: .untilReplaced)
+        try await poster.postAndWait(named: name, object: "told")
         try eventually("what is told: \(told.all)") { told.all.count == 3 }
         #expect(told.all == ["true true", "true never", "false never"])
         #expect(try await center.removeValues(named: name, object: "told") == 1)
@@ -111,10 +111,10 @@ struct ValueTests {
         let desk = try Desk()
         let center = desk.center()
         var present: DistributedNotificationCenter? = desk.center()
-        try await present?.post(named: name, object: "here", retention: .whileConnected)
+        try await present?.postAndWait(named: name, object: "here", retention: .whileConnected)
         // Its time may be over before it is looked at, where much else runs.
         try await eventuallyInTask("both are there") {
-            try await center.post(
+            try await center.postAndWait(
                 named: name, object: "soon", retention: .untilReplaced.expiring(after: .milliseconds(500)))
             return try await center.values(named: name).count == 2
         }
@@ -122,7 +122,7 @@ struct ValueTests {
         try await eventuallyInTask("they go") { try await center.values(named: name).isEmpty }
         for time in [Duration.zero, .seconds(-1), .seconds(1 << 40)] {
             await #expect(throws: DistributedNotificationError.self, "\(time)") {
-                try await center.post(named: name, retention: .untilReplaced.expiring(after: time))
+                try await center.postAndWait(named: name, retention: .untilReplaced.expiring(after: time))
             }
         }
     }
@@ -134,13 +134,13 @@ struct ValueTests {
         let heard = Inbox<Int>()
         let observation = center.observe(name, retained: true) { heard.add($0.userInfo?["number"] as? Int ?? 0) }
         #expect(await center.flush())
-        try await poster.post(named: name, userInfo: ["number": 1], retention: .untilReplaced)
+        try await poster.postAndWait(named: name, userInfo: ["number": 1], retention: .untilReplaced)
         desk.service.signal(SIGKILL)
         _ = try desk.service.waitForExit()
         let second = try ServiceProcess(on: desk.bus)
         // It may not have heard of it, and then fails at once.
         try await eventuallyInTask("the poster knows it: \(second.transcript)") { await poster.flush() }
-        try await poster.post(named: name, object: "x", userInfo: ["number": 2], retention: .untilReplaced)
+        try await poster.postAndWait(named: name, object: "x", userInfo: ["number": 2], retention: .untilReplaced)
         try eventually("both: \(second.transcript)") { heard.all.contains(2) }
         #expect(heard.all == [1, 2], "what a service kept it does not give twice")
         withExtendedLifetime(observation) {}

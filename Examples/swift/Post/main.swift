@@ -10,7 +10,7 @@ guard let bytes = Int(arguments.dropFirst().first ?? "4711") else {
 }
 do {
     // Waits until the service has accepted it. There is one of the same name that returns at once, with no outcome.
-    let receivers: Int = try await DistributedNotificationCenter.default().post(
+    let receivers: Int = try await DistributedNotificationCenter.default().postAndWait(
         named: .init("com.example.Saved"), object: arguments.first ?? "report.txt",
         userInfo: ["bytes": bytes, "clean": true, "title": "Annual report — 2026"], retention: .untilReplaced)
     print("reached \(receivers)")

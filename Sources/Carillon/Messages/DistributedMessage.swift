@@ -29,27 +29,35 @@ public protocol DistributedMessage: Codable, Sendable {
 }
 
 extension DistributedNotificationCenter {
-    /// Posts a message, or says at once why it can't leave the process.
+    /// Posts a message, or says at once why it can't leave the process. It never waits for the service.
     ///
+    /// - Parameter retention: whether the service keeps it as the value of its name and object (R1); nil for not.
     /// - Throws: as a throwing post of a notification, and
     ///   ``DistributedNotificationError/encodingFailed(type:reason:)``.
     public func post<Message: DistributedMessage>(
         _ message: Message, object: String? = nil, options: Options = [],
-        style: NotificationQueue.PostingStyle = .now, coalescing: NotificationQueue.NotificationCoalescing = []
+        style: NotificationQueue.PostingStyle = .now, coalescing: NotificationQueue.NotificationCoalescing = [],
+        retention: Retention? = nil
     ) throws(DistributedNotificationError) {
-        try submit(try outgoing(message, object, try wireOptions(options, style: style, coalescing: coalescing)))
+        try submit(
+            try outgoing(
+                message, object,
+                try wireOptions(options, style: style, coalescing: coalescing, retention: retention)))
     }
 
     /// Posts a message, and waits until the service has accepted it.
     ///
     /// - Returns: how many clients of the service it matched.
     @discardableResult
-    public func post<Message: DistributedMessage>(
+    public func postAndWait<Message: DistributedMessage>(
         _ message: Message, object: String? = nil, options: Options = [],
-        style: NotificationQueue.PostingStyle = .now, coalescing: NotificationQueue.NotificationCoalescing = []
+        style: NotificationQueue.PostingStyle = .now, coalescing: NotificationQueue.NotificationCoalescing = [],
+        retention: Retention? = nil
     ) async throws(DistributedNotificationError) -> Int {
         try await outcome(
-            of: try outgoing(message, object, try wireOptions(options, style: style, coalescing: coalescing)))
+            of: try outgoing(
+                message, object,
+                try wireOptions(options, style: style, coalescing: coalescing, retention: retention)))
     }
 
     /// What a message is on the wire is made of it directly: there is no userInfo of Foundation's types in between.

@@ -40,7 +40,7 @@ actor Archive {
 
 /// An AsyncStream round a block, as code from before `notifications(named:)` has it.
 func savedDocuments(
-    _ makeCenter: @escaping @Sendable () -> DistributedNotificationCenter = DistributedNotificationCenter.default
+    _ makeCenter: @escaping @Sendable () -> DistributedNotificationCenter = { .default() }
 ) -> AsyncStream<SavedDocument> {
     AsyncStream { continuation in
         let center = makeCenter()
