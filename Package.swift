@@ -171,8 +171,8 @@ let package = Package(
         .testTarget(
             name: "CarillonTests",
             dependencies: [
-                "Carillon", "ThreadDelivery", "Collections", "NotificationCore", "NotificationWire", "DBus", "MainLoop",
-                "TestSupport", "TestLimits", "carillond",
+                "Carillon", "LocalNotifications", "ThreadDelivery", "Collections", "NotificationCore",
+                "NotificationWire", "DBus", "MainLoop", "TestSupport", "TestLimits", "carillond",
                 "CarillonTool", "example-saved", "example-glib-loop", "example-run-loop", "example-dispatch-main",
                 "example-no-loop",
                 "macos-swift5", "macos-swift6", "loop-probe",

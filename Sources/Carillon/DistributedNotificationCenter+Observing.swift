@@ -70,6 +70,40 @@ extension DistributedNotificationCenter {
         ) { block($0.notification) }
     }
 
+    /// The same on the thread that runs a main context (M4).
+    ///
+    /// What arrives while the thread does not run its loop waits, up to `DeliveryQueue.Limits.standard`. The observer does not
+    /// keep the context alive, and ends with it.
+    ///
+    /// - Parameter modes: the block runs only while the context is in one of them.
+    public func observe(
+        _ name: Foundation.Notification.Name?, object: String? = nil,
+        suspensionBehavior: SuspensionBehavior = .coalesce, runLoopMode: MainLoop.RunLoopMode = .default,
+        retained: Bool = false, minimumInterval: Duration = .zero, context: MainContext,
+        modes: Set<MainLoop.RunLoopMode> = [.common],
+        using block: @escaping @Sendable (Foundation.Notification) -> Void
+    ) -> Observation {
+        observation(
+            name: name, object: object, suspensionBehavior: suspensionBehavior, runLoopMode: runLoopMode,
+            wantsRetained: retained, minimumInterval: minimumInterval, on: target(for: context, modes: modes)
+        ) { block($0.notification) }
+    }
+
+    /// The same on the main actor, whatever ``defaultDelivery`` is. The program has to run a loop of its main thread.
+    public func observeOnMainActor(
+        _ name: Foundation.Notification.Name?, object: String? = nil,
+        suspensionBehavior: SuspensionBehavior = .coalesce, runLoopMode: MainLoop.RunLoopMode = .default,
+        retained: Bool = false, minimumInterval: Duration = .zero,
+        using block: @escaping @MainActor (Foundation.Notification) -> Void
+    ) -> Observation {
+        observation(
+            name: name, object: object, suspensionBehavior: suspensionBehavior, runLoopMode: runLoopMode,
+            wantsRetained: retained, minimumInterval: minimumInterval, on: MainThreadTarget.shared
+        ) { received in
+            MainActor.assumeIsolated { block(received.notification) }
+        }
+    }
+
     func observation(
         name: Foundation.Notification.Name?, object: Any?, suspensionBehavior: SuspensionBehavior,
         runLoopMode: MainLoop.RunLoopMode = .default, wantsRetained: Bool = false,
@@ -82,40 +116,6 @@ extension DistributedNotificationCenter {
             to: target,
             block)
         return Observation { [weak self] in self?.removeObserver(token) }
-    }
-
-    // MARK: Methods
-
-    /// Adds a method of an object as observer: Swift's stand-in for target and selector.
-    ///
-    /// ```swift
-    /// center.addObserver(self, method: Document.savedElsewhere, name: .saved, object: path)
-    /// ```
-    ///
-    /// - Parameters:
-    ///   - target: held weakly, and kept alive while its method runs. Its observers go away with it (C5).
-    ///   - method: an unbound method of the target. It is called where observers run by default; a method that is
-    ///     isolated to the main actor is called there, wherever others run. One of another global actor is refused.
-    ///   - name: nil for any.
-    ///   - object: nil for any.
-    ///   - suspensionBehavior: what happens to notifications while the program is suspended.
-    public func addObserver<Target: AnyObject>(
-        _ target: Target, method: @escaping (Target) -> @isolated(any) (Foundation.Notification) -> Void,
-        name: Foundation.Notification.Name?, object: String? = nil,
-        suspensionBehavior: SuspensionBehavior = .coalesce
-    ) {
-        let place: any DeliveryTarget
-        // Not an overload for `@MainActor`: the compiler takes either for either, and drops the isolation silently.
-        switch method(target).isolation {
-        case nil: place = self.target(for: nil)
-        case let actor? where actor === MainActor.shared: place = MainThreadTarget.shared
-        case let actor?:
-            return noteRefusedObserver(
-                name: name, object: object,
-                .unsupportedOption(reason: "a method of \(type(of: actor)) can't observe; only the main actor's can"))
-        }
-        let bound = WeaklyBound(target: target, method: method)
-        add(target, name: name, object: object, suspensionBehavior, to: place, bound)
     }
 
     // MARK: Removing
@@ -173,14 +173,13 @@ extension DistributedNotificationCenter {
         }
     }
 
-    private func add<Target: AnyObject>(
-        _ owner: Target, name: Foundation.Notification.Name?, object: String?, _ behavior: SuspensionBehavior,
-        to target: any DeliveryTarget, _ bound: WeaklyBound<Target>
+    func add(
+        methodOf owner: some AnyObject, name: Foundation.Notification.Name?, object: String?,
+        _ behavior: SuspensionBehavior, to target: any DeliveryTarget, _ call: @escaping @Sendable (Received) -> Bool
     ) {
         do throws(DistributedNotificationError) {
             let key = try key(name: name, object: object, behavior)
-            let action = Observer.Action.method { bound.call(with: $0) }
-            change { $0.add(owner: owner, isToken: false, key: key, target: target, action: action) }
+            change { $0.add(owner: owner, isToken: false, key: key, target: target, action: .method(call)) }
         } catch {
             noteRefusedObserver(name: name, object: object, error)
         }
@@ -235,6 +234,25 @@ extension DistributedNotificationCenter {
         change { $0.removeDead() }
     }
 
+    /// The thread that runs a main context. Its observers go with the context.
+    func target(for context: MainContext, modes: Set<MainLoop.RunLoopMode>) -> any DeliveryTarget {
+        let target = ContextTarget(context, modes: modes)
+        let delivery = target.delivery
+        let isNew = state.withLock { state in
+            let isNew = !state.contexts.contains { $0 === delivery }
+            if isNew { state.contexts.append(delivery) }
+            return isNew
+        }
+        if isNew {
+            delivery.follow(self) { [weak self, weak delivery] in
+                guard let self, let delivery else { return }
+                change { $0.remove { ($0 as? ContextTarget)?.delivery === delivery } }
+                state.withLock { $0.contexts.removeAll { $0 === delivery } }
+            }
+        }
+        return target
+    }
+
     func noteRefusedObserver(
         name: Foundation.Notification.Name?, object: String?, _ error: DistributedNotificationError
     ) {
@@ -262,27 +280,4 @@ private struct Released: @unchecked Sendable {
 /// What `addObserver(forName:…)` returns. An object of Foundation, as on macOS.
 private final class ObserverToken: NSObject, @unchecked Sendable {
     // Sendable: it has no state; NSObject does not say so of itself.
-}
-
-/// A method of an object that is held weakly.
-private final class WeaklyBound<Target: AnyObject>: @unchecked Sendable {
-    // Sendable: the object and its method are used only where the program asked for the observer to run; a weak
-    // reference may be read on any thread.
-    private weak var target: Target?
-    private let method: (Target) -> @isolated(any) (Foundation.Notification) -> Void
-
-    init(target: Target, method: @escaping (Target) -> @isolated(any) (Foundation.Notification) -> Void) {
-        self.target = target
-        self.method = method
-    }
-
-    func call(with received: Received) -> Bool {
-        // The strong reference keeps the target alive for as long as its method runs.
-        guard let target else { return false }
-        // It runs where its isolation is: on the main thread if that is the main actor. The language offers only `await`
-        // to call it; the function is the same, as in the standard library's `MainActor.assumeIsolated`.
-        let call = unsafeBitCast(method(target), to: ((Foundation.Notification) -> Void).self)
-        call(received.notification)
-        return true
-    }
 }

@@ -5,9 +5,10 @@ import MainLoop
 import NotificationCore
 import NotificationWire
 import ServiceClient
+import ThreadDelivery
 
-/// Posting.
-extension DistributedNotificationCenter {
+/// Posting. A notification queue may stand in front of the center.
+extension DistributedNotificationCenter: NotificationPosting {
     // MARK: In the style of macOS
 
     /// Posts a notification whose object is a `String` or nil.

@@ -47,7 +47,7 @@ extension DistributedNotificationCenter {
     func readers(
         _ name: Foundation.Notification.Name?, _ object: String?, _ suspensionBehavior: SuspensionBehavior,
         retained: Bool = false, minimumInterval: Duration = .zero, bufferLimit: Int
-    ) -> Readers {
+    ) -> Readers<Received> {
         Readers { [weak self] in
             self?.stream(
                 name: name, object: object, suspensionBehavior: suspensionBehavior, retained: retained,
@@ -86,7 +86,7 @@ extension DistributedNotificationCenter {
         public typealias Element = Foundation.Notification
         public typealias Failure = Never
 
-        fileprivate let readers: Readers
+        fileprivate let readers: Readers<Received>
 
         public struct AsyncIterator: AsyncIteratorProtocol {
             fileprivate var iterator: WithOrigins.AsyncIterator
@@ -117,7 +117,7 @@ extension DistributedNotificationCenter {
         public typealias Element = (notification: Foundation.Notification, origin: Origin)
         public typealias Failure = Never
 
-        fileprivate let readers: Readers
+        fileprivate let readers: Readers<Received>
 
         public struct AsyncIterator: AsyncIteratorProtocol {
             fileprivate var iterator: AsyncStream<Received>.Iterator

@@ -49,6 +49,8 @@ public final class DistributedNotificationCenter: Sendable {
     struct State: ~Copyable {
         var observers = ObserverTable()
         var operationQueues = OperationQueueTargets()
+        /// The main contexts of observers, whose end is theirs.
+        var contexts: [ContextDelivery] = []
         var defaultDelivery = DefaultDelivery.mainThread
         var suspendedByProgram: Bool?
         var suspendedByService = false
@@ -93,6 +95,10 @@ public final class DistributedNotificationCenter: Sendable {
         // From the start, not only from the first observer that runs on the main thread: sequences are often read by
         // a task on the main actor.
         MainQueueSource.install()
+    }
+
+    deinit {
+        for context in state.withLock({ $0.contexts }) { context.unfollow(self) }
     }
 
     // MARK: Where observers run

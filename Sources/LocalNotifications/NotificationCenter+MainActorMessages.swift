@@ -55,6 +55,9 @@ extension NotificationCenter {
         post(notification)
     }
 
+    /// Whether the calling thread is the main actor's.
+    static var isMainActor: Bool { posting.value != nil || MainContext.isMainThread }
+
     private func observe<Message: MainActorMessage>(
         _: Message.Type, of subject: Any?, _ observer: @escaping @MainActor (Message) -> Void
     ) -> ObservationToken {
@@ -67,7 +70,7 @@ extension NotificationCenter {
                 }
             }
             // A message comes on the main thread; a notification of its name may be posted on any.
-            if NotificationCenter.posting.value != nil || MainContext.isMainThread {
+            if NotificationCenter.isMainActor {
                 hear()
             } else {
                 _ = MainThreadTarget.shared.deliver(byteCount: PayloadSize.of(notification.value), hear)

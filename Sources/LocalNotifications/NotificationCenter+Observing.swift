@@ -3,8 +3,7 @@ import Foundation
 import MainLoop
 import ThreadDelivery
 
-/// What Foundation's center does not have: methods of objects without the runtime of Objective-C, main contexts, and
-/// tokens of a type of their own.
+/// What Foundation's center does not have: main contexts, and tokens of a type of their own.
 extension NotificationCenter {
     /// The same as the method that returns `any NSObjectProtocol`, for who wants to name the type of tokens.
     @discardableResult
@@ -33,39 +32,6 @@ extension NotificationCenter {
         modes: Set<RunLoopMode> = [.common], using block: @escaping @Sendable (Notification) -> Void
     ) -> Token {
         add(name, object, nil, .context(.to(context), modes: .of(modes)), .block(block))
-    }
-
-    /// Has a method of an object called for each matching notification: `center.addObserver(self, method: Self.saved,
-    /// name: .saved, object: nil)`.
-    ///
-    /// The target is held weakly: when it is gone, so is the registration. It is kept alive while the method runs. What
-    /// is left of the registration hears nothing, and goes soon; a target that wants it gone at once removes itself in
-    /// its `deinit`, or keeps an ``Observation`` of a block.
-    /// Every thread that posts calls the method, so it has to be one that can be called there; ask for a queue or a
-    /// context where it is not.
-    ///
-    /// - Parameters:
-    ///   - name: nil = every name.
-    ///   - object: the sender; nil = any, and posts without one.
-    ///   - queue: where the method runs; nil = on the posting thread.
-    public func addObserver<Target: AnyObject>(
-        _ target: Target, method: @escaping (Target) -> (Notification) -> Void, name: Notification.Name?,
-        object: Any? = nil, queue: OperationQueue? = nil
-    ) {
-        _ = add(
-            name, object, target, .queue(queue), .method { method(unsafeDowncast($0, to: Target.self))($1) })
-    }
-
-    /// The same for a method that runs on the thread of a main context; the post does not wait for it (T1).
-    ///
-    /// - Parameter modes: the method is called only while the context is in one of them.
-    public func addObserver<Target: AnyObject>(
-        _ target: Target, method: @escaping (Target) -> (Notification) -> Void, name: Notification.Name?,
-        object: Any? = nil, context: MainContext, modes: Set<RunLoopMode> = [.common]
-    ) {
-        _ = add(
-            name, object, target, .context(.to(context), modes: .of(modes)),
-            .method { method(unsafeDowncast($0, to: Target.self))($1) })
     }
 
     /// How many notifications were lost, in the whole process (T2): for observers on main contexts, whose thread did not

@@ -49,6 +49,20 @@ extension NotificationCenter {
         observation(addObserver(forName: name, object: object, context: context, modes: modes, using: block))
     }
 
+    /// The same on the main actor: before the post returns where the main thread posts, and soon where another does. The program
+    /// has to run a loop of its main thread then.
+    public func observeOnMainActor(
+        _ name: Notification.Name?, object: Any? = nil, using block: @escaping @MainActor (Notification) -> Void
+    ) -> Observation {
+        observation(
+            add(
+                name, object, nil, .mainActor,
+                .block { notification in
+                    let notification = Carried(notification)
+                    MainActor.assumeIsolated { block(notification.value) }
+                }))
+    }
+
     private func observation(_ token: Token) -> Observation {
         Observation { self.removeObserver(token) }
     }

@@ -158,6 +158,7 @@ open class NotificationCenter: NSObject, @unchecked Sendable {
             let isThere =
                 switch registration.place {
                 case .postingThread: registration.call(notification)
+                case .mainActor: NotificationCenter.callOnMainActor(registration, with: notification)
                 case .operationQueue(let queue): NotificationCenter.call(registration, on: queue, with: notification)
                 case .context(let delivery, let modes): hand(registration, to: delivery, modes)
                 }
@@ -168,6 +169,16 @@ open class NotificationCenter: NSObject, @unchecked Sendable {
     /// The same, for a notification of these parts.
     open func post(name: Notification.Name, object: Any?, userInfo: [AnyHashable: Any]? = nil) {
         post(Notification(name: name, object: object, userInfo: userInfo))
+    }
+
+    private static func callOnMainActor(_ registration: Registration, with notification: Notification) -> Bool {
+        if isMainActor { return registration.call(notification) }
+        guard registration.target?.isOver != true else { return false }
+        let notification = Carried(notification.withoutEndingSender)
+        _ = MainThreadTarget.shared.deliver(byteCount: PayloadSize.of(notification.value)) {
+            registration.call(notification.value)
+        }
+        return true
     }
 
     private static func call(

@@ -2,6 +2,7 @@
 import Collections
 import Foundation
 import MainLoop
+import ThreadDelivery
 
 /// What waits in one queue, on whatever threads.
 ///

@@ -3,6 +3,12 @@ import Foundation
 import MainLoop
 import ThreadDelivery
 
+/// What a ``NotificationQueue`` can post to: a center of this module, the distributed one, Foundation's, or one of the program's
+/// own.
+public typealias NotificationPosting = ThreadDelivery.NotificationPosting
+
+extension NotificationCenter: NotificationPosting {}
+
 /// Buffers notifications for a center (part Q): first in, first out; posted at the end of the current iteration of the
 /// thread's GLib loop or when that has nothing else to do; similar ones coalesced into the newest.
 ///
@@ -69,7 +75,7 @@ open class NotificationQueue: NSObject, @unchecked Sendable {
         store = QueueStore(notificationCenter, .standard)
     }
 
-    /// The same for Foundation's center, or one of the program's own.
+    /// The same for the distributed center, Foundation's, or one of the program's own.
     public init(notificationCenter: any NotificationPosting) {
         store = QueueStore(notificationCenter, .standard)
     }

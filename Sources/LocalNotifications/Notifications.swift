@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
 import Synchronization
+import ThreadDelivery
 
 extension NotificationCenter {
     /// The notifications of a name, from now on, as an asynchronous sequence (C7).
@@ -22,7 +23,8 @@ extension NotificationCenter {
     /// Notifications that are waited for. It observes from its making on until it and its iterators are gone, or the
     /// task that iterates is cancelled.
     ///
-    /// Threads: any. It is for one reader; several share what comes, each element goes to one of them.
+    /// Threads: any. Each iterator is a reader of its own: the first one from the making of the sequence on, each further one
+    /// from its own.
     public struct Notifications: AsyncSequence, Sendable {
         public typealias Element = Notification
         public typealias Failure = Never
@@ -33,47 +35,52 @@ extension NotificationCenter {
             source = Source(center, name, object, limit)
         }
 
-        /// How many were dropped from the full buffer so far.
+        /// How many were dropped from full buffers so far, of all iterators.
         public var lost: UInt64 { source.lost.value.load(ordering: .relaxed) }
 
         public func makeAsyncIterator() -> Iterator {
-            Iterator(source)
+            Iterator(source.readers.next())
         }
 
         public struct Iterator: AsyncIteratorProtocol {
-            private let source: Source
             private var base: AsyncStream<Carried<Notification>>.Iterator
+            private var turn = ReaderTurn()
 
-            fileprivate init(_ source: Source) {
-                self.source = source
-                base = source.stream.makeAsyncIterator()
+            fileprivate init(_ stream: AsyncStream<Carried<Notification>>) {
+                base = stream.makeAsyncIterator()
             }
 
             public mutating func next() async -> Notification? {
-                await base.next()?.value
+                await next(isolation: nil)
             }
 
             public mutating func next(isolation actor: isolated (any Actor)?) async -> Notification? {
-                await base.next(isolation: actor)?.value
+                await turn.begin(isolation: actor)
+                return await base.next(isolation: actor)?.value
             }
         }
 
         fileprivate final class Source: Sendable {
-            let stream: AsyncStream<Carried<Notification>>
-            let lost = Lost()
-            private let observation: Observation
+            let readers: Readers<Carried<Notification>>
+            let lost: Lost
 
             init(_ center: NotificationCenter, _ name: Notification.Name?, _ object: Any?, _ limit: Int) {
-                let (stream, continuation) = AsyncStream.makeStream(
-                    of: Carried<Notification>.self, bufferingPolicy: .bufferingNewest(limit))
-                self.stream = stream
-                observation = center.observe(name, object: object) { [lost] notification in
-                    if case .dropped = continuation.yield(Carried(notification)) {
-                        lost.value.add(1, ordering: .relaxed)
+                let lost = Lost()
+                self.lost = lost
+                let sender = LaterSender(object)
+                readers = Readers { [weak center] in
+                    guard let center, !sender.isOver else { return nil }
+                    let (stream, continuation) = AsyncStream.makeStream(
+                        of: Carried<Notification>.self, bufferingPolicy: .bufferingNewest(limit))
+                    let observation = center.observe(name, object: sender.value) { notification in
+                        if case .dropped = continuation.yield(Carried(notification)) {
+                            lost.value.add(1, ordering: .relaxed)
+                        }
                     }
+                    // It ends with its last iterator, and with its task.
+                    continuation.onTermination = { _ in observation.cancel() }
+                    return stream
                 }
-                // When the task is cancelled, nobody can take anything any more.
-                continuation.onTermination = { [weak observation] _ in observation?.cancel() }
             }
 
             final class Lost: Sendable {
@@ -81,4 +88,22 @@ extension NotificationCenter {
             }
         }
     }
+}
+
+/// The sender of which further iterators will hear. An object is not kept: when it is over, nothing matches any more.
+private struct LaterSender: @unchecked Sendable {
+    // Sendable: a sender is compared on whatever thread posts.
+    private weak var object: AnyObject?
+    private let isObject: Bool
+    private let other: Any?
+
+    init(_ sender: Any?) {
+        let held = Sender(sender).object
+        object = held
+        isObject = held != nil
+        other = isObject ? nil : sender
+    }
+
+    var isOver: Bool { isObject && object == nil }
+    var value: Any? { object ?? other }
 }

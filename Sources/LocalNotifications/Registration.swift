@@ -19,6 +19,8 @@ final class Registration: @unchecked Sendable {
 
     enum Place {
         case postingThread
+        /// The main thread: at once where that posts, else without the post's waiting for it.
+        case mainActor
         case operationQueue(OperationQueue)
         case context(ContextDelivery, modes: ModeSet)
     }

@@ -68,6 +68,13 @@ package final class ContextDelivery: Sendable {
         return !isClosed
     }
 
+    /// The same for who counts and reports by itself what is lost.
+    ///
+    /// - Returns: how many were.
+    package func deliver(byteCount: Int, in modes: ModeSet, _ work: @escaping @Sendable () -> Void) -> Int {
+        queue.append(byteCount: byteCount, payload: nil, in: modes, work)
+    }
+
     /// Runs what waits and is for the mode, in its order, until the share of the turn is used up.
     private func drain() {
         let lost = lostSince.exchange(0, ordering: .relaxed)

@@ -27,7 +27,8 @@ struct PostingTests {
         try second.settle()
         #expect(try await poster.postAndWait(named: name, object: "o") == 2)
         poster.addObserver(forName: name, object: nil, queue: nil) { _ in }
-        #expect(try await poster.postAndWait(named: name, object: "o") == 3, "posts and registrations go in their order")
+        #expect(
+            try await poster.postAndWait(named: name, object: "o") == 3, "posts and registrations go in their order")
         #expect(poster.statistics.posted == 5 && poster.statistics.failedPosts == 0)
     }
 

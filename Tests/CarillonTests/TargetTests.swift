@@ -102,6 +102,62 @@ struct TargetTests {
         withExtendedLifetime((main, other, plain)) {}
     }
 
+    @Test("B13: methods without a parameter, with Foundation's class, with anything")
+    func shapes() throws {
+        final class Target: Sendable {
+            let heard: Inbox<String>
+            init(_ heard: Inbox<String>) { self.heard = heard }
+            func changed() { heard.add("nothing") }
+            func changedOf(_ note: NSNotification) {
+                let number = note.userInfo?["number"] as? Int ?? -1
+                heard.add("\(note.name.rawValue) \(note.object as? String ?? "") \(number)")
+            }
+            func changedAnyhow(_ note: Any) { heard.add("\(note is Notification)") }
+        }
+        let desk = try Desk()
+        let (ear, poster) = (try Ear(desk), desk.center())
+        let target = Target(ear.heard)
+        ear.center.addObserver(target, method: Target.changed, name: .init("a"))
+        ear.center.addObserver(target, method: Target.changedOf, name: .init("a"))
+        ear.center.addObserver(target, method: Target.changedAnyhow, name: .init("a"), object: "o")
+        try ear.center.settle()
+        poster.postNotificationName(.init("a"), object: "o", userInfo: ["number": 7])
+        #expect(try ear.everything(from: poster) == ["nothing", "a o 7", "true"])
+        ear.center.removeObserver(target)
+        poster.post("a", number: 8)
+        #expect(try ear.everything(from: poster).count == 3)
+    }
+
+    @Test("M4: blocks and methods on the thread of a main context, in its modes, as long as it lives")
+    func contexts() throws {
+        final class Target: Sendable {
+            let heard: Inbox<String>
+            init(_ heard: Inbox<String>) { self.heard = heard }
+            func received(_ note: Notification) { heard.add("method") }
+        }
+        let desk = try Desk()
+        let (ear, poster) = (try Ear(desk), desk.center())
+        let target = Target(ear.heard)
+        var context: MainContext? = MainContext()
+        let observations = [
+            ear.center.observe(.init("a"), context: context!) { [heard = ear.heard] _ in heard.add("common") },
+            ear.center.observe(.init("a"), context: context!, modes: [.modalPanel]) { [heard = ear.heard] _ in
+                heard.add("modal")
+            },
+        ]
+        ear.center.addObserver(target, method: Target.received, name: .init("a"), context: context)
+        try ear.center.settle()
+        poster.post("a", number: 1)
+        #expect(try ear.everything(from: poster) == [], "nobody runs the context")
+        context!.iterate(mayBlock: false)
+        #expect(ear.heard.all.filter { !$0.hasPrefix("end") } == ["common", "method"])
+        context!.run(mode: .modalPanel) { ear.heard.contains { $0 == "modal" } }
+        #expect(try observerCounts(on: desk.bus) != [1])
+        context = nil
+        try eventually("the registrations are gone") { try observerCounts(on: desk.bus) == [1] }
+        withExtendedLifetime((observations, target)) {}
+    }
+
     @Test("C5: a target that another thread releases while its method runs is alive until that returns")
     func releasedElsewhere() async throws {
         final class Target: Sendable {

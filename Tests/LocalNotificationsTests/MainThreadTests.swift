@@ -21,6 +21,8 @@ struct MainThreadTests {
             "main-actor-modes",
             // C4: an observer on OperationQueue.main.
             "operation-queue",
+            // B13: methods and blocks of the main actor.
+            "main-actor-observers",
             // A block that runs a nested loop.
             "nested",
             // M3: others' sources go on under an endless main queue.

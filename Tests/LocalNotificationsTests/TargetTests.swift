@@ -26,6 +26,58 @@ struct TargetTests {
     private let center = NotificationCenter()
     private let calls = Recorder<String>()
 
+    @Test("B13: methods without a parameter, with Foundation's class, with anything")
+    func shapes() {
+        final class Target: Sendable {
+            let calls: Recorder<String>
+            init(_ calls: Recorder<String>) { self.calls = calls }
+            func changed() { calls.add("nothing") }
+            func changedOf(_ note: NSNotification) {
+                calls.add("\(note.name.rawValue) \(note.object as? String ?? "")")
+            }
+            func changedAnyhow(_ note: Any) { calls.add("\(note is Notification)") }
+        }
+        let target = Target(calls)
+        let context = MainContext()
+        center.addObserver(target, method: Target.changed, name: .a)
+        center.addObserver(target, method: Target.changedOf, name: .a, object: "o")
+        center.addObserver(target, method: Target.changedAnyhow, name: nil)
+        center.addObserver(target, method: Target.changed, name: .a, context: context)
+        center.addObserver(target, method: Target.changedOf, name: .a, context: context)
+        center.post(name: .a, object: "o")
+        #expect(calls.all == ["nothing", "A o", "true"])
+        context.settle()
+        #expect(calls.all.dropFirst(3) == ["nothing", "A o"])
+    }
+
+    @Test("B13: a method of an actor that no post can wait for is a mistake of the program")
+    func otherActors() async {
+        await #expect(processExitsWith: .failure) {
+            let center = NotificationCenter()
+            let target = OtherTarget()
+            center.addObserver(target, method: OtherTarget.received, name: .a)
+        }
+        await #expect(processExitsWith: .failure) {
+            let center = NotificationCenter()
+            let target = MainTarget()
+            center.addObserver(target, method: MainTarget.received, name: .a, queue: OperationQueue())
+        }
+    }
+
+    @globalActor actor OtherActor {
+        static let shared = OtherActor()
+    }
+
+    @OtherActor final class OtherTarget {
+        nonisolated init() {}
+        func received(_: Notification) {}
+    }
+
+    @MainActor final class MainTarget {
+        nonisolated init() {}
+        func received(_: Notification) {}
+    }
+
     @Test("C5: a target is held weakly, and its registration goes with it")
     func weakTarget() {
         var target: Target? = Target(calls)
@@ -185,6 +237,40 @@ struct TargetTests {
         #expect(notifications.lost == 15)
         var iterator = notifications.makeAsyncIterator()
         #expect(await iterator.next()?.userInfo?["n"] as? Int == 16)
+    }
+
+    @Test("C7: each iterator is a reader of its own, also when another has ended")
+    func readers() async {
+        let sender = Sender()
+        let notifications = center.notifications(named: .a, object: sender)
+        let cancelled = Task { for await _ in notifications {} }
+        cancelled.cancel()
+        await cancelled.value
+        var (one, two) = (notifications.makeAsyncIterator(), notifications.makeAsyncIterator())
+        #expect(center.observerCount == 2)
+        for number in 1...2 { center.post(name: .a, object: sender, userInfo: ["n": number]) }
+        for number in 1...2 {
+            #expect(await one.next()?.userInfo?["n"] as? Int == number)
+            #expect(await two.next()?.userInfo?["n"] as? Int == number)
+        }
+    }
+
+    private final class Sender: Sendable {}
+
+    @Test("C7: a reader of a sender that is gone hears nothing, also of one that has its address")
+    func readersOfNobody() async {
+        var sender: Sender? = Sender()
+        let notifications = center.notifications(named: .a, object: sender)
+        sender = nil
+        center.post(name: .a, object: Sender())
+        let task = Task { for await _ in notifications { Issue.record("it heard something") } }
+        var iterator = notifications.makeAsyncIterator()
+        for _ in 0..<100 { center.post(name: .a, object: Sender()) }
+        task.cancel()
+        await task.value
+        let other = Task { await iterator.next() == nil }
+        other.cancel()
+        #expect(await other.value)
     }
 
     @Test("C7: a sequence that is gone or whose task is cancelled observes no more")

@@ -25,6 +25,8 @@ extension MainThreadProbe {
             var last = MainThreadProbe.processTime()
             var longest: Int64 = 0
             var turns = 0
+            /// How often the wait was longer than it is to be.
+            var late = 0
         }
 
         private(set) var breathers: [String: Breather] = [:]
@@ -41,6 +43,8 @@ extension MainThreadProbe {
             let now = MainThreadProbe.processTime()
             var breather = breathers[name] ?? Breather(last: now)
             breather.longest = max(breather.longest, now - breather.last)
+            // A timer of 10 ms waits for itself, too.
+            if now - breather.last > (name == "timer" ? 26_000_000 : 16_000_000) { breather.late += 1 }
             breather.last = now
             breather.turns += 1
             breathers[name] = breather
@@ -66,10 +70,10 @@ extension MainThreadProbe {
                 let milliseconds = Double(breather.longest) / 1_000_000
                 let longest = String(format: "%.1f", milliseconds)
                 printLine("\(name): \(breather.turns) turns, the longest wait \(longest) ms")
-                // A timer of 10 ms waits for itself, too.
-                let most: Int64 = name == "timer" ? 26_000_000 : 16_000_000
                 try MainThreadProbe.require(breather.turns > 100, "\(name) had \(breather.turns) turns")
-                try MainThreadProbe.require(breather.longest <= most, "\(name) waited \(milliseconds) ms")
+                // A virtual machine counts as ours some of what its host does meanwhile.
+                try MainThreadProbe.require(
+                    breather.late <= breather.turns / 100, "\(name) waited too long \(breather.late) times")
             }
         }
     }

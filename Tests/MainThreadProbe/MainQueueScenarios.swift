@@ -73,6 +73,46 @@ extension MainThreadProbe {
         try require(events.all == ["A", "returned", "A"], "\(events.all)")
     }
 
+    @MainActor private final class Window {
+        let events: Events
+        nonisolated init(_ events: Events) { self.events = events }
+
+        func show(_ notification: Notification) {
+            MainActor.preconditionIsolated()
+            events.add("method \(notification.object ?? "")")
+        }
+    }
+
+    /// B13: methods and blocks of the main actor, posted to from it and from another thread.
+    static func mainActorObservers() throws {
+        let center = NotificationCenter()
+        let events = Events()
+        let window = Window(events)
+        let name = Notification.Name("A")
+        center.addObserver(window, method: Window.show, name: name)
+        center.addObserver(window, method: Window.show, name: Notification.Name("B"), context: .default)
+        center.addObserver(window, method: Window.show, name: Notification.Name("C"), queue: .main)
+        let observation = center.observeOnMainActor(name) { note in
+            MainActor.preconditionIsolated()
+            events.add("block \(note.object ?? "")")
+        }
+        center.post(name: name, object: "here")
+        try require(events.all == ["method here", "block here"], "\(events.all): the post has not waited")
+        Thread {
+            center.post(name: name, object: "elsewhere")
+            center.post(name: Notification.Name("B"), object: "context")
+            center.post(name: Notification.Name("C"), object: "queue")
+            events.add("returned")
+        }.start()
+        try run("all") { events.count == 7 }
+        try require(events.all.last == "returned", "\(events.all): the main queue is waited for")
+        try require(
+            Set(events.all.dropFirst(2))
+                == ["method elsewhere", "block elsewhere", "method context", "method queue", "returned"],
+            "\(events.all)")
+        withExtendedLifetime((observation, window)) {}
+    }
+
     /// A block on the main queue that runs a nested loop: the next block runs after it.
     static func nested() throws {
         MainQueueSource.install()

@@ -19,6 +19,7 @@ struct MainThreadProbe {
         "main-queue": mainQueue,
         "main-actor-modes": mainActorModes,
         "operation-queue": operationQueue,
+        "main-actor-observers": mainActorObservers,
         "nested": nested,
         "never-starves": neverStarves,
         "run-loop": runLoop,

@@ -3,6 +3,7 @@ import Foundation
 import MainLoop
 import NotificationCore
 import ServiceClient
+import ThreadDelivery
 
 /// A type whose values are posted as notifications, with their properties as userInfo.
 ///
@@ -113,7 +114,7 @@ extension DistributedNotificationCenter {
         public typealias Element = Message
         public typealias Failure = Never
 
-        fileprivate let readers: Readers
+        fileprivate let readers: Readers<Received>
         fileprivate let decode: @Sendable (Received) -> Message?
 
         public struct AsyncIterator: AsyncIteratorProtocol {

@@ -107,6 +107,22 @@ struct ObserverTable: ~Copyable {
         return Change(unregistered: unregistered)
     }
 
+    /// Removes the observers whose place is gone.
+    mutating func remove(where isGone: (any DeliveryTarget) -> Bool) -> Change {
+        var unregistered: [RegistrationKey] = []
+        for (identifier, owner) in owners {
+            let gone = owner.positions.filter { isGone(index[$0].target) }
+            guard !gone.isEmpty else { continue }
+            unregistered += remove(gone)
+            owners[identifier]!.positions.subtract(gone)
+            if gone.count == owner.positions.count {
+                owners[identifier] = nil
+                if let token = owner.token { released.append(token) }
+            }
+        }
+        return Change(unregistered: unregistered)
+    }
+
     /// What was removed since this was last asked, for the caller to release with no lock held.
     mutating func takeReleased() -> [AnyObject] {
         defer { released = [] }

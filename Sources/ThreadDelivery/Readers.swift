@@ -5,19 +5,19 @@ import MainLoop
 /// another what arrives.
 ///
 /// Threads: any.
-final class Readers: Sendable {
+package final class Readers<Element: Sendable>: Sendable {
     /// That of the first, from the making of the sequence on; nil when it has that.
-    private let first: Locked<AsyncStream<Received>?>
-    private let make: @Sendable () -> AsyncStream<Received>?
+    private let first: Locked<AsyncStream<Element>?>
+    private let make: @Sendable () -> AsyncStream<Element>?
 
     /// - Parameter make: begins a stream; nil where the center is gone.
-    init(_ make: @escaping @Sendable () -> AsyncStream<Received>?) {
+    package init(_ make: @escaping @Sendable () -> AsyncStream<Element>?) {
         self.make = make
         first = Locked(make())
     }
 
     /// The stream of one more.
-    func next() -> AsyncStream<Received> {
+    package func next() -> AsyncStream<Element> {
         let first = first.withLock { first in
             defer { first = nil }
             return first

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
 
-/// What a ``NotificationQueue`` can post to: a center of this module, Foundation's, or one of the program's own.
+/// What a notification queue can post to: the centers of these libraries, Foundation's, or one of the program's own.
 public protocol NotificationPosting: AnyObject, Sendable {
-    /// Delivers a notification, on the calling thread.
+    /// Delivers a notification, on the calling thread, or hands it over from there.
     func post(_ notification: Notification)
 }
-
-extension NotificationCenter: NotificationPosting {}
 
 extension Foundation.NotificationCenter: NotificationPosting {}
