@@ -25,9 +25,7 @@ final class CenterLink: @unchecked Sendable {
     private let outbox = SharedOutbox()
     private let context: MainContext
     private var session: ServiceSession!
-    /// The observers, with the keys that they are registered by.
-    private var registrations: [RegistrationKey: RegistrationKey] = [:]
-    private var lastNumber: UInt64 = 0
+    private var observers = BridgeObservers()
     private(set) var isThere = false
     /// Why nothing can be exported; nil when it can.
     private(set) var refusal: String?
@@ -80,11 +78,8 @@ final class CenterLink: @unchecked Sendable {
             options.isMonitor = true
             wanted.insert(RegistrationKey(name: nil, object: nil, options: options))
         }
-        for (key, registered) in registrations where !wanted.contains(key) {
-            outbox.add(.unregister(registered))
-            registrations[key] = nil
-        }
-        for key in wanted where registrations[key] == nil { register(key) }
+        let (ended, begun) = observers.want(wanted)
+        change(ended, begun)
         refusal = nil
         session.pump()
     }
@@ -96,23 +91,22 @@ final class CenterLink: @unchecked Sendable {
         }
     }
 
-    private func register(_ key: RegistrationKey) {
-        lastNumber += 1
-        let registered = RegistrationKey(name: key.name, object: key.object, options: key.options, number: lastNumber)
-        registrations[key] = registered
-        outbox.add(.register(registered))
+    private func change(_ ended: [RegistrationKey], _ begun: [RegistrationKey] = []) {
+        for registered in ended { outbox.add(.unregister(registered)) }
+        for registered in begun { outbox.add(.register(registered)) }
     }
 
     /// Has the service send the values again that there are. No notification is missed meanwhile: what waits for the earlier
     /// observers arrives before these are removed.
     ///
-    /// - Parameter done: gets whether all have arrived; not, where the service has ended meanwhile.
+    /// - Parameter done: gets whether all have arrived; not, where the service has ended meanwhile. Then the earlier observers
+    ///   stay until the next replay: what the next service sends may be for them alone.
     func replayValues(_ done: @escaping (Bool) -> Void) {
-        let before = Array(registrations.values)
-        for key in registrations.keys { register(key) }
+        let (ended, begun, mark) = observers.replay()
+        change(ended, begun)
         whenCaughtUp(within: Self.patience) { [weak self] hasArrived in
             guard let self else { return }
-            for registered in before { outbox.add(.unregister(registered)) }
+            if hasArrived { change(observers.caughtUp(behind: mark)) }
             session.pump()
             done(hasArrived)
         }
@@ -124,7 +118,7 @@ final class CenterLink: @unchecked Sendable {
     ///   - milliseconds: the maximum for that.
     ///   - done: gets how many have not arrived; nil where nobody knows.
     func withdraw(within milliseconds: UInt32, _ done: @escaping (UInt64?) -> Void) {
-        guard isThere, !registrations.isEmpty else { return done(0) }
+        guard isThere, !observers.isEmpty else { return done(0) }
         whenCaughtUp(within: milliseconds) { [self] hasArrived in
             guard !hasArrived else { return unregisterAll { done(0) } }
             // Those that wait in the service are dropped with their observers.
@@ -138,8 +132,7 @@ final class CenterLink: @unchecked Sendable {
     }
 
     private func unregisterAll(_ done: @escaping () -> Void) {
-        for registered in registrations.values { outbox.add(.unregister(registered)) }
-        registrations = [:]
+        change(observers.removeAll())
         let box = MainThreadClosure<Void>(done)
         submit(.barrier { _ in box.run(()) })
     }
@@ -162,11 +155,11 @@ final class CenterLink: @unchecked Sendable {
     ///
     /// - Parameter done: gets whether they have, within the time.
     private func whenCaughtUp(within milliseconds: UInt32, _ done: @escaping (Bool) -> Void) {
-        lastNumber += 1
-        let object = "\(lastNumber)"
+        let number = observers.nextNumber()
+        let object = "\(number)"
         let options = ObserverOptions(suspensionBehavior: .deliverImmediately, automaticSuspension: false)
         let key = RegistrationKey(
-            name: ExactText(Self.markName), object: ExactText(object), options: options, number: lastNumber)
+            name: ExactText(Self.markName), object: ExactText(object), options: options, number: number)
         let timer = EventSource.once(milliseconds: milliseconds, on: context) { [unowned self] in
             arrivedMark(object, isInTime: false)
         }
@@ -276,7 +269,7 @@ extension CenterLink: ServiceReceiver {
 
     func stateChanged(_ state: ConnectionState) {
         // A session without observers does not connect again by itself.
-        if case .disconnected = state, registrations.isEmpty, isStarted { askSoon() }
+        if case .disconnected = state, observers.isEmpty, isStarted { askSoon() }
         let isThere = state == .connected
         guard isThere != self.isThere else { return }
         if isThere, missingDetails > 0 {
