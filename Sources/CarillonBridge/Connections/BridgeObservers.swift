@@ -42,7 +42,9 @@ struct BridgeObservers {
         var ended: [RegistrationKey] = []
         for kind in current.keys {
             let count = earlier.count { $0.kind == kind }
-            guard count > Self.mostEarlier, let oldest = earlier.firstIndex(where: { $0.kind == kind }) else { continue }
+            guard count > Self.mostEarlier, let oldest = earlier.firstIndex(where: { $0.kind == kind }) else {
+                continue
+            }
             ended.append(earlier.remove(at: oldest).registered)
         }
         return (ended, begun, mark)
