@@ -85,7 +85,9 @@ struct MessageCoderTests {
         decodesTheSame(Float.self) { $0 == .double(0.1) }
         #expect(try MessageDecoder.decode(Float.self, from: .double(0.1)) == 0.1)
         decodesTheSame(Bool.self)
-        decodesTheSame(String.self)
+        // Others post it as a text; Foundation's has nothing to do with others.
+        decodesTheSame(String.self) { $0 == .string("$null") }
+        #expect(try MessageDecoder.decode(String.self, from: .string("$null")) == "$null")
         decodesTheSame(Data.self)
         decodesTheSame(Date.self)
         decodesTheSame(Int?.self)
@@ -93,11 +95,52 @@ struct MessageCoderTests {
         decodesTheSame([Int].self)
         decodesTheSame([Double].self)
         decodesTheSame([Int?].self)
-        decodesTheSame([String].self)
+        decodesTheSame([String].self) { $0 == .array([.string("$null")]) }
         decodesTheSame([UInt8].self)
         decodesTheSame([String: Int].self)
         decodesTheSame([String: [Double]].self)
         decodesTheSame([Int: Int].self)
+    }
+
+    @Test("What stands for nil is refused as a text, wherever it stands", arguments: [0, 1, 2, 3])
+    func null(place: Int) throws {
+        struct Texts: Codable {
+            var text = ""
+            var list: [String?] = [nil]
+            var inner: [String: [String]] = [:]
+        }
+        var texts = Texts()
+        let path = ["userInfo.text", "userInfo.list[0]", "userInfo.inner.x[0]", "userInfo"][place]
+        switch place {
+        case 0: texts.text = "$null"
+        case 1: texts.list = ["$null"]
+        case 2: texts.inner = ["x": ["$null"]]
+        default: break
+        }
+        #expect(
+            throws: DistributedNotificationError.invalidUserInfo(
+                keyPath: path, reason: "the text '$null' stands for nil in a message")
+        ) {
+            if place == 3 { _ = try MessageCoder.entries(of: "$null") } else { _ = try MessageCoder.entries(of: texts) }
+        }
+    }
+
+    @Test("What can't be read is told by its real cause")
+    func causes() {
+        func cause<Value: Decodable>(_ type: Value.Type, _ userInfo: [String: PropertyList]) -> String {
+            do {
+                _ = try MessageCoder.message(type, from: userInfo)
+                return ""
+            } catch {
+                return MessageCoder.describe(error)
+            }
+        }
+        #expect(cause(Level.self, ["value": .string("x")]).contains("value: Cannot initialize Level"))
+        #expect(cause(Level.self, ["value": .int64(1)]) == "value: there is an integer instead of a string")
+        #expect(cause(Level.self, ["b": .int64(1), "a": .int64(2)]) == "there is a, b instead of one value under 'value'")
+        #expect(cause(Int.self, [:]) == "there is nothing instead of one value under 'value'")
+        #expect(cause(Box<Int>.self, ["value": .string("x")]) == "value: there is a string instead of an integer")
+        #expect(cause(Box<Int>.self, ["other": .string("x")]) == "there is no value")
     }
 
     // MARK: Encoding

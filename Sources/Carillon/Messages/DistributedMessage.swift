@@ -19,7 +19,9 @@ import ThreadDelivery
 /// ```
 ///
 /// Programs in other languages see a userInfo with the keys of the type, and can post the same. A type that is not
-/// coded as a keyed container, such as an enumeration with raw values, travels under the key `value`.
+/// coded as a keyed container, such as an enumeration with raw values, travels under the key `value`. Where a type codes nil, as
+/// an array of optionals does, the text `$null` stands for it, as property lists have no such value; a message that has that text
+/// itself is refused.
 ///
 /// Its posts throw what is wrong with them, and can wait for their outcome. Messages as Foundation's center has them are
 /// ``DistributedNotificationCenter/MainActorMessage`` and ``DistributedNotificationCenter/AsyncMessage``; under one name
@@ -139,7 +141,7 @@ extension DistributedNotificationCenter {
         do {
             return try MessageCoder.message(type, from: received.userInfo)
         } catch {
-            noteUndecodable(received, as: type, "\(error)")
+            noteUndecodable(received, as: type, MessageCoder.describe(error))
             return nil
         }
     }

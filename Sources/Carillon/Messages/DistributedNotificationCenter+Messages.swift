@@ -125,7 +125,7 @@ extension DistributedNotificationCenter {
             if let message = try makeMessage(received.notification) { return message }
             noteUndecodable(received, as: type, "it stands for none")
         } catch {
-            noteUndecodable(received, as: type, "\(error)")
+            noteUndecodable(received, as: type, MessageCoder.describe(error))
         }
         return nil
     }

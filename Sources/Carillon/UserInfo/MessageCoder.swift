@@ -32,11 +32,34 @@ enum MessageCoder {
             return try MessageDecoder.decode(type, from: .dictionary(userInfo))
         } catch {
             // A single value; its type would not have been coded as one with keys.
-            guard userInfo.count == 1, let value = userInfo[key],
-                let message = try? MessageDecoder.decode(type, from: value)
-            else { throw error }
-            return message
+            let isSingle = wantsNoKeys(error)
+            guard userInfo.count == 1, let value = userInfo[key] else {
+                guard isSingle else { throw error }
+                let keys = userInfo.isEmpty ? "nothing" : userInfo.keys.sorted().joined(separator: ", ")
+                throw DecodingError.dataCorrupted(
+                    .init(codingPath: [], debugDescription: "there is \(keys) instead of one value under '\(key)'"))
+            }
+            do {
+                return try MessageDecoder.decode(type, from: value, at: CodingPath.root.appending(ValueKey()))
+            } catch let other {
+                throw isSingle ? other : error
+            }
         }
+    }
+
+    /// Whether a type was found to be coded as something without keys.
+    private static func wantsNoKeys(_ error: any Error) -> Bool {
+        guard case DecodingError.typeMismatch(_, let context) = error else { return false }
+        return context.codingPath.isEmpty
+    }
+
+    private struct ValueKey: CodingKey {
+        var stringValue: String { key }
+        var intValue: Int? { nil }
+
+        init() {}
+        init?(stringValue: String) { nil }
+        init?(intValue: Int) { nil }
     }
 
     /// - Throws: also what in its userInfo is no property-list value.
@@ -46,9 +69,18 @@ enum MessageCoder {
         try message(type, from: UserInfoEncoder.encode(notification.userInfo ?? [:]))
     }
 
-    private static func describe(_ error: any Error) -> String {
-        guard case EncodingError.invalidValue(let value, let context) = error else { return "\(error)" }
-        let path = context.codingPath.map(\.stringValue).joined(separator: ".")
-        return "\(path.isEmpty ? "" : path + ": ")\(context.debugDescription) (\(type(of: value)))"
+    /// What is wrong, and where, in a sentence.
+    static func describe(_ error: any Error) -> String {
+        let (path, reason): ([any CodingKey], String)
+        switch error {
+        case EncodingError.invalidValue(let value, let context):
+            (path, reason) = (context.codingPath, "\(context.debugDescription) (\(type(of: value)))")
+        case DecodingError.typeMismatch(_, let context), DecodingError.valueNotFound(_, let context),
+            DecodingError.keyNotFound(_, let context), DecodingError.dataCorrupted(let context):
+            (path, reason) = (context.codingPath, context.debugDescription)
+        default: return "\(error)"
+        }
+        let place = path.map(\.stringValue).joined(separator: ".")
+        return place.isEmpty ? reason : "\(place): \(reason)"
     }
 }

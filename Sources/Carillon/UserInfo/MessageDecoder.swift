@@ -12,8 +12,12 @@ struct MessageDecoder: Decoder {
     var userInfo: [CodingUserInfoKey: Any] { [:] }
 
     /// - Throws: `DecodingError`, and what the type throws.
-    static func decode<Value: Decodable>(_ type: Value.Type, from value: PropertyList) throws -> Value {
-        try MessageDecoder(value: value, path: .root).decode(type)
+    ///
+    /// - Parameter path: where the list stands.
+    static func decode<Value: Decodable>(
+        _ type: Value.Type, from value: PropertyList, at path: CodingPath = .root
+    ) throws -> Value {
+        try MessageDecoder(value: value, path: path).decode(type)
     }
 
     func container<Key: CodingKey>(keyedBy type: Key.Type) throws -> KeyedDecodingContainer<Key> {
@@ -47,7 +51,8 @@ struct MessageDecoder: Decoder {
     }
 
     private func string() throws -> String {
-        guard case .string(let value) = value, !isNull else { throw mismatch("a string") }
+        // Also the text that stands for nil: whoever may be nil has asked before, and others post it as a text.
+        guard case .string(let value) = value else { throw mismatch("a string") }
         return value
     }
 

@@ -48,7 +48,8 @@ struct MessageEncoder: Encoder {
         }
     }
 
-    /// For nil where a type codes it: property lists have no such value, and Foundation's coders write it so.
+    /// For nil where a type codes it: property lists have no such value, and Foundation's coders write it so. As nobody could
+    /// tell the two apart, the text itself is refused.
     static let null = PropertyList.string("$null")
 
     private let node: Node
@@ -90,7 +91,12 @@ struct MessageEncoder: Encoder {
     private static func checked(
         _ value: Any, at path: @autoclosure () -> CodingPath
     ) throws(DistributedNotificationError) -> PropertyList {
-        try UserInfoEncoder.value(value, at: { path().text })
+        let list = try UserInfoEncoder.value(value, at: { path().text })
+        guard list != null else {
+            throw .invalidUserInfo(
+                keyPath: "userInfo\(path().text)", reason: "the text '$null' stands for nil in a message")
+        }
+        return list
     }
 
     private static func integer(_ value: some FixedWidthInteger) -> PropertyList {

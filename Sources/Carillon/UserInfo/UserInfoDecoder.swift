@@ -18,9 +18,10 @@ enum UserInfoDecoder {
         return result
     }
 
-    /// 64-bit integers, floating point and booleans are Swift's own, so that none passes for another. Integers of other
+    /// 64-bit integers, floating point and booleans are Swift's own, and none of these passes for another. Integers of other
     /// widths come as `NSNumber`, which `as?` turns into any integer type that can hold them: a program in another
-    /// language chooses widths by its own habits, and `as? Int` is what a reader writes.
+    /// language chooses widths by its own habits, and `as? Int` is what a reader writes. 0 and 1 among them are read by `as? Bool`,
+    /// too, as every `NSNumber` of them.
     static func decode(_ value: PropertyList) -> Any {
         switch value {
         case .string(let value): value

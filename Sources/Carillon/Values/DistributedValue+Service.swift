@@ -26,7 +26,7 @@ extension DistributedValue {
             }
         } catch {
             center.noteUndecodable(
-                received.arrived.name, from: received.arrived.poster.rawValue, as: Value.self, "\(error)")
+                received.arrived.name, from: received.arrived.poster.rawValue, as: Value.self, MessageCoder.describe(error))
             note(error)
         }
     }
@@ -114,7 +114,7 @@ extension DistributedValue {
                 // There is no service, or it ended: with the next one it is asked again.
                 return Log.info("a value can't be read: \(error)")
             }
-            center.noteUndecodable(name.rawValue, from: kept.poster, as: Value.self, "\(error)")
+            center.noteUndecodable(name.rawValue, from: kept.poster, as: Value.self, MessageCoder.describe(error))
             note(error)
         }
     }
@@ -141,7 +141,7 @@ extension DistributedValue {
         do {
             return Content(value: try MessageCoder.message(Value.self, from: entries), entries: entries)
         } catch {
-            throw .decodingFailed(type: "\(Value.self)", reason: "\(error)")
+            throw .decodingFailed(type: "\(Value.self)", reason: MessageCoder.describe(error))
         }
     }
 
