@@ -92,9 +92,10 @@ let package = Package(
         .executableTarget(
             name: "carillon-bridge", dependencies: ["CarillonBridge", "NotificationWire", "DBus", "MainLoop"]),
 
-        // The one of README.md, a poster, and an observer for each way of running.
+        // The one of README.md, a poster, values that stay, and an observer for each way of running.
         .executableTarget(name: "example-saved", dependencies: ["Carillon"], path: "Examples/swift/Saved"),
         .executableTarget(name: "example-post", dependencies: ["Carillon"], path: "Examples/swift/Post"),
+        .executableTarget(name: "example-values", dependencies: ["Carillon"], path: "Examples/swift/Values"),
         .executableTarget(
             name: "example-glib-loop", dependencies: ["Carillon", "MainLoop"], path: "Examples/swift/GLibLoop",
             exclude: ["README.md"]),
@@ -173,7 +174,8 @@ let package = Package(
             dependencies: [
                 "Carillon", "LocalNotifications", "ThreadDelivery", "Collections", "NotificationCore",
                 "NotificationWire", "DBus", "MainLoop", "TestSupport", "TestLimits", "carillond",
-                "CarillonTool", "example-saved", "example-glib-loop", "example-run-loop", "example-dispatch-main",
+                "CarillonTool", "example-saved", "example-values", "example-glib-loop", "example-run-loop",
+                "example-dispatch-main",
                 "example-no-loop",
                 "macos-swift5", "macos-swift6", "loop-probe",
             ]

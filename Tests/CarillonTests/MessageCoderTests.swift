@@ -137,7 +137,8 @@ struct MessageCoderTests {
         }
         #expect(cause(Level.self, ["value": .string("x")]).contains("value: Cannot initialize Level"))
         #expect(cause(Level.self, ["value": .int64(1)]) == "value: there is an integer instead of a string")
-        #expect(cause(Level.self, ["b": .int64(1), "a": .int64(2)]) == "there is a, b instead of one value under 'value'")
+        let two: [String: PropertyList] = ["b": .int64(1), "a": .int64(2)]
+        #expect(cause(Level.self, two) == "there is a, b instead of one value under 'value'")
         #expect(cause(Int.self, [:]) == "there is nothing instead of one value under 'value'")
         #expect(cause(Box<Int>.self, ["value": .string("x")]) == "value: there is a string instead of an integer")
         #expect(cause(Box<Int>.self, ["other": .string("x")]) == "there is no value")

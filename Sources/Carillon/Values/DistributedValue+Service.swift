@@ -25,8 +25,8 @@ extension DistributedValue {
                 if case .decodingFailed = state.error { state.error = nil }
             }
         } catch {
-            center.noteUndecodable(
-                received.arrived.name, from: received.arrived.poster.rawValue, as: Value.self, MessageCoder.describe(error))
+            let (name, poster) = (received.arrived.name, received.arrived.poster.rawValue)
+            center.noteUndecodable(name, from: poster, as: Value.self, MessageCoder.describe(error))
             note(error)
         }
     }
