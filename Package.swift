@@ -6,79 +6,104 @@ let package = Package(
     name: "Carillon",
     products: [
         // With what its interface speaks of, and the loop that a plain GLib program runs.
-        .library(name: "Carillon", targets: ["Carillon", "ThreadDelivery", "MainLoop"]),
+        .library(name: "Carillon", targets: ["Carillon", "CarillonThreadDelivery", "CarillonMainLoop"]),
         .executable(name: "carillond", targets: ["carillond"]),
         .executable(name: "carillon", targets: ["CarillonTool"]),
         .executable(name: "carillon-bridge", targets: ["carillon-bridge"]),
         // With the contexts and modes that its interface speaks of.
-        .library(name: "LocalNotifications", targets: ["LocalNotifications", "ThreadDelivery", "MainLoop"]),
+        .library(
+            name: "LocalNotifications", targets: ["LocalNotifications", "CarillonThreadDelivery", "CarillonMainLoop"]),
     ],
     targets: [
         // C libraries of the distribution.
-        .systemLibrary(name: "CDBus", pkgConfig: "dbus-1", providers: [.apt(["libdbus-1-dev"])]),
+        .systemLibrary(
+            name: "CCarillonDBus", path: "Sources/CDBus", pkgConfig: "dbus-1", providers: [.apt(["libdbus-1-dev"])]),
         // Declarations only: the service finds the libraries while it runs. With pkgConfig they would be linked.
-        .systemLibrary(name: "CXCB", providers: [.apt(["libxcb1-dev", "libxcb-res0-dev"])]),
+        .systemLibrary(
+            name: "CCarillonXCB", path: "Sources/CXCB", providers: [.apt(["libxcb1-dev", "libxcb-res0-dev"])]),
         // The same, for the command.
-        .systemLibrary(name: "CNcurses", providers: [.apt(["libncurses-dev"])]),
-        .systemLibrary(name: "CGLib", pkgConfig: "glib-2.0", providers: [.apt(["libglib2.0-dev"])]),
-        .systemLibrary(name: "CCBOR", pkgConfig: "libcbor", providers: [.apt(["libcbor-dev"])]),
-        .systemLibrary(name: "CMosquitto", pkgConfig: "libmosquitto", providers: [.apt(["libmosquitto-dev"])]),
+        .systemLibrary(name: "CCarillonNcurses", path: "Sources/CNcurses", providers: [.apt(["libncurses-dev"])]),
+        .systemLibrary(
+            name: "CCarillonGLib", path: "Sources/CGLib", pkgConfig: "glib-2.0", providers: [.apt(["libglib2.0-dev"])]),
+        .systemLibrary(
+            name: "CCarillonCBOR", path: "Sources/CCBOR", pkgConfig: "libcbor", providers: [.apt(["libcbor-dev"])]),
+        .systemLibrary(
+            name: "CCarillonMosquitto", path: "Sources/CMosquitto", pkgConfig: "libmosquitto",
+            providers: [.apt(["libmosquitto-dev"])]),
 
         // The kernel's own declarations.
-        .systemLibrary(name: "CSystem"),
+        .systemLibrary(name: "CCarillonSystem", path: "Sources/CSystem"),
 
         // What libdispatch exports for run loops; it comes with the toolchain.
-        .systemLibrary(name: "CMainQueue"),
+        .systemLibrary(name: "CCarillonMainQueue", path: "Sources/CMainQueue"),
 
         // What every module may use: the standard library only.
-        .target(name: "Collections"),
-        .target(name: "BusNames"),
-        .target(name: "JSON"),
+        .target(name: "CarillonCollections", path: "Sources/Collections"),
+        .target(name: "CarillonBusNames", path: "Sources/BusNames"),
+        .target(name: "CarillonJSON", path: "Sources/JSON"),
 
         // Their only importers.
-        .target(name: "MainLoop", dependencies: ["CGLib"]),
-        .target(name: "DBus", dependencies: ["CDBus", "BusNames", "Collections", "MainLoop"]),
-        .target(name: "MQTT", dependencies: ["CMosquitto", "MainLoop"]),
-        .target(name: "CBOR", dependencies: ["CCBOR"]),
+        .target(name: "CarillonMainLoop", dependencies: ["CCarillonGLib"], path: "Sources/MainLoop"),
+        .target(
+            name: "CarillonDBus",
+            dependencies: ["CCarillonDBus", "CarillonBusNames", "CarillonCollections", "CarillonMainLoop"],
+            path: "Sources/DBus"),
+        .target(name: "CarillonMQTT", dependencies: ["CCarillonMosquitto", "CarillonMainLoop"], path: "Sources/MQTT"),
+        .target(name: "CarillonCBOR", dependencies: ["CCarillonCBOR"], path: "Sources/CBOR"),
 
         // The rules, and their coding on the wire.
-        .target(name: "NotificationCore", dependencies: ["Collections", "BusNames"]),
+        .target(name: "CarillonCore", dependencies: ["CarillonCollections", "CarillonBusNames"], path: "Sources/Core"),
         .target(
-            name: "NotificationWire", dependencies: ["Collections", "NotificationCore", "DBus", "BusNames", "JSON"]),
+            name: "CarillonWire",
+            dependencies: ["CarillonCollections", "CarillonCore", "CarillonDBus", "CarillonBusNames", "CarillonJSON"],
+            path: "Sources/Wire"),
 
         // Which application is active. It knows the clients' names, and nothing of notifications.
         .target(
-            name: "DesktopActivity",
-            dependencies: ["Collections", "NotificationCore", "DBus", "BusNames", "JSON", "MainLoop", "CXCB"]),
+            name: "CarillonActivity",
+            dependencies: [
+                "CarillonCollections", "CarillonCore", "CarillonDBus", "CarillonBusNames", "CarillonJSON",
+                "CarillonMainLoop", "CCarillonXCB",
+            ], path: "Sources/Activity"),
 
         // The service. Nothing that it imports imports Foundation.
         .target(
-            name: "NotificationService",
+            name: "CarillonService",
             dependencies: [
-                "Collections", "NotificationCore", "NotificationWire", "DesktopActivity", "DBus", "BusNames",
-                "MainLoop", "CSystem",
-            ]
-        ),
-        .executableTarget(name: "carillond", dependencies: ["NotificationService", "MainLoop"]),
+                "CarillonCollections", "CarillonCore", "CarillonWire", "CarillonActivity", "CarillonDBus",
+                "CarillonBusNames",
+                "CarillonMainLoop", "CCarillonSystem",
+            ], path: "Sources/Service"),
+        .executableTarget(name: "carillond", dependencies: ["CarillonService", "CarillonMainLoop"]),
 
         // The client side: the engine of a client, what runs an observer where it wants to be, and what programs and
         // people see of both.
         .target(
-            name: "ServiceClient",
-            dependencies: ["Collections", "NotificationCore", "NotificationWire", "DBus", "BusNames", "MainLoop"]),
-        .target(name: "ThreadDelivery", dependencies: ["Collections", "MainLoop", "CMainQueue"]),
-        .target(name: "LocalNotifications", dependencies: ["ThreadDelivery", "Collections", "MainLoop"]),
+            name: "CarillonClient",
+            dependencies: [
+                "CarillonCollections", "CarillonCore", "CarillonWire", "CarillonDBus", "CarillonBusNames",
+                "CarillonMainLoop",
+            ], path: "Sources/Client"),
+        .target(
+            name: "CarillonThreadDelivery",
+            dependencies: ["CarillonCollections", "CarillonMainLoop", "CCarillonMainQueue"],
+            path: "Sources/ThreadDelivery"),
+        .target(
+            name: "LocalNotifications",
+            dependencies: ["CarillonThreadDelivery", "CarillonCollections", "CarillonMainLoop"]),
         .target(
             name: "Carillon",
             dependencies: [
-                "ThreadDelivery", "ServiceClient", "Collections", "NotificationCore", "NotificationWire", "DBus",
-                "MainLoop",
+                "CarillonThreadDelivery", "CarillonClient", "CarillonCollections", "CarillonCore", "CarillonWire",
+                "CarillonDBus",
+                "CarillonMainLoop",
             ]),
         .executableTarget(
             name: "CarillonTool",
             dependencies: [
-                "Collections", "NotificationCore", "NotificationWire", "ServiceClient", "DBus", "BusNames", "JSON",
-                "MainLoop", "CNcurses",
+                "CarillonCollections", "CarillonCore", "CarillonWire", "CarillonClient", "CarillonDBus",
+                "CarillonBusNames", "CarillonJSON",
+                "CarillonMainLoop", "CCarillonNcurses",
             ]
         ),
 
@@ -86,144 +111,183 @@ let package = Package(
         .target(
             name: "CarillonBridge",
             dependencies: [
-                "Collections", "NotificationCore", "NotificationWire", "ServiceClient", "MQTT", "CBOR", "DBus",
-                "BusNames", "JSON", "MainLoop",
+                "CarillonCollections", "CarillonCore", "CarillonWire", "CarillonClient", "CarillonMQTT", "CarillonCBOR",
+                "CarillonDBus",
+                "CarillonBusNames", "CarillonJSON", "CarillonMainLoop",
             ]),
         .executableTarget(
-            name: "carillon-bridge", dependencies: ["CarillonBridge", "NotificationWire", "DBus", "MainLoop"]),
+            name: "carillon-bridge",
+            dependencies: ["CarillonBridge", "CarillonWire", "CarillonDBus", "CarillonMainLoop"]),
 
         // The one of README.md, a poster, values that stay, and an observer for each way of running.
-        .executableTarget(name: "example-saved", dependencies: ["Carillon"], path: "Examples/swift/Saved"),
-        .executableTarget(name: "example-post", dependencies: ["Carillon"], path: "Examples/swift/Post"),
-        .executableTarget(name: "example-values", dependencies: ["Carillon"], path: "Examples/swift/Values"),
+        .executableTarget(name: "carillon-example-saved", dependencies: ["Carillon"], path: "Examples/swift/Saved"),
+        .executableTarget(name: "carillon-example-post", dependencies: ["Carillon"], path: "Examples/swift/Post"),
+        .executableTarget(name: "carillon-example-values", dependencies: ["Carillon"], path: "Examples/swift/Values"),
         .executableTarget(
-            name: "example-glib-loop", dependencies: ["Carillon", "MainLoop"], path: "Examples/swift/GLibLoop",
+            name: "carillon-example-glib-loop", dependencies: ["Carillon", "CarillonMainLoop"],
+            path: "Examples/swift/GLibLoop",
             exclude: ["README.md"]),
         .executableTarget(
-            name: "example-run-loop", dependencies: ["Carillon"], path: "Examples/swift/RunLoop",
+            name: "carillon-example-run-loop", dependencies: ["Carillon"], path: "Examples/swift/RunLoop",
             exclude: ["README.md"]),
         .executableTarget(
-            name: "example-dispatch-main", dependencies: ["Carillon"], path: "Examples/swift/DispatchMain",
+            name: "carillon-example-dispatch-main", dependencies: ["Carillon"], path: "Examples/swift/DispatchMain",
             exclude: ["README.md"]),
         .executableTarget(
-            name: "example-no-loop", dependencies: ["Carillon"], path: "Examples/swift/NoLoop",
+            name: "carillon-example-no-loop", dependencies: ["Carillon"], path: "Examples/swift/NoLoop",
             exclude: ["README.md"]),
 
         // A load for tests and benchmarks.
         .executableTarget(
-            name: "bus-load",
-            dependencies: ["NotificationWire", "NotificationCore", "DBus", "MainLoop"],
+            name: "carillon-bus-load",
+            dependencies: ["CarillonWire", "CarillonCore", "CarillonDBus", "CarillonMainLoop"],
             path: "Benchmarks/BusLoad"
         ),
-        .executableTarget(name: "library-load", dependencies: ["Carillon"], path: "Benchmarks/LibraryLoad"),
+        .executableTarget(name: "carillon-library-load", dependencies: ["Carillon"], path: "Benchmarks/LibraryLoad"),
         .executableTarget(
-            name: "local-bench", dependencies: ["LocalNotifications", "MainLoop"], path: "Benchmarks/LocalBench"),
+            name: "carillon-local-bench", dependencies: ["LocalNotifications", "CarillonMainLoop"],
+            path: "Benchmarks/LocalBench"),
 
         // Tests: one folder per target.
-        .target(name: "TestSupport", dependencies: ["MainLoop", "TestLimits"], path: "Tests/TestSupport"),
-        .target(name: "TestLimits", path: "Tests/TestLimits"),
+        .target(
+            name: "CarillonTestSupport", dependencies: ["CarillonMainLoop", "CarillonTestLimits"],
+            path: "Tests/TestSupport"),
+        .target(name: "CarillonTestLimits", path: "Tests/TestLimits"),
         .executableTarget(
-            name: "toolkit-window", dependencies: ["Carillon", "MainLoop"], path: "Tests/ToolkitWindow"),
-        .testTarget(name: "TestLimitsTests", dependencies: ["TestLimits"]),
-        .testTarget(name: "CollectionsTests", dependencies: ["Collections", "TestLimits"]),
+            name: "carillon-toolkit-window", dependencies: ["Carillon", "CarillonMainLoop"], path: "Tests/ToolkitWindow"
+        ),
+        .testTarget(name: "TestLimitsTests", dependencies: ["CarillonTestLimits"]),
+        .testTarget(name: "CollectionsTests", dependencies: ["CarillonCollections", "CarillonTestLimits"]),
         .testTarget(
-            name: "MainLoopTests", dependencies: ["MainLoop", "CGLib", "TestSupport", "TestLimits", "carillond"]),
-        .testTarget(name: "DBusTests", dependencies: ["DBus", "BusNames", "MainLoop", "TestSupport", "TestLimits"]),
-        .testTarget(name: "MQTTTests", dependencies: ["MQTT", "MainLoop", "TestSupport", "TestLimits"]),
-        .testTarget(name: "CBORTests", dependencies: ["CBOR", "TestLimits"]),
-        .testTarget(name: "JSONTests", dependencies: ["JSON", "TestLimits"]),
-        .testTarget(name: "NotificationCoreTests", dependencies: ["NotificationCore", "TestLimits"]),
+            name: "MainLoopTests",
+            dependencies: [
+                "CarillonMainLoop", "CCarillonGLib", "CarillonTestSupport", "CarillonTestLimits", "carillond",
+            ]),
+        .testTarget(
+            name: "DBusTests",
+            dependencies: [
+                "CarillonDBus", "CarillonBusNames", "CarillonMainLoop", "CarillonTestSupport", "CarillonTestLimits",
+            ]),
+        .testTarget(
+            name: "MQTTTests",
+            dependencies: ["CarillonMQTT", "CarillonMainLoop", "CarillonTestSupport", "CarillonTestLimits"]),
+        .testTarget(name: "CBORTests", dependencies: ["CarillonCBOR", "CarillonTestLimits"]),
+        .testTarget(name: "JSONTests", dependencies: ["CarillonJSON", "CarillonTestLimits"]),
+        .testTarget(name: "NotificationCoreTests", dependencies: ["CarillonCore", "CarillonTestLimits"]),
         .testTarget(
             name: "NotificationWireTests",
-            dependencies: ["NotificationWire", "NotificationCore", "DBus", "MainLoop", "TestSupport", "TestLimits"]
+            dependencies: [
+                "CarillonWire", "CarillonCore", "CarillonDBus", "CarillonMainLoop", "CarillonTestSupport",
+                "CarillonTestLimits",
+            ]
         ),
         .testTarget(
             name: "DesktopActivityTests",
-            dependencies: ["DesktopActivity", "NotificationCore", "DBus", "MainLoop", "TestSupport", "TestLimits"]
+            dependencies: [
+                "CarillonActivity", "CarillonCore", "CarillonDBus", "CarillonMainLoop", "CarillonTestSupport",
+                "CarillonTestLimits",
+            ]
         ),
         .testTarget(
             name: "NotificationServiceTests",
             dependencies: [
-                "NotificationService", "NotificationWire", "DesktopActivity", "NotificationCore", "DBus", "MainLoop",
-                "TestSupport", "TestLimits", "carillond", "CarillonTool", "bus-load", "toolkit-window",
+                "CarillonService", "CarillonWire", "CarillonActivity", "CarillonCore", "CarillonDBus",
+                "CarillonMainLoop",
+                "CarillonTestSupport", "CarillonTestLimits", "carillond", "CarillonTool", "carillon-bus-load",
+                "carillon-toolkit-window",
             ]
         ),
         .testTarget(
             name: "ServiceClientTests",
             dependencies: [
-                "ServiceClient", "Collections", "NotificationCore", "NotificationWire", "DBus", "BusNames", "CDBus",
-                "MainLoop", "TestLimits",
+                "CarillonClient", "CarillonCollections", "CarillonCore", "CarillonWire", "CarillonDBus",
+                "CarillonBusNames", "CCarillonDBus",
+                "CarillonMainLoop", "CarillonTestLimits",
             ]
         ),
         .testTarget(
-            name: "ThreadDeliveryTests", dependencies: ["ThreadDelivery", "MainLoop", "TestSupport", "TestLimits"]),
+            name: "ThreadDeliveryTests",
+            dependencies: ["CarillonThreadDelivery", "CarillonMainLoop", "CarillonTestSupport", "CarillonTestLimits"]),
         .testTarget(
             name: "LocalNotificationsTests",
             dependencies: [
-                "LocalNotifications", "ThreadDelivery", "MainLoop", "TestSupport", "TestLimits", "main-thread-probe",
+                "LocalNotifications", "CarillonThreadDelivery", "CarillonMainLoop", "CarillonTestSupport",
+                "CarillonTestLimits", "carillon-main-thread-probe",
             ]
         ),
         // What needs the main thread of a process of its own.
         .executableTarget(
-            name: "main-thread-probe",
-            dependencies: ["LocalNotifications", "ThreadDelivery", "MainLoop", "TestSupport"],
+            name: "carillon-main-thread-probe",
+            dependencies: ["LocalNotifications", "CarillonThreadDelivery", "CarillonMainLoop", "CarillonTestSupport"],
             path: "Tests/MainThreadProbe"
         ),
         .testTarget(
             name: "CarillonTests",
             dependencies: [
-                "Carillon", "LocalNotifications", "ThreadDelivery", "Collections", "NotificationCore",
-                "NotificationWire", "DBus", "MainLoop", "TestSupport", "TestLimits", "carillond",
-                "CarillonTool", "example-saved", "example-values", "example-glib-loop", "example-run-loop",
-                "example-dispatch-main",
-                "example-no-loop",
-                "macos-swift5", "macos-swift6", "loop-probe",
+                "Carillon", "LocalNotifications", "CarillonThreadDelivery", "CarillonCollections", "CarillonCore",
+                "CarillonWire", "CarillonDBus", "CarillonMainLoop", "CarillonTestSupport", "CarillonTestLimits",
+                "carillond",
+                "CarillonTool", "carillon-example-saved", "carillon-example-values", "carillon-example-glib-loop",
+                "carillon-example-run-loop",
+                "carillon-example-dispatch-main",
+                "carillon-example-no-loop",
+                "carillon-macos-swift5", "carillon-macos-swift6", "carillon-loop-probe",
             ]
         ),
         // Programs as they stand on macOS, compiled unchanged.
         .executableTarget(
-            name: "macos-swift5", dependencies: ["Carillon"], path: "Tests/MacOSSources/Swift5",
+            name: "carillon-macos-swift5", dependencies: ["Carillon"], path: "Tests/MacOSSources/Swift5",
             swiftSettings: [.swiftLanguageMode(.v5)]),
         .executableTarget(
-            name: "macos-swift6", dependencies: ["Carillon"], path: "Tests/MacOSSources/Swift6"),
+            name: "carillon-macos-swift6", dependencies: ["Carillon"], path: "Tests/MacOSSources/Swift6"),
         // One observer of every kind, on the loop that a test asks for.
-        .executableTarget(name: "loop-probe", dependencies: ["Carillon", "MainLoop"], path: "Tests/LoopProbe"),
+        .executableTarget(
+            name: "carillon-loop-probe", dependencies: ["Carillon", "CarillonMainLoop"], path: "Tests/LoopProbe"),
         .testTarget(
             name: "CarillonBridgeTests",
             dependencies: [
-                "CarillonBridge", "CBOR", "Collections", "MQTT", "NotificationCore", "NotificationWire", "DBus",
-                "MainLoop",
-                "TestSupport", "TestLimits", "carillond", "CarillonTool", "carillon-bridge",
+                "CarillonBridge", "CarillonCBOR", "CarillonCollections", "CarillonMQTT", "CarillonCore", "CarillonWire",
+                "CarillonDBus",
+                "CarillonMainLoop",
+                "CarillonTestSupport", "CarillonTestLimits", "carillond", "CarillonTool", "carillon-bridge",
             ]),
         .testTarget(
             name: "CarillonToolTests",
             dependencies: [
-                "DBus", "MainLoop", "NotificationWire", "TestSupport", "TestLimits", "CarillonTool", "carillond",
+                "CarillonDBus", "CarillonMainLoop", "CarillonWire", "CarillonTestSupport", "CarillonTestLimits",
+                "CarillonTool", "carillond",
             ]),
         // The service, its clients, a bus and a disk in one thread and virtual time.
         .target(
-            name: "Simulation",
+            name: "CarillonSimulation",
             dependencies: [
-                "NotificationService", "ServiceClient", "NotificationWire", "NotificationCore", "DesktopActivity",
-                "CarillonBridge", "MQTT", "Collections", "DBus", "BusNames", "MainLoop",
+                "CarillonService", "CarillonClient", "CarillonWire", "CarillonCore", "CarillonActivity",
+                "CarillonBridge", "CarillonMQTT", "CarillonCollections", "CarillonDBus", "CarillonBusNames",
+                "CarillonMainLoop",
             ],
             path: "Tests/Simulation", exclude: ["seeds"]
         ),
         .executableTarget(
-            name: "simulate", dependencies: ["Simulation", "NotificationCore", "MainLoop"], path: "Tests/Simulate"),
+            name: "carillon-simulate", dependencies: ["CarillonSimulation", "CarillonCore", "CarillonMainLoop"],
+            path: "Tests/Simulate"),
         .testTarget(
             name: "SimulationTests",
             dependencies: [
-                "Simulation", "simulate", "TestSupport", "TestLimits", "NotificationService", "DBus", "BusNames",
-                "MainLoop",
+                "CarillonSimulation", "carillon-simulate", "CarillonTestSupport", "CarillonTestLimits",
+                "CarillonService", "CarillonDBus", "CarillonBusNames",
+                "CarillonMainLoop",
             ]
         ),
         .testTarget(
-            name: "InteropTests", dependencies: ["MainLoop", "TestSupport", "TestLimits", "CarillonTool", "carillond"]),
+            name: "InteropTests",
+            dependencies: [
+                "CarillonMainLoop", "CarillonTestSupport", "CarillonTestLimits", "CarillonTool", "carillond",
+            ]),
         .testTarget(
             name: "ArchitectureTests",
             dependencies: [
-                "NotificationCore", "TestSupport", "TestLimits", "CarillonTool", "carillond", "carillon-bridge",
+                "CarillonCore", "CarillonTestSupport", "CarillonTestLimits", "CarillonTool", "carillond",
+                "carillon-bridge",
             ]),
     ],
     swiftLanguageModes: [.v6]
@@ -236,33 +300,35 @@ if Context.environment["CARILLON_FUZZ"] != nil {
     let withoutMain: [SwiftSetting] = [.unsafeFlags(["-parse-as-library"])]
     package.targets += [
         .target(
-            name: "FuzzSupport", dependencies: ["CDBus", "CGLib", "DBus", "MainLoop"],
+            name: "CarillonFuzzSupport",
+            dependencies: ["CCarillonDBus", "CCarillonGLib", "CarillonDBus", "CarillonMainLoop"],
             path: "Tests/Fuzz/FuzzSupport"
         ),
         .executableTarget(
             name: "fuzz-dispatch",
-            dependencies: ["FuzzSupport", "NotificationService", "NotificationWire", "NotificationCore", "DBus"],
+            dependencies: ["CarillonFuzzSupport", "CarillonService", "CarillonWire", "CarillonCore", "CarillonDBus"],
             path: "Tests/Fuzz/FuzzDispatch", swiftSettings: withoutMain
         ),
         .executableTarget(
             name: "fuzz-userinfo",
-            dependencies: ["FuzzSupport", "NotificationService", "NotificationWire", "NotificationCore", "DBus"],
+            dependencies: ["CarillonFuzzSupport", "CarillonService", "CarillonWire", "CarillonCore", "CarillonDBus"],
             path: "Tests/Fuzz/FuzzUserInfo", swiftSettings: withoutMain
         ),
         .executableTarget(
             name: "fuzz-userinfo-bytes",
-            dependencies: ["FuzzSupport", "NotificationWire", "NotificationCore", "DBus"],
+            dependencies: ["CarillonFuzzSupport", "CarillonWire", "CarillonCore", "CarillonDBus"],
             path: "Tests/Fuzz/FuzzUserInfoBytes", swiftSettings: withoutMain
         ),
         .executableTarget(
             name: "fuzz-channel",
-            dependencies: ["FuzzSupport", "NotificationWire", "NotificationCore", "DBus"],
+            dependencies: ["CarillonFuzzSupport", "CarillonWire", "CarillonCore", "CarillonDBus"],
             path: "Tests/Fuzz/FuzzChannel", swiftSettings: withoutMain
         ),
         .executableTarget(
             name: "fuzz-bridge",
             dependencies: [
-                "FuzzSupport", "CarillonBridge", "MQTT", "ServiceClient", "NotificationWire", "NotificationCore",
+                "CarillonFuzzSupport", "CarillonBridge", "CarillonMQTT", "CarillonClient", "CarillonWire",
+                "CarillonCore",
             ],
             path: "Tests/Fuzz/FuzzBridge", swiftSettings: withoutMain
         ),

@@ -5,14 +5,14 @@ space, by valgrind's callgrind, and system calls, by strace.
 
     counts.py BINARIES [--posts N] [--observers N …] [--ways WAY …] [--profile DIRECTORY] [--bus PROGRAM] [--json FILE]
 
-BINARIES is a directory with optimised carillond, bus-load and library-load. Each figure is the difference of a run with
+BINARIES is a directory with optimised carillond, carillon-bus-load and carillon-library-load. Each figure is the difference of a run with
 N posts and one with three times as many, so that starting and ending are not in it. A run has a bus, a service and a
 directory for its state of its own. tools/bench --counts builds what is needed.
 
 A poster has a pace: `window` waits for one answer in 64 posts, with at most 128 unanswered; `flood` waits for nothing;
 `leisure` posts a hundred times a second, and each time the service is asleep.
 
-Ways are `plain`, bus-load with single posts; `library`, both sides with the Swift library, which posts and hears
+Ways are `plain`, carillon-bus-load with single posts; `library`, both sides with the Swift library, which posts and hears
 together what piles up; and `channel`, the same on a channel. The library has a window of its own, and no such pace.
 """
 
@@ -85,7 +85,7 @@ class Run:
         subprocess.run(wait, env=self.environment, check=True)
 
     def load(self, role, *arguments):
-        program = "bus-load" if self.way == "plain" else "library-load"
+        program = "carillon-bus-load" if self.way == "plain" else "carillon-library-load"
         return self.start([str(self.options.binaries / program), role, "load", *arguments])
 
     def post(self, observers, posts, pace):

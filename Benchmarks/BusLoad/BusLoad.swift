@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import DBus
-import MainLoop
+import CarillonDBus
+import CarillonMainLoop
 
 #if canImport(Glibc)
     import Glibc
@@ -17,7 +17,7 @@ struct BusLoad {
             let options = try LoadOptions(try CommandLineParser.processArguments())
             try run(options)
         } catch {
-            printError("bus-load: \(error)\nTry 'bus-load --help'.")
+            printError("carillon-bus-load: \(error)\nTry 'carillon-bus-load --help'.")
             exit(1)
         }
     }
@@ -32,7 +32,7 @@ struct BusLoad {
             case .sink: try LoadSink(options).run()
             }
         } catch {
-            printError("bus-load: \(error)")
+            printError("carillon-bus-load: \(error)")
             exit(2)
         }
     }
@@ -49,7 +49,7 @@ class LoadClient {
 
     func run() throws(BusError) {
         connection.onDisconnect = {
-            printError("bus-load: the bus closed the connection")
+            printError("carillon-bus-load: the bus closed the connection")
             exit(2)
         }
         connection.hello { [unowned self] result in
@@ -62,7 +62,7 @@ class LoadClient {
     func start() {}
 
     func fail(_ error: BusError) -> Never {
-        printError("bus-load: \(error)")
+        printError("carillon-bus-load: \(error)")
         exit(2)
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import DBus
-import NotificationWire
+import CarillonDBus
+import CarillonWire
 
 /// How notifications get from a poster to an observer.
 protocol LoadChannel {

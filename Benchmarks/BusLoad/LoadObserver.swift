@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import DBus
-import MainLoop
+import CarillonDBus
+import CarillonMainLoop
 
 #if canImport(Glibc)
     import Glibc

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
-import NotificationCore
+import CarillonCore
+import CarillonMainLoop
 
-/// The command line of `bus-load`.
+/// The command line of `carillon-bus-load`.
 struct LoadOptions {
     enum Role: String, CaseIterable {
         /// Registers for NAME and NAME.end, prints `ready UNIQUE-NAME`, and reads until NAME.end arrives.
@@ -35,7 +35,7 @@ struct LoadOptions {
 
     init(_ arguments: [String]) throws(CommandLineParser.UsageError) {
         let parser = CommandLineParser(
-            program: "bus-load", usage: "observe|post|sink NAME, or call",
+            program: "carillon-bus-load", usage: "observe|post|sink NAME, or call",
             summary: "One side of a load on a message bus, for tests and benchmarks.",
             description: """
                 An observer's report is one line of key=value: what it received, what it was told is lost, whether \

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-import DBus
-import MainLoop
-import NotificationWire
+import CarillonDBus
+import CarillonMainLoop
+import CarillonWire
 
 /// Posts at a rate, or as fast as it is answered.
 final class LoadPoster: LoadClient {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import DBus
-import MainLoop
+import CarillonBusNames
+import CarillonDBus
+import CarillonMainLoop
 
 /// What a service would be that does nothing but read: who waits longer than behind this one waits for the bus.
 final class LoadSink: LoadClient {

@@ -5,7 +5,7 @@ import Foundation
 /// One side of a load with the Swift library: for benchmarks, not installed. What it does, and what it prints, is what
 /// the loads of `Benchmarks/peers` do and print.
 ///
-///     library-load observe NAME [--others N] | post NAME [--count N] [--size BYTES] [--rate N]
+///     carillon-library-load observe NAME [--others N] | post NAME [--count N] [--size BYTES] [--rate N]
 @main
 enum LibraryLoad {
     static func main() {
@@ -15,7 +15,7 @@ enum LibraryLoad {
         // What a program is told, so that nothing is lost without a word.
         let events = center.observeEvents { event in
             if case .connectionStateChanged = event { return }
-            FileHandle.standardError.write(Data("library-load: \(event)\n".utf8))
+            FileHandle.standardError.write(Data("carillon-library-load: \(event)\n".utf8))
         }
         withExtendedLifetime(events) {
             if load.observes { observe(load) } else { post(load) }
@@ -131,7 +131,7 @@ private func say(_ line: String) {
 }
 
 private func fail(_ reason: String, status: Int32) -> Never {
-    FileHandle.standardError.write(Data("library-load: \(reason)\n".utf8))
+    FileHandle.standardError.write(Data("carillon-library-load: \(reason)\n".utf8))
     exit(status)
 }
 

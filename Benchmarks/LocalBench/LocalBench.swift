@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonMainLoop
 import Foundation
 import LocalNotifications
-import MainLoop
 
 /// Measures the center and the queue within a process beside Foundation's, on the same work and in turn, and prints a
 /// table in Markdown. It judges nothing. `tools/bench` runs it; Benchmarks/README.md explains the rows.
 ///
-///     local-bench [ROWS [ours | theirs]]
+///     carillon-local-bench [ROWS [ours | theirs]]
 ///
 /// With ROWS only the rows whose names contain that; with `ours` or `theirs` only one of the two does the work, once,
 /// and nothing is printed: for profiles.
@@ -37,7 +37,7 @@ struct LocalBench {
             let ratio = median(zip(ours, theirs).map { $0 / $1 })
             lines.append(
                 "| \(work.name) | \(number(median(ours), 0)) | \(number(median(theirs), 0)) | \(number(ratio, 2)) |")
-            FileHandle.standardError.write(Data("local-bench: \(lines.last!) \(ours.count) rounds\n".utf8))
+            FileHandle.standardError.write(Data("carillon-local-bench: \(lines.last!) \(ours.count) rounds\n".utf8))
         }
         print(lines.joined(separator: "\n"))
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonMainLoop
 import Foundation
 import LocalNotifications
-import MainLoop
 
 /// What both queues have.
 private protocol Queue {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonMainLoop
 import Foundation
 import LocalNotifications
-import MainLoop
 
 /// One row: the same work for both.
 struct Work: Sendable {

@@ -261,7 +261,7 @@ def start_up(figures, tools, times):
     for _ in range(times):
         # One that starts the service when it is called.
         with BusWay("raw", "", "dbus-daemon").start(tools) as server:
-            call = Process([tools.binaries / "bus-load", "call"], server.environment, tools.log)
+            call = Process([tools.binaries / "carillon-bus-load", "call"], server.environment, tools.log)
             result = fields(call.line("first="))
             call.stop()
         first.append(result["first"] / 1e6)

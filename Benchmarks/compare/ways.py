@@ -79,7 +79,7 @@ class BusWay(Way):
     def command(self, tools):
         if self.family in ("raw", "plain"):
             return [tools.peers / "dbus-load", "raw" if self.family == "raw" else "carillon"]
-        return [tools.binaries / "library-load"]
+        return [tools.binaries / "carillon-library-load"]
 
     def start(self, tools, has_many=False):
         return BusServer(self, tools, has_many)

@@ -3,7 +3,7 @@
 /// name is checked here once and carried as a type of its own from then on.
 public protocol BusSyntax: RawRepresentable, Hashable, Sendable, CustomStringConvertible, ExpressibleByStringLiteral
 where RawValue == String, StringLiteralType == String {
-    /// Takes `rawValue` as it is; callers have checked it. For this module and `DBus` only, which a test holds.
+    /// Takes `rawValue` as it is; callers have checked it. For this module and `CarillonDBus` only, which a test holds.
     init(unchecked rawValue: String)
     /// Whether `text` follows the syntax.
     static func isValid(_ text: String) -> Bool

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import CCBOR
+import CCarillonCBOR
 
 extension CBOR {
     /// The item as bytes. Integers have their width; strings, arrays and maps their length in front of them.

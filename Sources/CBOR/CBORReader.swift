@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import CCBOR
+import CCarillonCBOR
 
 /// Reads data items out of bytes: heads by libcbor, and from these what they hold.
 struct CBORReader {

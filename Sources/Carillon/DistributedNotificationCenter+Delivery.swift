@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import NotificationWire
-import ServiceClient
+import CarillonClient
+import CarillonWire
 
 /// From the bus thread to the observers.
 extension DistributedNotificationCenter {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-import NotificationCore
+import CarillonCore
 
 /// What the program is told about notifications besides their content (P1).
 extension DistributedNotificationCenter {
-    public typealias Detail = NotificationCore.Detail
+    public typealias Detail = CarillonCore.Detail
 
     /// What this program wants to be told about each notification: who posted it, and when. Nothing by default, as it has
     /// to be sent with each.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonClient
+import CarillonMainLoop
+import CarillonThreadDelivery
+import CarillonWire
 import Foundation
-import MainLoop
-import NotificationWire
-import ServiceClient
-import ThreadDelivery
 
 /// What the center tells the program about itself.
 extension DistributedNotificationCenter {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonMainLoop
 import Dispatch
 import Foundation
-import MainLoop
 
 /// Making sure that posts have left.
 extension DistributedNotificationCenter {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonMainLoop
+import CarillonThreadDelivery
 import Foundation
-import MainLoop
-import ThreadDelivery
 
 /// Methods of objects as observers: Swift's stand-in for target and selector.
 extension DistributedNotificationCenter {
@@ -25,7 +25,7 @@ extension DistributedNotificationCenter {
         _ target: Target, method: @escaping (Target) -> @isolated(any) (Foundation.Notification) -> Void,
         name: Foundation.Notification.Name?, object: String? = nil,
         suspensionBehavior: SuspensionBehavior = .coalesce, context: MainContext? = nil,
-        modes: Set<MainLoop.RunLoopMode> = [.common]
+        modes: Set<CarillonMainLoop.RunLoopMode> = [.common]
     ) {
         add(target, ObserverMethod(method), name, object, suspensionBehavior, context, modes)
     }
@@ -35,7 +35,7 @@ extension DistributedNotificationCenter {
         _ target: Target, method: @escaping (Target) -> @isolated(any) () -> Void,
         name: Foundation.Notification.Name?, object: String? = nil,
         suspensionBehavior: SuspensionBehavior = .coalesce, context: MainContext? = nil,
-        modes: Set<MainLoop.RunLoopMode> = [.common]
+        modes: Set<CarillonMainLoop.RunLoopMode> = [.common]
     ) {
         add(target, ObserverMethod(method), name, object, suspensionBehavior, context, modes)
     }
@@ -46,14 +46,14 @@ extension DistributedNotificationCenter {
         _ target: Target, method: @escaping (Target) -> @isolated(any) (NSNotification) -> Void,
         name: Foundation.Notification.Name?, object: String? = nil,
         suspensionBehavior: SuspensionBehavior = .coalesce, context: MainContext? = nil,
-        modes: Set<MainLoop.RunLoopMode> = [.common]
+        modes: Set<CarillonMainLoop.RunLoopMode> = [.common]
     ) {
         add(target, ObserverMethod(method), name, object, suspensionBehavior, context, modes)
     }
 
     private func add<Target: AnyObject>(
         _ target: Target, _ method: ObserverMethod<Target>, _ name: Foundation.Notification.Name?, _ object: String?,
-        _ behavior: SuspensionBehavior, _ context: MainContext?, _ modes: Set<MainLoop.RunLoopMode>
+        _ behavior: SuspensionBehavior, _ context: MainContext?, _ modes: Set<CarillonMainLoop.RunLoopMode>
     ) {
         let place: any DeliveryTarget
         var isChecked = false

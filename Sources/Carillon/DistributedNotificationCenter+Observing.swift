@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-import Collections
+import CarillonClient
+import CarillonCollections
+import CarillonCore
+import CarillonMainLoop
+import CarillonThreadDelivery
 import Foundation
-import MainLoop
-import NotificationCore
-import ServiceClient
-import ThreadDelivery
 
 /// Adding and removing observers.
 extension DistributedNotificationCenter {
@@ -60,7 +60,7 @@ extension DistributedNotificationCenter {
     ///   - queue: where the block runs; nil for the center's ``defaultDelivery``.
     public func observe(
         _ name: Foundation.Notification.Name?, object: String? = nil,
-        suspensionBehavior: SuspensionBehavior = .coalesce, runLoopMode: MainLoop.RunLoopMode = .default,
+        suspensionBehavior: SuspensionBehavior = .coalesce, runLoopMode: CarillonMainLoop.RunLoopMode = .default,
         retained: Bool = false, minimumInterval: Duration = .zero, queue: OperationQueue? = nil,
         using block: @escaping @Sendable (Foundation.Notification) -> Void
     ) -> Observation {
@@ -78,9 +78,9 @@ extension DistributedNotificationCenter {
     /// - Parameter modes: the block runs only while the context is in one of them.
     public func observe(
         _ name: Foundation.Notification.Name?, object: String? = nil,
-        suspensionBehavior: SuspensionBehavior = .coalesce, runLoopMode: MainLoop.RunLoopMode = .default,
+        suspensionBehavior: SuspensionBehavior = .coalesce, runLoopMode: CarillonMainLoop.RunLoopMode = .default,
         retained: Bool = false, minimumInterval: Duration = .zero, context: MainContext,
-        modes: Set<MainLoop.RunLoopMode> = [.common],
+        modes: Set<CarillonMainLoop.RunLoopMode> = [.common],
         using block: @escaping @Sendable (Foundation.Notification) -> Void
     ) -> Observation {
         observation(
@@ -92,7 +92,7 @@ extension DistributedNotificationCenter {
     /// The same on the main actor, whatever ``defaultDelivery`` is. The program has to run a loop of its main thread.
     public func observeOnMainActor(
         _ name: Foundation.Notification.Name?, object: String? = nil,
-        suspensionBehavior: SuspensionBehavior = .coalesce, runLoopMode: MainLoop.RunLoopMode = .default,
+        suspensionBehavior: SuspensionBehavior = .coalesce, runLoopMode: CarillonMainLoop.RunLoopMode = .default,
         retained: Bool = false, minimumInterval: Duration = .zero,
         using block: @escaping @MainActor (Foundation.Notification) -> Void
     ) -> Observation {
@@ -106,7 +106,7 @@ extension DistributedNotificationCenter {
 
     func observation(
         name: Foundation.Notification.Name?, object: Any?, suspensionBehavior: SuspensionBehavior,
-        runLoopMode: MainLoop.RunLoopMode = .default, wantsRetained: Bool = false,
+        runLoopMode: CarillonMainLoop.RunLoopMode = .default, wantsRetained: Bool = false,
         minimumInterval: Duration = .zero, on target: any DeliveryTarget,
         using block: @escaping @Sendable (Received) -> Void
     ) -> Observation {
@@ -161,7 +161,7 @@ extension DistributedNotificationCenter {
 
     private func add(
         _ token: ObserverToken, name: Foundation.Notification.Name?, object: Any?, _ behavior: SuspensionBehavior,
-        _ mode: MainLoop.RunLoopMode = .default, _ wantsRetained: Bool = false,
+        _ mode: CarillonMainLoop.RunLoopMode = .default, _ wantsRetained: Bool = false,
         _ minimumInterval: Duration = .zero, to target: any DeliveryTarget,
         _ block: @escaping @Sendable (Received) -> Void
     ) {
@@ -187,11 +187,12 @@ extension DistributedNotificationCenter {
 
     private func key(
         name: Foundation.Notification.Name?, object: Any?, _ behavior: SuspensionBehavior,
-        _ mode: MainLoop.RunLoopMode = .default, _ wantsRetained: Bool = false, _ minimumInterval: Duration = .zero
+        _ mode: CarillonMainLoop.RunLoopMode = .default, _ wantsRetained: Bool = false,
+        _ minimumInterval: Duration = .zero
     ) throws(DistributedNotificationError) -> RegistrationKey {
         if let name { try check(name: name) }
         let object = try text(ofObject: object)
-        guard let mode = NotificationCore.RunLoopMode(rawValue: mode.rawValue) else {
+        guard let mode = CarillonCore.RunLoopMode(rawValue: mode.rawValue) else {
             throw .unsupportedOption(reason: "the service knows no run-loop mode '\(mode)'")
         }
         return RegistrationKey(
@@ -235,7 +236,7 @@ extension DistributedNotificationCenter {
     }
 
     /// The thread that runs a main context. Its observers go with the context.
-    func target(for context: MainContext, modes: Set<MainLoop.RunLoopMode>) -> any DeliveryTarget {
+    func target(for context: MainContext, modes: Set<CarillonMainLoop.RunLoopMode>) -> any DeliveryTarget {
         let target = ContextTarget(context, modes: modes)
         let delivery = target.delivery
         let isNew = state.withLock { state in

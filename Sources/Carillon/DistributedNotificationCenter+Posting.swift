@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-import DBus
+import CarillonClient
+import CarillonCore
+import CarillonDBus
+import CarillonMainLoop
+import CarillonThreadDelivery
+import CarillonWire
 import Foundation
-import MainLoop
-import NotificationCore
-import NotificationWire
-import ServiceClient
-import ThreadDelivery
 
 /// Posting. A notification queue may stand in front of the center.
 extension DistributedNotificationCenter: NotificationPosting {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonClient
+import CarillonMainLoop
+import CarillonThreadDelivery
 import Foundation
-import MainLoop
-import ServiceClient
-import ThreadDelivery
 
 /// Notifications as asynchronous sequences (C7).
 extension DistributedNotificationCenter {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-import ServiceClient
+import CarillonClient
 
 /// The way that notifications take (F2).
 extension DistributedNotificationCenter {
     /// The way that notifications take between the program and the service.
-    public typealias Transport = ServiceClient.Transport
+    public typealias Transport = CarillonClient.Transport
 
     /// The way that posts and notifications of this center shall take; by default `.bus`.
     ///

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonClient
+import CarillonCore
+import CarillonThreadDelivery
 import Foundation
-import NotificationCore
-import ServiceClient
-import ThreadDelivery
 
 // Every other file of this target means Foundation's notification; the core has a class of the same name.
 
@@ -64,13 +64,13 @@ extension DistributedNotificationCenter {
     /// An observer's registration, which ends when this object goes away, or with `cancel()` (C7).
     ///
     /// Threads: any. It is no type of the module's, as it would hide Swift's module of the same name from `@Observable`.
-    public typealias Observation = ThreadDelivery.Observation
+    public typealias Observation = CarillonThreadDelivery.Observation
 
     /// Where the center stands with the bus and the service.
-    public typealias ConnectionState = ServiceClient.ConnectionState
+    public typealias ConnectionState = CarillonClient.ConnectionState
 
     /// Why notifications may have been missed (E3, S4).
-    public typealias Gap = ServiceClient.Gap
+    public typealias Gap = CarillonClient.Gap
 
     /// What a center tells its program about itself.
     public enum Event: Sendable {
@@ -116,7 +116,7 @@ extension Foundation.Notification.Name {
         "org.carillon.DistributedNotificationCenterStateDidChange")
 }
 
-extension NotificationCore.SuspensionBehavior {
+extension CarillonCore.SuspensionBehavior {
     init(_ behavior: DistributedNotificationCenter.SuspensionBehavior) {
         switch behavior {
         case .drop: self = .drop

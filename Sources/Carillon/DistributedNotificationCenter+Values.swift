@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-import DBus
+import CarillonClient
+import CarillonCore
+import CarillonDBus
+import CarillonWire
 import Foundation
-import NotificationCore
-import NotificationWire
-import ServiceClient
 
 /// Values that stay (R1 to R3): what the service keeps of a name and an object, for those who come later.
 extension DistributedNotificationCenter {
@@ -33,7 +33,7 @@ extension DistributedNotificationCenter {
         }
 
         func apply(to options: inout PostOptions) throws(DistributedNotificationError) {
-            options.retention = NotificationCore.Retention(whileConnected: goesWithPoster)
+            options.retention = CarillonCore.Retention(whileConnected: goesWithPoster)
             guard let time else { return }
             let seconds = time.components.seconds + (time.components.attoseconds > 0 ? 1 : 0)
             guard time > .zero, let seconds = UInt32(exactly: seconds) else {

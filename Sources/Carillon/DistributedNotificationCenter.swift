@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-import DBus
+import CarillonClient
+import CarillonDBus
+import CarillonMainLoop
+import CarillonThreadDelivery
+import CarillonWire
 import Foundation
-import MainLoop
-import NotificationWire
-import ServiceClient
-import ThreadDelivery
 
 /// Notifications between the processes of a session, as on macOS, through the notification center on the D-Bus session
 /// bus.

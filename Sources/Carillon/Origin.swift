@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonCore
+import CarillonWire
 import Foundation
-import NotificationCore
-import NotificationWire
 
 /// Where a distributed notification comes from, as the bus and the service tell it.
 public struct Origin: Hashable, Sendable {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import NotificationWire
+import CarillonWire
 
 /// Property lists as JSON, as the `carillon` command reads and prints them.
-public typealias PropertyListJSON = NotificationWire.PropertyListJSON
+public typealias PropertyListJSON = CarillonWire.PropertyListJSON

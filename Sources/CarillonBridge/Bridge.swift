@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-import DBus
-import MQTT
-import MainLoop
-import NotificationCore
-import NotificationWire
+import CarillonCore
+import CarillonDBus
+import CarillonMQTT
+import CarillonMainLoop
+import CarillonWire
 
 /// The bridge of a session to other machines (G2): one for each session, with a name on its bus.
 ///

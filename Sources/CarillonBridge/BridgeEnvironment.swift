@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import DBus
-import MQTT
-import MainLoop
-import ServiceClient
+import CarillonClient
+import CarillonDBus
+import CarillonMQTT
+import CarillonMainLoop
 
 /// Everything that a bridge takes from the machine it runs on, except time, which comes from its context. A simulation
 /// replaces it (E7).

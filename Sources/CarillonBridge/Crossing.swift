@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-import MQTT
-import MainLoop
-import NotificationCore
-import NotificationWire
-import ServiceClient
+import CarillonClient
+import CarillonCore
+import CarillonMQTT
+import CarillonMainLoop
+import CarillonWire
 
 /// The connection of the session with a broker, under one configuration. It distributes the messages of both sides to the
 /// exporter, the importer and the rest.

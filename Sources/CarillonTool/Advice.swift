@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-import DBus
-import NotificationWire
-import ServiceClient
+import CarillonClient
+import CarillonDBus
+import CarillonWire
 
 /// What to do next when something did not go.
 enum Advice {

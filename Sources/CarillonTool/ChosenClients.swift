@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import MainLoop
-import NotificationWire
+import CarillonBusNames
+import CarillonMainLoop
+import CarillonWire
 
 /// Clients as a person names them: by unique name, process id, name of the program, or id of the application.
 struct ChosenClients {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import DBus
-import MainLoop
-import NotificationWire
-import ServiceClient
+import CarillonClient
+import CarillonDBus
+import CarillonMainLoop
+import CarillonWire
 
 #if canImport(Glibc)
     import Glibc

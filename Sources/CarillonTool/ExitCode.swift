@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
+import CarillonMainLoop
 
 /// The exit codes that scripts can rely on.
 enum ExitCode: Int32, CaseIterable {

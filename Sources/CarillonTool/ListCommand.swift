@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import MainLoop
-import NotificationCore
-import NotificationWire
+import CarillonBusNames
+import CarillonCore
+import CarillonMainLoop
+import CarillonWire
 
 /// `carillon clients` and `carillon observers [CLIENT]`
 enum ListCommand {

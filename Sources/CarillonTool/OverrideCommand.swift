@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
-import NotificationWire
+import CarillonMainLoop
+import CarillonWire
 
 /// `carillon suspend CLIENT`, `carillon resume CLIENT` and `carillon follow CLIENT`: for those who test an application
 /// (B3).

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
-import NotificationWire
+import CarillonMainLoop
+import CarillonWire
 
 /// `carillon reload`: has the service read its configuration again (E1, E9).
 enum ReloadCommand {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import DBus
-import MainLoop
-import NotificationWire
-import ServiceClient
+import CarillonClient
+import CarillonDBus
+import CarillonMainLoop
+import CarillonWire
 
 /// Asks the service, and tells whoever asked what came of it, errors too: for what goes on without a service, or says
 /// nothing of its absence. It never has the bus start one.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import NotificationWire
+import CarillonWire
 
 /// The meaning of the service's counters, for people.
 enum StatisticsText {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
-import NotificationWire
+import CarillonMainLoop
+import CarillonWire
 
 /// `carillon get NAME`, `carillon forget NAME` and `carillon retained`: values that stay (R1 to R3).
 enum ValuesCommand {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
-import NotificationWire
+import CarillonMainLoop
+import CarillonWire
 
 /// `carillon why CLIENT [NAME]`: why something does not arrive (B3).
 enum WhyCommand {

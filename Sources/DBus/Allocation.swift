@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import CDBus
+import CCarillonDBus
 
 /// libdbus answers a failed allocation with NULL or FALSE. There is no memory left to do anything about it with.
 func allocated(_ pointer: OpaquePointer?) -> OpaquePointer {

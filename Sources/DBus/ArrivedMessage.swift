@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import CDBus
+import CCarillonDBus
 import Synchronization
 
 /// A message in the bytes that it came in, of which only the header has been read.

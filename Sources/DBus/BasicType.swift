@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import CDBus
+import CCarillonDBus
 
 /// A Swift type that stands for one basic D-Bus type.
 public protocol BasicType {

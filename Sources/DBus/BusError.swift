@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import CDBus
+import CCarillonDBus
 
 /// An error as it crosses the bus: a name for programs and a message for people.
 public struct BusError: Error, Hashable, CustomStringConvertible {

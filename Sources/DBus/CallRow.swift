@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import CDBus
+import CCarillonDBus
 
 /// Calls that wait in the bytes that they came in, one behind the other. Many of them take hardly more than their bytes.
 ///

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import CDBus
-import MainLoop
+import CCarillonDBus
+import CarillonBusNames
+import CarillonMainLoop
 
 /// A connection to a message bus, driven by a ``MainContext``.
 ///

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import CDBus
-import MainLoop
+import CCarillonDBus
+import CarillonMainLoop
 
 /// The glue between libdbus and a ``MainContext``: libdbus's watches, timeouts, dispatch status and wake-up become one
 /// GLib source and some timers. No thread of its own, no polling.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
+import CarillonMainLoop
 
 /// The socket of a connection, for threads that do not run its loop: while the connection has nothing to write itself, a
 /// small message can leave without waking its thread.

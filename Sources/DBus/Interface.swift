@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
+import CarillonBusNames
 
 /// A D-Bus interface as a table: what ``ObjectExporter`` dispatches by, and what it shows to introspection.
 public struct Interface {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import CDBus
+import CCarillonDBus
+import CarillonBusNames
 
 /// What a bus does to messages: for what plays one in a simulation (E7).
 extension Message {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import CDBus
+import CCarillonDBus
+import CarillonBusNames
 
 /// One D-Bus message: one of libdbus's, or the bytes that one came in, of which libdbus makes its own when their arguments
 /// are read.

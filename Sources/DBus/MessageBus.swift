@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import CDBus
-import MainLoop
+import CCarillonDBus
+import CarillonBusNames
+import CarillonMainLoop
 
 /// What sends messages to a bus: a ``Connection``, or what a test puts in its place.
 public protocol MessageBus: AnyObject {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import CDBus
+import CCarillonDBus
 
 /// Where the parts of a message stand in the bytes that it came in.
 ///

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import CDBus
+import CCarillonDBus
+import CarillonBusNames
 
 /// Reads the values of a message, or of a container in one, in order.
 ///

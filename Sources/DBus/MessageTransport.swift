@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import MainLoop
+import CarillonBusNames
+import CarillonMainLoop
 
 /// What carries the messages of a ``Connection``: a socket, or what a simulation puts in its place (E7).
 ///

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import CDBus
+import CCarillonDBus
 
 /// Appends values to a message that was not sent yet.
 public struct MessageWriter {

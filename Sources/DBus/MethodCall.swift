@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
+import CarillonBusNames
 
 extension BusError {
     /// The longest message of an error, in bytes: what quotes a caller's own words may be as long as these.

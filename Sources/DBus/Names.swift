@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import CDBus
+import CCarillonDBus
+import CarillonBusNames
 
-// Names of connections are in `BusNames`, which the rules of the center use without a bus.
+// Names of connections are in `CarillonBusNames`, which the rules of the center use without a bus.
 
 /// An object path, such as `/org/example/App`.
 public struct ObjectPath: BusSyntax {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import CDBus
+import CCarillonDBus
+import CarillonBusNames
 
 /// One object on the bus with one interface of its own and the standard ones.
 ///

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import MainLoop
+import CarillonBusNames
+import CarillonMainLoop
 
 /// The calls of a connection that wait for a reply, and from whom each must come (E6).
 ///

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import CDBus
-import Collections
+import CCarillonDBus
+import CarillonCollections
 
 #if canImport(Glibc)
     import Glibc

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import CDBus
-import MainLoop
+import CCarillonDBus
+import CarillonMainLoop
 
 #if canImport(Glibc)
     import Glibc

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import CDBus
-import MainLoop
+import CCarillonDBus
+import CarillonBusNames
+import CarillonMainLoop
 
 /// A connection's messages over a socket: libdbus opens it and proves who we are. From then on ``SocketReader`` reads and
 /// ``SocketWriter`` writes.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-import CDBus
-import Collections
-import MainLoop
+import CCarillonDBus
+import CarillonCollections
+import CarillonMainLoop
 
 #if canImport(Glibc)
     import Glibc

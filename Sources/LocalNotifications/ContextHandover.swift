@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonMainLoop
+import CarillonThreadDelivery
 import Foundation
-import MainLoop
-import ThreadDelivery
 
 /// A post on its way to observers on main contexts: what they have in common is made when the first of them needs it.
 ///

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonMainLoop
+import CarillonThreadDelivery
 import Foundation
-import MainLoop
-import ThreadDelivery
 
 #if compiler(>=6.2)
     /// What a type of messages has to be, so that observers on other threads can be told of it.
@@ -54,7 +54,7 @@ extension NotificationCenter {
     }
 
     /// An observer of messages, which lasts as long as somebody holds this.
-    public typealias ObservationToken = ThreadDelivery.ObservationToken
+    public typealias ObservationToken = CarillonThreadDelivery.ObservationToken
 
     /// Ends an observer of messages. With the token of another center nothing happens.
     public func removeObserver(_ token: ObservationToken) {

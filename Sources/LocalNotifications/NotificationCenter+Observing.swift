@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonMainLoop
+import CarillonThreadDelivery
 import Foundation
-import MainLoop
-import ThreadDelivery
 
 /// What Foundation's center does not have: main contexts, and tokens of a type of their own.
 extension NotificationCenter {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import ThreadDelivery
+import CarillonThreadDelivery
 
 extension NotificationCenter {
     /// The registrations; used under the lock. What it returns is released after that, as observers' objects may end

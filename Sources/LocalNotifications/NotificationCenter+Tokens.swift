@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonMainLoop
+import CarillonThreadDelivery
 import Foundation
-import MainLoop
-import ThreadDelivery
 
 extension NotificationCenter {
     /// Stands for a block that observes. Removing it twice is harmless, also when there are new observers since.
@@ -26,7 +26,7 @@ extension NotificationCenter {
     }
 
     /// An observer that lasts as long as this object, or until `cancel()` (C7). Threads: any.
-    public typealias Observation = ThreadDelivery.Observation
+    public typealias Observation = CarillonThreadDelivery.Observation
 
     /// Has a block called for each matching notification as long as the result is kept.
     ///

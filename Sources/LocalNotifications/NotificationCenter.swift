@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonMainLoop
+import CarillonThreadDelivery
 import Foundation
-import MainLoop
 import Synchronization
-import ThreadDelivery
 
 /// A notification center within the process (part C): observers register for a name, a sender, both or neither, and
 /// posting calls those that match, in the order of their registration, before it returns.

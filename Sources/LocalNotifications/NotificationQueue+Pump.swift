@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
+import CarillonMainLoop
+import CarillonThreadDelivery
 import Synchronization
-import ThreadDelivery
 
 /// Posts what waits in notification queues for one main context: two sources, one for each style that waits, for all
 /// queues.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import Collections
+import CarillonCollections
 import Foundation
 
 /// Finds what is similar to a notification among those that wait in a queue (Q3).

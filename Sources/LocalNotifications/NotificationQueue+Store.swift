@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import Collections
+import CarillonCollections
+import CarillonMainLoop
+import CarillonThreadDelivery
 import Foundation
-import MainLoop
-import ThreadDelivery
 
 /// What waits in one queue, on whatever threads.
 ///

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonMainLoop
+import CarillonThreadDelivery
 import Foundation
-import MainLoop
-import ThreadDelivery
 
 /// What a ``NotificationQueue`` can post to: a center of this module, the distributed one, Foundation's, or one of the program's
 /// own.
-public typealias NotificationPosting = ThreadDelivery.NotificationPosting
+public typealias NotificationPosting = CarillonThreadDelivery.NotificationPosting
 
 extension NotificationCenter: NotificationPosting {}
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonThreadDelivery
 import Foundation
 import Synchronization
-import ThreadDelivery
 
 extension NotificationCenter {
     /// The notifications of a name, from now on, as an asynchronous sequence (C7).

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-import Collections
+import CarillonCollections
+import CarillonMainLoop
+import CarillonThreadDelivery
 import Foundation
-import MainLoop
 import Synchronization
-import ThreadDelivery
 
 typealias RegistrationIndex = ObserverIndex<String, SenderKey, Registration>
 

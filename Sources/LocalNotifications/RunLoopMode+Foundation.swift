@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonMainLoop
 import Foundation
-import MainLoop
 
 extension RunLoopMode {
     /// Foundation's mode, as it is here: the default and the common modes are those of a main context, AppKit's modes for

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonMainLoop
 import Foundation
-import MainLoop
 
 /// Runs something on an operation queue and waits for it (C4), without waiting for what waits for us.
 ///

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import CMosquitto
-import MainLoop
+import CCarillonMosquitto
+import CarillonMainLoop
 
 #if canImport(Glibc)
     import Glibc

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import CMosquitto
-import MainLoop
+import CCarillonMosquitto
+import CarillonMainLoop
 
 /// A client of libmosquitto, for one connection. It outlives a driver that no longer waits for it: the thread that connects
 /// can't be stopped while it looks up a name.

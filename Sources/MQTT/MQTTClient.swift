@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
+import CarillonMainLoop
 
 /// A client of an MQTT 5 broker, driven by a ``MainContext``: no thread of its own, and no polling.
 ///

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import CMosquitto
+import CCarillonMosquitto
 
 #if canImport(Glibc)
     import Glibc

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import CGLib
+import CCarillonGLib
 
 /// A source of our own on a context: attached when this object is made, and taken off when it goes away.
 ///

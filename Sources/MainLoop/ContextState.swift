@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import CGLib
+import CCarillonGLib
 import Synchronization
 
 /// What belongs to a `GMainContext` beyond what GLib keeps: its mode, its turns (M3), and whether it is still there (T2).

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import CGLib
+import CCarillonGLib
 
 /// A source on a ``MainContext`` that runs its action while a descriptor is readable, in some modes only (M3).
 ///

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import CGLib
+import CCarillonGLib
 
 /// How much room text takes on a terminal, in columns, by GLib's tables of Unicode.
 ///

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import CGLib
+import CCarillonGLib
 
 /// A `GMainLoop`: runs a context until told to quit.
 ///

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import CGLib
+import CCarillonGLib
 
 /// A source with a closure on a ``MainContext``: a timer, an idle callback or a Unix signal.
 ///

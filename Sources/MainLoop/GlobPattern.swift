@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import CGLib
+import CCarillonGLib
 
 /// A pattern of GLib's `GPatternSpec`: `*` stands for any text, also none, and `?` for one character; all else for itself.
 ///

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import CGLib
+import CCarillonGLib
 import Synchronization
 
 /// Structured logging through GLib: to the journal when standard error goes there, to standard error otherwise.

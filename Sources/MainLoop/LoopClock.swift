@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import CGLib
+import CCarillonGLib
 
 /// A clock that timers of a ``MainContext`` go by in the place of the system's: one that a simulation moves on (E7).
 ///

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import CGLib
+import CCarillonGLib
 
 /// A `GMainContext`: the set of event sources that one thread at a time dispatches.
 ///

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import CGLib
+import CCarillonGLib
 
 /// What a ``PolledSource`` asks and tells. The source holds it weakly.
 public protocol PolledSourceDelegate: AnyObject {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import CGLib
+import CCarillonGLib
 
 /// What a source does, as far as its place among other sources depends on it (M2, M6).
 public enum LoopWork: Sendable, CaseIterable {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import CGLib
+import CCarillonGLib
 import Synchronization
 
 /// A value behind a lock that several threads may hold at once, as long as they only look at it.

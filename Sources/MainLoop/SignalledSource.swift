@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import CGLib
+import CCarillonGLib
 
 /// A source on a ``MainContext`` that any thread can trigger: the way into a loop from outside.
 ///

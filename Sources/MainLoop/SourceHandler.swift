@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import CGLib
+import CCarillonGLib
 import Synchronization
 
 /// The functions of a `GSource` of our own: what GLib asks it, and has it do. One kind of source is one class.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
+import CarillonMainLoop
 
 /// Where the asynchronous function of an observer runs: once for each of what arrives, one after the other, in their
 /// order (T1), and bounded as every queue (T2).

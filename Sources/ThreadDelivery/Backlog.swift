@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
+import CarillonMainLoop
 
 /// What waits to run elsewhere: in one order, each for modes of its own, and bounded (T2). Where there is no room the
 /// oldest goes; what is larger than all the room there is goes itself.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
+import CarillonMainLoop
 import Synchronization
 
 /// What goes to a main context (T1): one order for all of it, whatever modes each is for, and one source.

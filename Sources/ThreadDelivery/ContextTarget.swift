@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
+import CarillonMainLoop
 
 /// The thread that runs a main context, in some of its modes. It does not keep the context.
 package struct ContextTarget: DeliveryTarget {

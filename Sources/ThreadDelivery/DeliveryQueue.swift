@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
+import CarillonMainLoop
 
 /// What shall run on one thread, handed over by any number of others (T1): the general solution of which the classic
 /// documentation of notification centers only gives a sketch.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-import CMainQueue
+import CCarillonMainQueue
+import CarillonMainLoop
 import Foundation
-import MainLoop
 
 #if canImport(Glibc)
     import Glibc

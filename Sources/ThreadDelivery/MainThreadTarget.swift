@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonMainLoop
 import Dispatch
 import Foundation
-import MainLoop
 import Synchronization
 
 /// The main thread, whichever loop it runs (M4, M5).

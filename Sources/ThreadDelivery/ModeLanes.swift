@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import Collections
-import MainLoop
+import CarillonCollections
+import CarillonMainLoop
 
 /// What waits in one order, each for modes of its own: the next is the first that its modes allow.
 ///

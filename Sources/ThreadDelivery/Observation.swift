@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
+import CarillonMainLoop
 
 /// An observer's registration, which ends when this object goes away, or with ``cancel()`` (C7).
 ///

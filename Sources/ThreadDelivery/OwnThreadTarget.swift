@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonMainLoop
 import Foundation
-import MainLoop
 import Synchronization
 
 /// A thread of the library's own, for programs that run no loop.

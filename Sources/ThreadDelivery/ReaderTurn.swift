@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
+import CarillonMainLoop
 
 /// The turns of a task on the main actor that reads a sequence (T3): where very much waits, its next element is there at once,
 /// and it would never let anybody else of the main thread come.

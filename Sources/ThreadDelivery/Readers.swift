@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
+import CarillonMainLoop
 
 /// The readers of a sequence, each with a stream of its own (C7): one that is cancelled ends for itself, and none takes from
 /// another what arrives.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonBridge
-import DBus
-import MainLoop
-import NotificationWire
+import CarillonDBus
+import CarillonMainLoop
+import CarillonWire
 
 #if canImport(Glibc)
     import Glibc

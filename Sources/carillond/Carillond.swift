@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import DBus
-import MainLoop
-import NotificationService
-import NotificationWire
+import CarillonDBus
+import CarillonMainLoop
+import CarillonService
+import CarillonWire
 
 #if canImport(Glibc)
     import Glibc

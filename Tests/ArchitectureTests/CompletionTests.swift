@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-import NotificationCore
-import TestLimits
-import TestSupport
+import CarillonCore
+import CarillonTestLimits
+import CarillonTestSupport
 import Testing
 
 /// What the completion offers, asked of the function for bash, is what `--help` shows. Shells on a terminal are asked by

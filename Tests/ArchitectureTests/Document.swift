@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonTestSupport
 import Foundation
-import TestSupport
 
 /// A text of the repository that people read.
 struct Document: Sendable, CustomStringConvertible {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonTestLimits
+import CarillonTestSupport
 import Foundation
-import TestLimits
-import TestSupport
 import Testing
 
 /// What documents say of the tree is so.
@@ -25,22 +25,22 @@ struct DocumentTests {
             for name in quoted(in: row[0]) {
                 #expect(exists(name), "\(name)")
                 guard name.hasPrefix("Sources/") else { continue }
-                let folder = String(name.dropFirst("Sources/".count))
+                let module = SourceFile.module(of: String(name.dropFirst("Sources/".count)))
                 let before = Set(documented.keys)
-                documented[folder] = Set(quoted(in: row[2])).union(row[2].contains("Foundation") ? ["Foundation"] : [])
+                documented[module] = Set(quoted(in: row[2])).union(row[2].contains("Foundation") ? ["Foundation"] : [])
                 #expect(before.isSuperset(of: quoted(in: row[2])), "\(name) stands before what it imports")
             }
         }
         for folder in SourceFile.folders {
-            #expect(documented[folder] != nil, "docs/architecture.md has no row for Sources/\(folder)")
+            #expect(documented[SourceFile.module(of: folder)] != nil, "docs/architecture.md has no row for Sources/\(folder)")
         }
-        let known = Set(SourceFile.folders).union(["Foundation"])
-        for (folder, imported) in documented {
-            let files = SourceFile.all.filter { $0.folder == folder }
+        let known = Set(SourceFile.folders.map(SourceFile.module)).union(["Foundation"])
+        for (module, imported) in documented {
+            let files = SourceFile.all.filter { $0.module == module }
             let actual = Set(files.flatMap { imports(in: $0.code) }).intersection(known)
             #expect(
                 imported == actual,
-                "the row of Sources/\(folder) lacks \(actual.subtracting(imported).sorted()), and has \(imported.subtracting(actual).sorted()) too much"
+                "the row of \(module) lacks \(actual.subtracting(imported).sorted()), and has \(imported.subtracting(actual).sorted()) too much"
             )
         }
     }

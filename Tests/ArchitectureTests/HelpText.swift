@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import TestSupport
+import CarillonTestSupport
 
 /// What `--help` of a program, or of one of its commands, says.
 struct HelpText {

@@ -1,59 +1,71 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonTestLimits
 import Foundation
-import TestLimits
 import Testing
 
 /// What each target may import; what it does import stands in `docs/architecture.md`.
 private enum ImportRules {
-    /// One row for every folder of `Sources/`.
+    /// One row for every folder of `Sources/`, by the name of its module.
     static let table: [String: Set<String>] = [
-        "CDBus": [],
-        "CGLib": [],
-        "CMosquitto": [],
-        "CCBOR": [],
-        "CMainQueue": [],
-        "CXCB": [],
-        "CNcurses": [],
-        "CSystem": [],
-        "Collections": [],
-        "BusNames": [],
-        "JSON": [],
-        "MainLoop": system.union(["CGLib"]),
-        "DBus": system.union(["CDBus", "BusNames", "Collections", "MainLoop"]),
-        "CBOR": ["CCBOR"],
-        "MQTT": system.union(["CMosquitto", "MainLoop"]),
+        "CCarillonDBus": [],
+        "CCarillonGLib": [],
+        "CCarillonMosquitto": [],
+        "CCarillonCBOR": [],
+        "CCarillonMainQueue": [],
+        "CCarillonXCB": [],
+        "CCarillonNcurses": [],
+        "CCarillonSystem": [],
+        "CarillonCollections": [],
+        "CarillonBusNames": [],
+        "CarillonJSON": [],
+        "CarillonMainLoop": system.union(["CCarillonGLib"]),
+        "CarillonDBus": system.union(["CCarillonDBus", "CarillonBusNames", "CarillonCollections", "CarillonMainLoop"]),
+        "CarillonCBOR": ["CCarillonCBOR"],
+        "CarillonMQTT": system.union(["CCarillonMosquitto", "CarillonMainLoop"]),
         // The rules know nothing of the machine that they run on, not even its clock.
-        "NotificationCore": ["Collections", "BusNames"],
-        "NotificationWire": system.union(["Collections", "NotificationCore", "DBus", "BusNames", "JSON"]),
-        // Of the core only the clients' names and what activity is.
-        "DesktopActivity": system.union([
-            "Collections", "NotificationCore", "DBus", "BusNames", "JSON", "MainLoop", "CXCB",
+        "CarillonCore": ["CarillonCollections", "CarillonBusNames"],
+        "CarillonWire": system.union([
+            "CarillonCollections", "CarillonCore", "CarillonDBus", "CarillonBusNames", "CarillonJSON",
         ]),
-        "NotificationService": system.union([
-            "Collections", "NotificationCore", "NotificationWire", "DesktopActivity", "DBus", "BusNames", "MainLoop",
-            "CSystem",
+        // Of the core only the clients' names and what activity is.
+        "CarillonActivity": system.union([
+            "CarillonCollections", "CarillonCore", "CarillonDBus", "CarillonBusNames", "CarillonJSON",
+            "CarillonMainLoop", "CCarillonXCB",
+        ]),
+        "CarillonService": system.union([
+            "CarillonCollections", "CarillonCore", "CarillonWire", "CarillonActivity", "CarillonDBus",
+            "CarillonBusNames", "CarillonMainLoop",
+            "CCarillonSystem",
         ]),
         // The names on the wire are in its messages; what it reaches through the service it need not name.
-        "carillond": system.union(["NotificationService", "NotificationWire", "DBus", "MainLoop"]),
-        "ServiceClient": system.union([
-            "Collections", "NotificationCore", "NotificationWire", "DBus", "BusNames", "MainLoop",
+        "carillond": system.union(["CarillonService", "CarillonWire", "CarillonDBus", "CarillonMainLoop"]),
+        "CarillonClient": system.union([
+            "CarillonCollections", "CarillonCore", "CarillonWire", "CarillonDBus", "CarillonBusNames",
+            "CarillonMainLoop",
         ]),
-        "ThreadDelivery": system.union(foundation).union(["Collections", "MainLoop", "CMainQueue"]),
-        "LocalNotifications": system.union(foundation).union(["ThreadDelivery", "Collections", "MainLoop"]),
+        "CarillonThreadDelivery": system.union(foundation).union([
+            "CarillonCollections", "CarillonMainLoop", "CCarillonMainQueue",
+        ]),
+        "LocalNotifications": system.union(foundation).union([
+            "CarillonThreadDelivery", "CarillonCollections", "CarillonMainLoop",
+        ]),
         // With Swift's Observation, for programs that draw what they observe.
         "Carillon": system.union(foundation).union([
-            "ThreadDelivery", "ServiceClient", "Collections", "NotificationCore", "NotificationWire", "DBus",
-            "BusNames", "MainLoop", "Observation",
+            "CarillonThreadDelivery", "CarillonClient", "CarillonCollections", "CarillonCore", "CarillonWire",
+            "CarillonDBus",
+            "CarillonBusNames", "CarillonMainLoop", "Observation",
         ]),
         "CarillonTool": system.union([
-            "Collections", "NotificationCore", "NotificationWire", "ServiceClient", "DBus", "BusNames", "JSON",
-            "MainLoop", "CNcurses",
+            "CarillonCollections", "CarillonCore", "CarillonWire", "CarillonClient", "CarillonDBus", "CarillonBusNames",
+            "CarillonJSON",
+            "CarillonMainLoop", "CCarillonNcurses",
         ]),
         "CarillonBridge": system.union([
-            "Collections", "NotificationCore", "NotificationWire", "ServiceClient", "MQTT", "CBOR", "DBus", "BusNames",
-            "JSON", "MainLoop",
+            "CarillonCollections", "CarillonCore", "CarillonWire", "CarillonClient", "CarillonMQTT", "CarillonCBOR",
+            "CarillonDBus", "CarillonBusNames",
+            "CarillonJSON", "CarillonMainLoop",
         ]),
-        "carillon-bridge": system.union(["CarillonBridge", "NotificationWire", "DBus", "MainLoop"]),
+        "carillon-bridge": system.union(["CarillonBridge", "CarillonWire", "CarillonDBus", "CarillonMainLoop"]),
     ]
 
     /// The C library.
@@ -67,9 +79,9 @@ private enum ImportRules {
     ]
 
     /// The rows that can be reached from one, itself included.
-    static func closure(of folder: String) -> Set<String> {
+    static func closure(of module: String) -> Set<String> {
         var reached: Set<String> = []
-        var pending = [folder]
+        var pending = [module]
         while let next = pending.popLast() {
             guard reached.insert(next).inserted else { continue }
             pending += table[next, default: []]
@@ -91,7 +103,8 @@ func imports(in code: String) -> [String] {
 struct ImportRulesTests {
     @Test("A target imports only what its row of the table allows", arguments: SourceFile.all)
     func rows(file: SourceFile) throws {
-        let allowed = try #require(ImportRules.table[file.folder], "Sources/\(file.folder) has no row in the table")
+        let allowed = try #require(
+            ImportRules.table[file.module], "Sources/\(file.folder) has no row in the table")
         for module in imports(in: file.code) {
             #expect(
                 allowed.contains(module) || ImportRules.standardLibrary.contains(module),
@@ -106,8 +119,9 @@ struct ImportRulesTests {
             .deletingLastPathComponent().appendingPathComponent("Package.swift")
         let package = try String(contentsOf: manifest, encoding: .utf8)
         for folder in SourceFile.folders {
-            #expect(ImportRules.table[folder] != nil, "Sources/\(folder) has no row in the table")
-            #expect(package.contains(#"name: "\#(folder)""#), "Package.swift does not declare \(folder)")
+            let module = SourceFile.module(of: folder)
+            #expect(ImportRules.table[module] != nil, "Sources/\(folder) has no row in the table")
+            #expect(package.contains(#"name: "\#(module)""#), "Package.swift does not declare \(module)")
         }
     }
 
@@ -128,41 +142,41 @@ struct ImportRulesTests {
 
     @Test("Each C library has one importer")
     func wrappers() {
-        for (folder, allowed) in ImportRules.table {
-            #expect(allowed.contains("CXCB") == (folder == "DesktopActivity"), "\(folder)")
-            #expect(allowed.contains("CNcurses") == (folder == "CarillonTool"), "\(folder)")
-            #expect(allowed.contains("CMainQueue") == (folder == "ThreadDelivery"), "\(folder)")
-            #expect(allowed.contains("CGLib") == (folder == "MainLoop"), "\(folder)")
-            #expect(allowed.contains("CDBus") == (folder == "DBus"), "\(folder)")
-            #expect(allowed.contains("CCBOR") == (folder == "CBOR"), "\(folder)")
-            #expect(allowed.contains("CMosquitto") == (folder == "MQTT"), "\(folder)")
+        for (module, allowed) in ImportRules.table {
+            #expect(allowed.contains("CCarillonXCB") == (module == "CarillonActivity"), "\(module)")
+            #expect(allowed.contains("CCarillonNcurses") == (module == "CarillonTool"), "\(module)")
+            #expect(allowed.contains("CCarillonMainQueue") == (module == "CarillonThreadDelivery"), "\(module)")
+            #expect(allowed.contains("CCarillonGLib") == (module == "CarillonMainLoop"), "\(module)")
+            #expect(allowed.contains("CCarillonDBus") == (module == "CarillonDBus"), "\(module)")
+            #expect(allowed.contains("CCarillonCBOR") == (module == "CarillonCBOR"), "\(module)")
+            #expect(allowed.contains("CCarillonMosquitto") == (module == "CarillonMQTT"), "\(module)")
         }
     }
 
     @Test("Only what is for Swift programs may import Foundation, so the service never reaches it")
     func foundation() {
-        for (folder, allowed) in ImportRules.table {
-            let mayImport = ["ThreadDelivery", "LocalNotifications", "Carillon"].contains(folder)
-            #expect(allowed.isDisjoint(with: ImportRules.foundation) == !mayImport, "\(folder)")
+        for (module, allowed) in ImportRules.table {
+            let mayImport = ["CarillonThreadDelivery", "LocalNotifications", "Carillon"].contains(module)
+            #expect(allowed.isDisjoint(with: ImportRules.foundation) == !mayImport, "\(module)")
         }
         #expect(ImportRules.closure(of: "carillond").isDisjoint(with: ImportRules.foundation))
-        #expect(ImportRules.closure(of: "carillond").contains("NotificationCore"))
+        #expect(ImportRules.closure(of: "carillond").contains("CarillonCore"))
     }
 
     @Test("The client never reaches the service, nor the service the client")
     func sides() {
         let client = ImportRules.closure(of: "CarillonTool").union(ImportRules.closure(of: "Carillon"))
-        #expect(client.isDisjoint(with: ["NotificationService", "carillond"]))
+        #expect(client.isDisjoint(with: ["CarillonService", "carillond"]))
         #expect(
             ImportRules.closure(of: "carillond").isDisjoint(with: [
-                "Carillon", "LocalNotifications", "ThreadDelivery", "CarillonTool",
+                "Carillon", "LocalNotifications", "CarillonThreadDelivery", "CarillonTool",
             ]))
     }
 
     @Test("Neither the service nor a client of it reaches the network")
     func network() {
-        for folder in ["carillond", "CarillonTool", "Carillon", "LocalNotifications"] {
-            #expect(!ImportRules.closure(of: folder).contains("MQTT"), "\(folder)")
+        for module in ["carillond", "CarillonTool", "Carillon", "LocalNotifications"] {
+            #expect(!ImportRules.closure(of: module).contains("CarillonMQTT"), "\(module)")
         }
     }
 
@@ -174,8 +188,8 @@ struct ImportRulesTests {
 
     @Test("Imports point down only: no row reaches itself")
     func acyclic() {
-        for (folder, allowed) in ImportRules.table {
-            for module in allowed { #expect(!ImportRules.closure(of: module).contains(folder), "\(folder), \(module)") }
+        for (module, allowed) in ImportRules.table {
+            for other in allowed { #expect(!ImportRules.closure(of: other).contains(module), "\(module), \(other)") }
         }
     }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonTestSupport
 import Foundation
-import TestSupport
 
 /// The numbered rules of `docs/semantics.md`.
 struct RuleBook {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import TestLimits
+import CarillonTestLimits
 import Testing
 
 /// `docs/rules.md` says which test fails when a rule is broken. Here is what fails when it does not.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonTestLimits
+import CarillonTestSupport
 import Foundation
-import TestLimits
-import TestSupport
 import Testing
 
 @Suite("Safety rules of the sources", .limited)
@@ -140,6 +140,6 @@ struct LinkageTests {
         for symbol in ["$s10Foundation", "$s20FoundationEssentials", "CFRunLoopRunInMode", "$s11Observation"] {
             #expect(bytes.range(of: Data(symbol.utf8)) == nil, "\(symbol)")
         }
-        #expect(bytes.range(of: Data("$s16NotificationWire".utf8)) != nil, "the binary is stripped?")
+        #expect(bytes.range(of: Data("$s12CarillonWire".utf8)) != nil, "the binary is stripped?")
     }
 }

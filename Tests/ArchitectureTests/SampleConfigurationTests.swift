@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonCore
+import CarillonTestLimits
+import CarillonTestSupport
 import Foundation
-import NotificationCore
-import TestLimits
-import TestSupport
 import Testing
 
 /// `data/carillon.conf` has every key that the service knows, with what the source says of it.

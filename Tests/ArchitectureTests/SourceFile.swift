@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonTestSupport
 import Foundation
-import TestSupport
 
 /// A Swift file of `Sources/`, as text and as code: without what is in comments and string literals.
 struct SourceFile: Sendable, CustomStringConvertible {
@@ -12,6 +12,15 @@ struct SourceFile: Sendable, CustomStringConvertible {
     let code: String
 
     var description: String { "Sources/\(folder)/\(name)" }
+
+    var module: String { Self.module(of: folder) }
+
+    /// The module whose sources a folder has: with a prefix, so that it stands beside other packages in a program.
+    static func module(of folder: String) -> String {
+        if folder.lowercased().hasPrefix("carillon") || folder == "LocalNotifications" { return folder }
+        let isC = folder.hasPrefix("C") && folder.dropFirst().first?.isUppercase == true && folder != "CBOR"
+        return isC ? "CCarillon\(folder.dropFirst())" : "Carillon\(folder)"
+    }
 
     init(folder: String, name: String, text: String) {
         self.folder = folder

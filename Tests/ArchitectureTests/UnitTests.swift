@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import TestLimits
+import CarillonTestLimits
 import Testing
 
 @Suite("Units of the user manager", .limited)

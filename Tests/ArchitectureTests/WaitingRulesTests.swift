@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonTestLimits
+import CarillonTestSupport
 import Foundation
-import TestLimits
-import TestSupport
 import Testing
 
 /// What makes a test pass or fail by luck, or wait for long, as far as its text shows it (docs/testing.md).
@@ -143,7 +143,9 @@ struct WaitingRulesTests {
     @Test("A target of tests depends on the programs that its tests run, so that `tools/test-only` builds them")
     func programs() throws {
         let package = try Package()
-        #expect(package.programs["carillon"] == "CarillonTool" && package.programs["bus-load"] == "bus-load")
+        #expect(
+            package.programs["carillon"] == "CarillonTool"
+                && package.programs["carillon-bus-load"] == "carillon-bus-load")
         let all = package.programs.filter { $0.key != "carillon" && !$0.key.hasPrefix("fuzz-") }
         var count = 0
         for (path, text) in Self.sources {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import MQTT
-import TestLimits
+import CarillonMQTT
+import CarillonTestLimits
 import Testing
 
 @testable import CarillonBridge

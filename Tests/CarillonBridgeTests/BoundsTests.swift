@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import Collections
-import MQTT
-import NotificationCore
-import TestLimits
+import CarillonCollections
+import CarillonCore
+import CarillonMQTT
+import CarillonTestLimits
 import Testing
 
 @testable import CarillonBridge

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import Collections
-import NotificationCore
-import ServiceClient
-import TestLimits
+import CarillonClient
+import CarillonCollections
+import CarillonCore
+import CarillonTestLimits
 import Testing
 
 @testable import CarillonBridge

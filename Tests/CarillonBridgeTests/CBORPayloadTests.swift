@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-import CBOR
-import NotificationWire
-import TestLimits
+import CarillonCBOR
+import CarillonTestLimits
+import CarillonWire
 import Testing
 
 @testable import CarillonBridge

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-import MQTT
-import MainLoop
-import NotificationCore
-import NotificationWire
-import TestLimits
+import CarillonCore
+import CarillonMQTT
+import CarillonMainLoop
+import CarillonTestLimits
+import CarillonWire
 import Testing
 
 @testable import CarillonBridge

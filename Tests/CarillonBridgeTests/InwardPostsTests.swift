@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-import MQTT
-import MainLoop
-import NotificationCore
-import NotificationWire
-import ServiceClient
-import TestLimits
+import CarillonClient
+import CarillonCore
+import CarillonMQTT
+import CarillonMainLoop
+import CarillonTestLimits
+import CarillonWire
 import Testing
 
 @testable import CarillonBridge

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonTestSupport
 import Foundation
-import TestSupport
 
 /// A session with a service, a bridge of its own and the command: what stands for another machine.
 final class Machine {

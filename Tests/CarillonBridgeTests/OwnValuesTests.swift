@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-import MQTT
-import NotificationCore
-import TestLimits
+import CarillonCore
+import CarillonMQTT
+import CarillonTestLimits
 import Testing
 
 @testable import CarillonBridge

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-import DBus
+import CarillonClient
+import CarillonDBus
+import CarillonMainLoop
+import CarillonTestLimits
+import CarillonTestSupport
+import CarillonWire
 import Foundation
-import MainLoop
-import NotificationWire
-import ServiceClient
-import TestLimits
-import TestSupport
 import Testing
 
 @testable import CarillonBridge

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-import MQTT
-import MainLoop
-import TestLimits
+import CarillonMQTT
+import CarillonMainLoop
+import CarillonTestLimits
 import Testing
 
 @testable import CarillonBridge

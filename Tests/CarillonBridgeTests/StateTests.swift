@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import Collections
-import MQTT
-import TestLimits
-import TestSupport
+import CarillonCollections
+import CarillonMQTT
+import CarillonTestLimits
+import CarillonTestSupport
 import Testing
 
 @testable import CarillonBridge

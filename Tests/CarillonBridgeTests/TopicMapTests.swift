@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-import MQTT
-import NotificationWire
-import TestLimits
+import CarillonMQTT
+import CarillonTestLimits
+import CarillonWire
 import Testing
 
 @testable import CarillonBridge

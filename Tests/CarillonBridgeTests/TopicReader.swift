@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-import MQTT
-import MainLoop
-import TestSupport
+import CarillonMQTT
+import CarillonMainLoop
+import CarillonTestSupport
 
 /// A client of a broker that subscribes to one topic.
 final class TopicReader: MQTTClientDelegate {

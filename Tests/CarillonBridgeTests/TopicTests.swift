@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-import NotificationCore
-import TestLimits
-import TestSupport
+import CarillonCore
+import CarillonTestLimits
+import CarillonTestSupport
 import Testing
 
 @testable import CarillonBridge

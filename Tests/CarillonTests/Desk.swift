@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import Carillon
+import CarillonTestSupport
 import Foundation
-import TestSupport
 import Testing
 
 /// A bus with the service, and centers on it in this process, each of which is a client of its own.

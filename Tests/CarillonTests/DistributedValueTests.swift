@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 import Carillon
+import CarillonMainLoop
+import CarillonTestLimits
+import CarillonTestSupport
 import Foundation
 import Glibc
-import MainLoop
 import Observation
-import TestLimits
-import TestSupport
 import Testing
 
 /// What a program says of itself, in several shapes.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 import Carillon
-import Collections
+import CarillonCollections
+import CarillonMainLoop
+import CarillonTestLimits
+import CarillonTestSupport
 import Foundation
-import MainLoop
 import Observation
-import TestLimits
-import TestSupport
 import Testing
 
 @testable import Carillon
@@ -110,9 +110,9 @@ struct DistributedValuesTests {
     @Test("The example shows what another process sets")
     func example() throws {
         let stage = try Stage(.before)
-        let watcher = try stage.program("example-values", untilLine: "", registered: 1)
+        let watcher = try stage.program("carillon-example-values", untilLine: "", registered: 1)
         for room in ["hall", "attic"] {
-            let result = try stage.run("example-values", room, "7")
+            let result = try stage.run("carillon-example-values", room, "7")
             #expect(result.exitCode == 0, "\(result)")
         }
         _ = try watcher.nextLine(within: .start) { $0 == "attic=7 hall=7" }

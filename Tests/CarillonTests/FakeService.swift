@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import DBus
+import CarillonBusNames
+import CarillonCore
+import CarillonDBus
+import CarillonMainLoop
+import CarillonTestSupport
+import CarillonWire
 import Foundation
-import MainLoop
-import NotificationCore
-import NotificationWire
 import Synchronization
-import TestSupport
 
 /// Something that has the service's name, answers registrations, and sends whatever a test wants: for what the real
 /// service never does.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonMainLoop
+import CarillonTestSupport
 import Foundation
-import MainLoop
-import TestSupport
 
 /// What observers of a test received.
 final class Inbox<Value: Sendable>: Sendable {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonTestLimits
+import CarillonTestSupport
 import Foundation
-import TestLimits
-import TestSupport
 import Testing
 
 /// A way of running a program.
@@ -19,10 +19,10 @@ enum LoopStyle: String, CaseIterable, Sendable, CustomTestStringConvertible {
     /// The program of `Examples/swift`.
     var example: String {
         switch self {
-        case .glib: "example-glib-loop"
-        case .runLoop: "example-run-loop"
-        case .dispatchMain: "example-dispatch-main"
-        case .none: "example-no-loop"
+        case .glib: "carillon-example-glib-loop"
+        case .runLoop: "carillon-example-run-loop"
+        case .dispatchMain: "carillon-example-dispatch-main"
+        case .none: "carillon-example-no-loop"
         }
     }
 
@@ -61,7 +61,7 @@ struct LoopStyleTests {
     @Test("Every kind of observer runs where it should", arguments: LoopStyle.allCases)
     func where_(style: LoopStyle) throws {
         let stage = try Stage()
-        let program = try stage.program("loop-probe", style.rawValue, registered: 2)
+        let program = try stage.program("carillon-loop-probe", style.rawValue, registered: 2)
         // More than one: the loop is woken again.
         for round in 1...3 {
             try stage.post("com.example.Ring", "--object", "\(round)")
@@ -97,7 +97,7 @@ struct LoopStyleTests {
         let stage = try Stage(.later)
         // The service comes when the program has said that there is none.
         let program = try stage.program(
-            "loop-probe", "glib", untilLine: "state thread=main is=serviceUnavailable", registered: 2)
+            "carillon-loop-probe", "glib", untilLine: "state thread=main is=serviceUnavailable", registered: 2)
         let line = try program.nextLine()
         #expect(line.hasPrefix("state thread=main is=connected"), "\(program.transcript)")
         program.terminate()

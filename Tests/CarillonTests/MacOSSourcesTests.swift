@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonTestLimits
+import CarillonTestSupport
 import Foundation
-import TestLimits
-import TestSupport
 import Testing
 
 @Suite("Programs as they stand on macOS behave as they do there (B4)", .limited)
@@ -9,7 +9,7 @@ struct MacOSSourcesTests {
     @Test("Swift 5: observers with tokens, object filters, queues, deinit, wrappers and suspension")
     func swift5() throws {
         let stage = try Stage(.activation)
-        let program = try stage.program("macos-swift5", "watch", untilLine: "ready true", registered: 8)
+        let program = try stage.program("carillon-macos-swift5", "watch", untilLine: "ready true", registered: 8)
         func expect(_ line: String) throws {
             let next = try program.nextLine()
             #expect(next == line, "\(program.transcript)")
@@ -42,9 +42,9 @@ struct MacOSSourcesTests {
         try eventually("its registration is gone") { try observerCounts(on: stage.bus) == [5] }
 
         // Other processes that post and end at once.
-        #expect(try stage.run("macos-swift5", "open", "report.txt").exitCode == 0)
+        #expect(try stage.run("carillon-macos-swift5", "open", "report.txt").exitCode == 0)
         try expect("open report.txt 7 true")
-        #expect(try stage.run("macos-swift5", "set", "Cantarell").exitCode == 0)
+        #expect(try stage.run("carillon-macos-swift5", "set", "Cantarell").exitCode == 0)
         try expect("preferences Cantarell [9, 12] 2")
 
         // While suspended only what is posted to be delivered immediately arrives.
@@ -54,7 +54,7 @@ struct MacOSSourcesTests {
         try stage.post("AppleInterfaceThemeChangedNotification")
         try stage.post("AppleInterfaceThemeChangedNotification")
         // It brings what was held before it with it (S3), coalesced.
-        #expect(try stage.run("macos-swift5", "open", "urgent.txt").exitCode == 0)
+        #expect(try stage.run("carillon-macos-swift5", "open", "urgent.txt").exitCode == 0)
         try expect("theme 3 false true")
         try expect("open urgent.txt 7 true")
         try stage.post("--deliver-immediately", "com.example.Reader.activate", "--object", "yes")
@@ -71,7 +71,7 @@ struct MacOSSourcesTests {
             try Executables.path(of: "carillon"), ["observe", "--json", "com.example.Posted"],
             environment: stage.bus.environment)
         _ = try observer.nextErrorLine(within: .start) { $0.hasPrefix("observing") }
-        let result = try stage.run("macos-swift5", "post", "com.example.Posted")
+        let result = try stage.run("carillon-macos-swift5", "post", "com.example.Posted")
         #expect(result.exitCode == 0 && result.standardError.isEmpty, "\(result)")
         let lines = try (0..<4).map { _ in try observer.nextLine() }
         #expect(lines.map { $0.contains(#""object": "object""#) } == [false, true, false, false])
@@ -81,7 +81,7 @@ struct MacOSSourcesTests {
     @Test("Swift 6: the main actor, actors, sequences and their cancellation")
     func swift6() throws {
         let stage = try Stage(.activation)
-        let program = try stage.program("macos-swift6", untilLine: "ready", registered: 4)
+        let program = try stage.program("carillon-macos-swift6", untilLine: "ready", registered: 4)
         func expect(_ expected: Set<String>) throws {
             var lines: Set<String> = []
             for _ in expected { lines.insert(try program.nextLine()) }
@@ -90,9 +90,9 @@ struct MacOSSourcesTests {
 
         try stage.post("AppleInterfaceThemeChangedNotification")
         try expect(["theme 1"])
-        #expect(try stage.run("macos-swift6", "/b").exitCode == 0)
+        #expect(try stage.run("carillon-macos-swift6", "/b").exitCode == 0)
         try expect(["saved /b 1"])
-        #expect(try stage.run("macos-swift6", "/a").exitCode == 0)
+        #expect(try stage.run("carillon-macos-swift6", "/a").exitCode == 0)
         try expect(["saved /a 2", "archived /a 42 3 1"])
         try stage.post("com.example.quit")
         try expect(["quit com.example.quit"])

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonTestLimits
+import CarillonWire
 import Foundation
-import NotificationWire
-import TestLimits
 import Testing
 
 @testable import Carillon

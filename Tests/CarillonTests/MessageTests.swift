@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 import Carillon
+import CarillonTestLimits
+import CarillonTestSupport
 import Foundation
 import Synchronization
-import TestLimits
-import TestSupport
 import Testing
 
 @Suite("Typed messages", .limited)

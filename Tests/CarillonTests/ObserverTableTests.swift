@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-import Collections
-import NotificationCore
-import ServiceClient
-import TestLimits
+import CarillonClient
+import CarillonCollections
+import CarillonCore
+import CarillonTestLimits
+import CarillonThreadDelivery
 import Testing
-import ThreadDelivery
 
 @testable import Carillon
 

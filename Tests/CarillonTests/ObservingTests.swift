@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonMainLoop
+import CarillonTestSupport
 import Foundation
-import MainLoop
-import TestSupport
 import Testing
 
 import Carillon
-import TestLimits
+import CarillonTestLimits
 
 @Suite("Observing through the library, on a real bus", .limited)
 struct ObservingTests {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 import Carillon
+import CarillonTestLimits
+import CarillonTestSupport
 import Foundation
 import Glibc
 import Synchronization
-import TestLimits
-import TestSupport
 import Testing
 
 @Suite("Posting through the library, on a real bus", .limited)
@@ -275,11 +275,11 @@ struct PostingTests {
     @Test("Exit waits for what was posted, but not for ever: a service that stands still holds up nobody")
     func exitWithUnsent() throws {
         let stage = try Stage()
-        _ = try stage.run("macos-swift5", "post", "com.example.Posted")
+        _ = try stage.run("carillon-macos-swift5", "post", "com.example.Posted")
         let pid = try #require(try stage.bus.processID(ofOwner: ServiceProcess.busName))
         try ProcessState.stop(pid)
         defer { kill(pid, SIGCONT) }
-        let result = try stage.run("macos-swift5", "post", "com.example.Posted")
+        let result = try stage.run("carillon-macos-swift5", "post", "com.example.Posted")
         #expect(result.exitCode == 0, "\(result)")
         #expect(
             result.standardError.contains("posts are lost with the end of the program")
@@ -301,7 +301,7 @@ struct PostingTests {
             return try #require(match.flatMap { Int($0.1) }, "\(reply)")
         }
         let before = try posted()
-        let result = try stage.run("loop-probe", "flood")
+        let result = try stage.run("carillon-loop-probe", "flood")
         #expect(result.exitCode == 0 && result.standardError.isEmpty, "\(result)")
         #expect(try posted() - before == 130_000)
     }
@@ -310,7 +310,7 @@ struct PostingTests {
     func exitWithoutBus() throws {
         let stage = try Stage()
         stage.bus.stop()
-        let result = try stage.run("macos-swift5", "post", "com.example.Posted")
+        let result = try stage.run("carillon-macos-swift5", "post", "com.example.Posted")
         #expect(result.exitCode == 0 && result.standardError.contains("a post failed"), "\(result)")
     }
 

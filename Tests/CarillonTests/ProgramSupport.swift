@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonTestSupport
 import Foundation
 import Glibc
-import TestSupport
 
 /// A private bus on which a test runs programs, and posts to them.
 final class Stage {

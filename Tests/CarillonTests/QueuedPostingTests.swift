@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 import Carillon
+import CarillonMainLoop
+import CarillonTestLimits
+import CarillonTestSupport
 import Foundation
 import LocalNotifications
-import MainLoop
-import TestLimits
-import TestSupport
 import Testing
 
 @Suite("Notification queues in front of the center", .limited)

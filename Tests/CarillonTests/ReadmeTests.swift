@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import Carillon
+import CarillonTestLimits
+import CarillonTestSupport
 import Foundation
-import TestLimits
-import TestSupport
 import Testing
 
 @Suite("The example of README.md", .limited)
@@ -20,7 +20,7 @@ struct ReadmeTests {
         let bus = try PrivateBus(.dbusDaemon, activations: [.service()])
         let result = try await onOwnThread {
             try Command.run(
-                try Executables.path(of: "example-saved"), [], environment: bus.environment)
+                try Executables.path(of: "carillon-example-saved"), [], environment: bus.environment)
         }
         #expect(result.exitCode == 0 && result.standardOutput == "saved: report.txt 4711\n", "\(result)")
     }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonCore
+import CarillonMainLoop
+import CarillonTestLimits
+import CarillonWire
 import Dispatch
 import Foundation
-import MainLoop
-import NotificationCore
-import NotificationWire
-import TestLimits
 import Testing
 
 @testable import Carillon

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonTestLimits
+import CarillonTestSupport
 import Foundation
 import Glibc
 import Synchronization
-import TestLimits
-import TestSupport
 import Testing
 
 @testable import Carillon

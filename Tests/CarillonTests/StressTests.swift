@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 import Carillon
+import CarillonTestLimits
+import CarillonTestSupport
 import Foundation
 import Synchronization
-import TestLimits
-import TestSupport
 import Testing
 
 /// Everything at once from many threads. `tools/test-threads` runs it under the thread sanitizer.

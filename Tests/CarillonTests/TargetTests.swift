@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 import Carillon
+import CarillonMainLoop
+import CarillonTestLimits
+import CarillonTestSupport
 import Foundation
-import MainLoop
-import TestLimits
-import TestSupport
 import Testing
 
 @Suite("Methods of objects as observers (C5), and operation queues (C4)", .limited)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonCore
+import CarillonTestLimits
+import CarillonWire
 import Foundation
-import NotificationCore
-import NotificationWire
-import TestLimits
 import Testing
 
 @testable import Carillon

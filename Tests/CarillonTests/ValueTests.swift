@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import Carillon
+import CarillonTestLimits
+import CarillonTestSupport
 import Foundation
-import TestLimits
-import TestSupport
 import Testing
 
 /// Values that stay (R1 to R3), as programs use them.

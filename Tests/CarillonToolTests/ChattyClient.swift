@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import TestSupport
+import CarillonTestSupport
 
 /// A program that posts for as long as it is wanted, and observes on the same connection where it is to, which no run of
 /// the command does.

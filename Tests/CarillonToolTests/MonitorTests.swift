@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import TestLimits
-import TestSupport
+import CarillonTestLimits
+import CarillonTestSupport
 import Testing
 
 @Suite("carillon monitor", .serialized, .limited)

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-import DBus
+import CarillonDBus
+import CarillonMainLoop
+import CarillonTestLimits
+import CarillonTestSupport
+import CarillonWire
 import Foundation
-import MainLoop
-import NotificationWire
-import TestLimits
-import TestSupport
 import Testing
 
 /// A program that is no notification center and has the service's name.

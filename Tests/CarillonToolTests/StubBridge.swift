@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import TestSupport
+import CarillonTestSupport
 
 /// Says what a bridge to other machines says, and is none.
 final class StubBridge: Sendable {

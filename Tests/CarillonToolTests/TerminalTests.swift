@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
-import TestLimits
-import TestSupport
+import CarillonMainLoop
+import CarillonTestLimits
+import CarillonTestSupport
 import Testing
 
 @testable import CarillonTool

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonTestSupport
 import Foundation
-import TestSupport
 
 /// A terminal that a program runs in and that can be read: a session of a tmux of its own. It ends with this object.
 final class TmuxScreen: Sendable {

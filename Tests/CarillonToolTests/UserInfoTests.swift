@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import TestLimits
-import TestSupport
+import CarillonTestLimits
+import CarillonTestSupport
 import Testing
 
 /// From the arguments of `post` through the service to the JSON of `observe`: values arrive as what they were (N3).

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import Collections
-import TestLimits
+import CarillonCollections
+import CarillonTestLimits
 import Testing
 
 @Suite("Texts that are equal byte for byte", .limited)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import TestLimits
+import CarillonTestLimits
 import Testing
 
-@testable import Collections
+@testable import CarillonCollections
 
 @Suite("C11: the index of observers", .limited)
 struct ObserverIndexTests {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import Collections
-import TestLimits
+import CarillonCollections
+import CarillonTestLimits
 import Testing
 
 @Suite("A queue from which the least comes first", .limited)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import TestLimits
+import CarillonTestLimits
 import Testing
 
-@testable import Collections
+@testable import CarillonCollections
 
 /// What has become empty for the most part gives up its memory, and has what it had.
 @Suite("E8: tables of which little is left", .limited)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import TestLimits
+import CarillonTestLimits
 import Testing
 
-@testable import Collections
+@testable import CarillonCollections
 
 @Suite("A dictionary that grows part by part", .limited)
 struct SteadyDictionaryTests {

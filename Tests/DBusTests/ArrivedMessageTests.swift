@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-import CDBus
+import CCarillonDBus
+import CarillonTestLimits
+import CarillonTestSupport
 import Glibc
-import TestLimits
-import TestSupport
 import Testing
 
-@testable import DBus
+@testable import CarillonDBus
 
 /// Messages in the bytes that they came in.
 @Suite("Messages that arrive", .limited)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import DBus
-import TestSupport
+import CarillonBusNames
+import CarillonDBus
+import CarillonTestSupport
 
 /// An object on a bus, and someone who calls it, both driven by the test's loop.
 final class Bell {

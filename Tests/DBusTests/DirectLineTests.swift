@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
-import TestLimits
+import CarillonMainLoop
+import CarillonTestLimits
 import Testing
 
-@testable import DBus
+@testable import CarillonDBus
 
 #if canImport(Glibc)
     import Glibc

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import DBus
+import CarillonBusNames
+import CarillonDBus
+import CarillonMainLoop
+import CarillonTestLimits
+import CarillonTestSupport
 import Foundation
-import MainLoop
-import TestLimits
-import TestSupport
 import Testing
 
 /// How connections end, and how they fail to begin: never with an abort inside libdbus.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-import DBus
+import CarillonDBus
+import CarillonMainLoop
+import CarillonTestLimits
+import CarillonTestSupport
 import Foundation
-import MainLoop
-import TestLimits
-import TestSupport
 import Testing
 
 /// Many messages: none is lost, none overtakes, and the loop still turns.

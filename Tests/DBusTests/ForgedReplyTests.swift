@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import CDBus
-import MainLoop
-import TestLimits
-import TestSupport
+import CCarillonDBus
+import CarillonBusNames
+import CarillonMainLoop
+import CarillonTestLimits
+import CarillonTestSupport
 import Testing
 
-@testable import DBus
+@testable import CarillonDBus
 
 /// A reply counts only from whom it must come (E6), whatever number it carries.
 @Suite("Replies of strangers", .serialized, .limited)

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import CDBus
-import MainLoop
-import TestSupport
+import CCarillonDBus
+import CarillonBusNames
+import CarillonMainLoop
+import CarillonTestSupport
 
-import BusNames
-@testable import DBus
+import CarillonBusNames
+@testable import CarillonDBus
 
 /// The loop of one test: connections on a context that runs on the test's thread while the test waits.
 final class Loop {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-import CDBus
-import DBus
-import TestLimits
+import CCarillonDBus
+import CarillonDBus
+import CarillonTestLimits
 import Testing
 
-@testable import DBus
+@testable import CarillonDBus
 
 /// Messages made from bytes, by which one notification goes to many clients.
 @Suite("Marshalled messages", .limited)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import DBus
-import TestLimits
+import CarillonDBus
+import CarillonTestLimits
 import Testing
 
 @Suite("D-Bus messages", .limited)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import DBus
-import TestLimits
+import CarillonBusNames
+import CarillonDBus
+import CarillonTestLimits
 import Testing
 
 /// The names of the D-Bus specification: libdbus aborts on a malformed one, so none may get there.

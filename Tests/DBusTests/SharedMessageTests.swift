@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import CDBus
-import TestLimits
-import TestSupport
+import CCarillonDBus
+import CarillonBusNames
+import CarillonTestLimits
+import CarillonTestSupport
 import Testing
 
-@testable import DBus
+@testable import CarillonDBus
 
 /// Messages that many get, with a header made once and a part that they share, and calls that are laid out here.
 @Suite("Messages to many", .serialized, .limited)

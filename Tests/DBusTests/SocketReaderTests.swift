@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-import CDBus
+import CCarillonDBus
+import CarillonMainLoop
+import CarillonTestLimits
+import CarillonTestSupport
 import Glibc
-import MainLoop
-import TestLimits
-import TestSupport
 import Testing
 
-@testable import DBus
+@testable import CarillonDBus
 
 /// How messages come out of a socket, however the bytes of them come.
 @Suite("Reading from a socket", .limited)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-import DBus
+import CarillonDBus
+import CarillonTestLimits
 import Foundation
-import TestLimits
 import Testing
 
 /// Values written to a message and read back.

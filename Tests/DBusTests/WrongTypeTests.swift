@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import DBus
-import TestLimits
+import CarillonDBus
+import CarillonTestLimits
 import Testing
 
 /// A reader of untrusted messages can't misread one.

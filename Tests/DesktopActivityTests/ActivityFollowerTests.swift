@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
-import NotificationCore
-import TestLimits
-import TestSupport
+import CarillonCore
+import CarillonMainLoop
+import CarillonTestLimits
+import CarillonTestSupport
 import Testing
 
-@testable import DesktopActivity
+@testable import CarillonActivity
 
 /// How a source is chosen, lost, and tried again.
 @Suite("A3: choosing a source and keeping it", .limited)

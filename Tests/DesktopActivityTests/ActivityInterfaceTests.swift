@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import DBus
-import TestLimits
+import CarillonBusNames
+import CarillonDBus
+import CarillonTestLimits
 import Testing
 
-@testable import DesktopActivity
+@testable import CarillonActivity
 
 /// The messages by which desktops report. Programs of others send them: what is checked is what stands in the message.
 @Suite("A3: messages of org.carillon.Activity1", .limited)

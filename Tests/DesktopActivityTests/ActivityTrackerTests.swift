@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
-import NotificationCore
-import TestLimits
-import TestSupport
+import CarillonCore
+import CarillonMainLoop
+import CarillonTestLimits
+import CarillonTestSupport
 import Testing
 
-@testable import DesktopActivity
+@testable import CarillonActivity
 
 /// Whose window it is, and who is never suspended.
 @Suite("A1, A2: from windows to clients", .limited)

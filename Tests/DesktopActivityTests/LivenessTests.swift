@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
-import NotificationCore
-import TestLimits
+import CarillonCore
+import CarillonMainLoop
+import CarillonTestLimits
 import Testing
 
-@testable import DesktopActivity
+@testable import CarillonActivity
 
 /// A source that tells no more, in virtual time.
 @Suite("A1: a source that goes silent", .limited)

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonTestLimits
+import CarillonTestSupport
 import Foundation
-import TestLimits
-import TestSupport
 import Testing
 
-@testable import DesktopActivity
+@testable import CarillonActivity
 
 /// What is read of processes.
 @Suite("A2: processes, their units and sandboxes", .limited)

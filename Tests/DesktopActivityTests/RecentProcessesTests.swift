@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonTestLimits
 import Glibc
-import TestLimits
 import Testing
 
-@testable import DesktopActivity
+@testable import CarillonActivity
 
 @Suite("Processes that were asked about a moment ago", .limited)
 struct RecentProcessesTests {

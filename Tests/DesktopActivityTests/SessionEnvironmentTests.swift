@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import TestLimits
+import CarillonTestLimits
 import Testing
 
-@testable import DesktopActivity
+@testable import CarillonActivity
 
 /// What a session offers.
 @Suite("A3: sources by what the session offers", .limited)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
-import NotificationCore
+import CarillonCore
+import CarillonMainLoop
 
-@testable import DesktopActivity
+@testable import CarillonActivity
 
 /// A table of processes that a test writes.
 final class SimulatedProcesses: ProcessTable {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonTestLimits
+import CarillonTestSupport
 import Foundation
-import TestLimits
-import TestSupport
 import Testing
 
 /// The tools of the other tests: if one of these fails, look here first.

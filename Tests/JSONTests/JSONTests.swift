@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonJSON
+import CarillonTestLimits
 import Foundation
-import JSON
-import TestLimits
 import Testing
 
 @Suite("JSON", .limited)

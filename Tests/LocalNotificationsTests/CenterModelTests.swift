@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonMainLoop
+import CarillonTestLimits
+import CarillonTestSupport
 import Foundation
 import LocalNotifications
-import MainLoop
-import TestLimits
-import TestSupport
 import Testing
 
 /// A center that is a plain list: what the rules say, without an index and without weak references.

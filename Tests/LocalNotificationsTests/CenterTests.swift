@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonTestLimits
+import CarillonTestSupport
 import Foundation
 import LocalNotifications
-import TestLimits
-import TestSupport
 import Testing
 
 @Suite("C: the center within the process", .limited)

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonMainLoop
+import CarillonTestLimits
+import CarillonTestSupport
+import CarillonThreadDelivery
 import Foundation
 import LocalNotifications
-import MainLoop
 import Synchronization
-import TestLimits
-import TestSupport
 import Testing
-import ThreadDelivery
 
 /// A thread that runs a context of its own.
 final class LoopThread: Sendable {

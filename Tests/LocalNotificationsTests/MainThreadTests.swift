@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonTestLimits
+import CarillonTestSupport
 import Foundation
-import TestLimits
-import TestSupport
 import Testing
 
 /// What needs the real main thread, in processes of their own: see `Tests/MainThreadProbe`.
 @Suite("M5: the main queue under GLib's loop; M3 with GTK", .limited)
 struct MainThreadTests {
     private func probe(_ scenario: String, _ environment: [String: String]? = nil) async throws -> CommandResult {
-        let path = try Executables.path(of: "main-thread-probe")
+        let path = try Executables.path(of: "carillon-main-thread-probe")
         return try await onOwnThread { try Command.run(path, [scenario], environment: environment) }
     }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonTestLimits
+import CarillonTestSupport
 import Foundation
 import LocalNotifications
 import Synchronization
-import TestLimits
-import TestSupport
 import Testing
 
 // Serialized: libdispatch has as many threads as the machine has processors, and adds one a second while they wait.

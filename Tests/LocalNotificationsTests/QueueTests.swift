@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonMainLoop
+import CarillonTestLimits
+import CarillonTestSupport
 import Foundation
 import LocalNotifications
-import MainLoop
 import Synchronization
-import TestLimits
-import TestSupport
 import Testing
 
 /// A context that is the test's thread's own while the test runs, and a queue that posts into a list.

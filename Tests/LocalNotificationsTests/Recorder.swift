@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
+import CarillonMainLoop
 
 /// Collects what happens on any number of threads, in its order.
 final class Recorder<Element: Sendable>: Sendable {

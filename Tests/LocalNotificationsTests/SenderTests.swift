@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonMainLoop
+import CarillonTestLimits
+import CarillonTestSupport
 import Foundation
 import LocalNotifications
-import MainLoop
-import TestLimits
-import TestSupport
 import Testing
 
 @Suite("N2, C1: senders of every kind", .limited)

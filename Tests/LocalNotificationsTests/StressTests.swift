@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonMainLoop
+import CarillonTestLimits
+import CarillonTestSupport
 import Foundation
 import LocalNotifications
-import MainLoop
 import Synchronization
-import TestLimits
-import TestSupport
 import Testing
 
 /// Run under the thread sanitizer by `tools/test-threads`.

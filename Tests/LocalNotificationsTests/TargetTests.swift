@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonMainLoop
+import CarillonTestLimits
+import CarillonTestSupport
 import Foundation
 import LocalNotifications
-import MainLoop
 import Synchronization
-import TestLimits
-import TestSupport
 import Testing
 
 @Suite("C5, C7: targets, handles and sequences", .limited)

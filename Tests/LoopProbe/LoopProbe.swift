@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 import Carillon
+import CarillonMainLoop
 import Foundation
-import MainLoop
 
 /// Observes in every way there is, on the loop that its argument names, and tells what ran where.
 ///
-///     loop-probe glib | run-loop | dispatch-main | none
+///     carillon-loop-probe glib | run-loop | dispatch-main | none
 ///
 /// Or posts much, and ends at once:
 ///
-///     loop-probe flood
+///     carillon-loop-probe flood
 @main
 enum LoopProbe {
     static func main() {

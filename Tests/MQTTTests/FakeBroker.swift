@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonTestSupport
 import Foundation
 import Glibc
 import Synchronization
-import TestSupport
 
 /// Listens on the loopback address, and answers each client as a test wants it: its first packet, and then its pings.
 final class FakeBroker: Sendable {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-import MQTT
-import MainLoop
-import TestSupport
+import CarillonMQTT
+import CarillonMainLoop
+import CarillonTestSupport
 
 /// The loop of one test: clients on a context that runs on the test's thread while the test waits.
 final class Loop {

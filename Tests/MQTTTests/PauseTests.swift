@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonMQTT
+import CarillonMainLoop
+import CarillonTestLimits
+import CarillonTestSupport
 import Glibc
-import MQTT
-import MainLoop
-import TestLimits
-import TestSupport
 import Testing
 
 @Suite("Pauses", .enabled(if: MosquittoBroker.isAvailable, "there is no mosquitto"), .limited)

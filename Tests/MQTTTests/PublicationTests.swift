@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import MQTT
-import MainLoop
-import TestLimits
-import TestSupport
+import CarillonMQTT
+import CarillonMainLoop
+import CarillonTestLimits
+import CarillonTestSupport
 import Testing
 
 @Suite(

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonTestLimits
+import CarillonTestSupport
 import Foundation
-import TestLimits
-import TestSupport
 import Testing
 
-@testable import MainLoop
+@testable import CarillonMainLoop
 
 /// Work that may block, beside a loop.
 @Suite("E4: work that may block", .limited)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
-import TestLimits
+import CarillonMainLoop
+import CarillonTestLimits
 import Testing
 
 /// Serialized: GLib keeps the program's name for the process.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
-import TestLimits
+import CarillonMainLoop
+import CarillonTestLimits
 import Testing
 
 @Suite("The width of text on a terminal", .limited)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonMainLoop
+import CarillonTestLimits
+import CarillonTestSupport
 import Foundation
-import MainLoop
-import TestLimits
-import TestSupport
 import Testing
 
 /// The log goes where the process's standard error goes, so a process of its own is looked at: `carillond`, which

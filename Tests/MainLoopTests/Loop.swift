@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonMainLoop
+import CarillonTestLimits
+import CarillonTestSupport
 import Foundation
-import MainLoop
 import Synchronization
-import TestLimits
-import TestSupport
 import Testing
 
 extension MainContext {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonTestLimits
+import CarillonTestSupport
 import Synchronization
-import TestLimits
-import TestSupport
 import Testing
 
-@testable import MainLoop
+@testable import CarillonMainLoop
 
 @Suite("M1 to M3: run-loop modes", .limited)
 struct ModeTests {

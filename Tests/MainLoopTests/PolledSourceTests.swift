@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonMainLoop
+import CarillonTestLimits
+import CarillonTestSupport
 import Foundation
-import MainLoop
-import TestLimits
-import TestSupport
 import Testing
 
 @Suite("Polled sources", .limited)

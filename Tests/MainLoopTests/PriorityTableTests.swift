@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonMainLoop
+import CarillonTestLimits
 import Foundation
-import MainLoop
-import TestLimits
 import Testing
 
 @Suite("M2, M6: the table of priorities", .limited)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonMainLoop
+import CarillonTestLimits
+import CarillonTestSupport
 import Glibc
-import MainLoop
-import TestLimits
-import TestSupport
 import Testing
 
 @Suite("Sources that run when a condition holds", .limited)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
+import CarillonMainLoop
+import CarillonTestLimits
+import CarillonTestSupport
 import Synchronization
-import TestLimits
-import TestSupport
 import Testing
 
 @Suite("Signalled sources", .limited)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-import CGLib
-import MainLoop
+import CCarillonGLib
+import CarillonMainLoop
+import CarillonTestLimits
+import CarillonTestSupport
 import Synchronization
-import TestLimits
-import TestSupport
 import Testing
 
 #if canImport(Glibc)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonMainLoop
+import CarillonTestSupport
+import CarillonThreadDelivery
 import Dispatch
 import Foundation
-import MainLoop
-import TestSupport
-import ThreadDelivery
 
 /// T3: while very much waits for the main thread, all others of its loop have their turns.
 ///

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonMainLoop
+import CarillonTestSupport
 import Foundation
 import LocalNotifications
-import MainLoop
-import TestSupport
 
 /// The functions of GTK 3 that the scenario needs, looked up when it runs: nothing is linked with GTK.
 private struct GTK {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonMainLoop
+import CarillonTestSupport
+import CarillonThreadDelivery
 import Dispatch
 import Foundation
 import LocalNotifications
-import MainLoop
 import Synchronization
-import TestSupport
-import ThreadDelivery
 
 extension MainThreadProbe {
     /// The main queue, the main actor and the main operation queue, from this and from another thread.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonMainLoop
+import CarillonTestSupport
+import CarillonThreadDelivery
 import Dispatch
 import Foundation
 import LocalNotifications
-import MainLoop
-import TestSupport
-import ThreadDelivery
 
 typealias NotificationCenter = LocalNotifications.NotificationCenter
 typealias NotificationQueue = LocalNotifications.NotificationQueue
@@ -12,7 +12,7 @@ typealias NotificationQueue = LocalNotifications.NotificationQueue
 /// What needs the main thread of a process of its own. The tests run it; each scenario prints "ok" at its end, or what
 /// went otherwise.
 ///
-///     main-thread-probe SCENARIO
+///     carillon-main-thread-probe SCENARIO
 @main
 struct MainThreadProbe {
     static let scenarios: [String: @Sendable () throws -> Void] = [
@@ -38,7 +38,7 @@ struct MainThreadProbe {
 
     static func main() {
         guard CommandLine.arguments.count == 2, let scenario = scenarios[CommandLine.arguments[1]] else {
-            printLine("main-thread-probe \(scenarios.keys.sorted().joined(separator: "|"))")
+            printLine("carillon-main-thread-probe \(scenarios.keys.sorted().joined(separator: "|"))")
             exit(1)
         }
         do {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonMainLoop
+import CarillonTestSupport
+import CarillonThreadDelivery
 import Dispatch
 import Foundation
 import LocalNotifications
-import MainLoop
-import TestSupport
-import ThreadDelivery
 
 /// C4 with the main queue among the queues.
 extension MainThreadProbe {

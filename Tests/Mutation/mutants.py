@@ -78,7 +78,7 @@ PARTS = [
         [(["--filter", r"^CollectionsTests\."], {})],
     ),
     Part(
-        "core", ["Sources/NotificationCore"], "NotificationCoreTests",
+        "core", ["Sources/Core"], "NotificationCoreTests",
         # What takes long comes last. Of the model's tests those that try other seeds each time, or the test itself,
         # are left out.
         [
@@ -100,13 +100,13 @@ PARTS = [
         ["Invariant.swift", "PlantedFault.swift", "DistributedCenter+Invariants.swift"],
     ),
     Part(
-        "wire", ["Sources/NotificationWire"], "NotificationWireTests",
+        "wire", ["Sources/Wire"], "NotificationWireTests",
         [(["--filter", r"^NotificationWireTests\."], {})],
         # What calls the service, and the interface of the bridge: other modules' tests have these.
         ["BridgeWire.swift", "CenterMethod.swift"],
     ),
     Part(
-        "engine", ["Sources/ServiceClient"], "ServiceClientTests",
+        "engine", ["Sources/Client"], "ServiceClientTests",
         [(["--filter", r"^ServiceClientTests\."], {})],
         # It only reads and writes a socket: the tests have another line.
         ["SocketLine.swift"],
@@ -114,9 +114,9 @@ PARTS = [
     some_suites(
         "policy",
         [
-            "Sources/NotificationService/Policy", "Sources/NotificationService/Configuration.swift",
-            "Sources/NotificationService/ConfigurationKeeper.swift",
-            "Sources/NotificationService/Sessions/SessionRules.swift",
+            "Sources/Service/Policy", "Sources/Service/Configuration.swift",
+            "Sources/Service/ConfigurationKeeper.swift",
+            "Sources/Service/Sessions/SessionRules.swift",
         ],
         "NotificationServiceTests",
         ["PolicyTests", "PolicyGateTests", "ServiceConfigurationTests", "SessionRulesTests"],
@@ -139,7 +139,7 @@ PARTS = [
     ),
     Part(
         "activity",
-        ["Sources/DesktopActivity/" + name for name in (
+        ["Sources/Activity/" + name for name in (
             "ActivityChoice.swift", "ActivityTracker.swift", "InactivityRules.swift", "LivenessCheck.swift",
         )],
         "DesktopActivityTests",

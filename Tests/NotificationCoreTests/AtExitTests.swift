@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import TestLimits
+import CarillonTestLimits
 import Testing
 
-@testable import NotificationCore
+@testable import CarillonCore
 
 /// Posts that wait until their poster leaves the bus.
 @Suite("R4: posts at the exit of their poster", .limited)

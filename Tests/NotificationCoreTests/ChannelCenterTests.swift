@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import NotificationCore
-import TestLimits
+import CarillonCore
+import CarillonTestLimits
 import Testing
 
 /// What the core knows of channels: windows that are confirmed by what was written, and their ends (`docs/channel.md`).

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import TestLimits
+import CarillonTestLimits
 import Testing
 
-@testable import NotificationCore
+@testable import CarillonCore
 
 /// Values whose posters have left: they give way where there is no room.
 @Suite("E4, R1: values that were left behind", .limited)

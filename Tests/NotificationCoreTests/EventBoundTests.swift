@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import TestLimits
+import CarillonTestLimits
 import Testing
 
-@testable import NotificationCore
+@testable import CarillonCore
 
 /// What concerns much at once is done in parts: no event goes through all of it.
 @Suite("E8: an event ends, however much it concerns", .limited, .enabled(if: StepMeter.isCounting))

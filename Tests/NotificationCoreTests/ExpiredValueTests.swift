@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import TestLimits
+import CarillonTestLimits
 import Testing
 
-@testable import NotificationCore
+@testable import CarillonCore
 
 /// A value whose time is over is gone for everybody who looks, and there is no timer: so each way of looking has to find
 /// that out. A new way is one more case of ``Look``, or of ``Room``.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import NotificationCore
-import TestLimits
+import CarillonCore
+import CarillonTestLimits
 import Testing
 
 /// The bookkeeping below ``InterestTests`` and ``FollowValuesTests``.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import TestLimits
+import CarillonTestLimits
 import Testing
 
-@testable import NotificationCore
+@testable import CarillonCore
 
 /// Who uses nothing any more is not kept (D8, E4): a connection, and the account that it belongs to.
 @Suite("Forgetting", .limited)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import NotificationCore
-import TestLimits
+import CarillonCore
+import CarillonTestLimits
 import Testing
 
 /// Removing observers takes them out of what waits.

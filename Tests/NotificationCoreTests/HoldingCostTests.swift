@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import NotificationCore
-import TestLimits
+import CarillonCore
+import CarillonTestLimits
 import Testing
 
 /// What waits for a client with many observers costs what it is, not that times the observers. Counted, not timed.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import TestLimits
+import CarillonTestLimits
 import Testing
 
-@testable import NotificationCore
+@testable import CarillonCore
 
 /// Minimum intervals of many observers and names: what they cost, and who pays.
 @Suite("E4, E8, R5: the cost of minimum intervals", .limited)

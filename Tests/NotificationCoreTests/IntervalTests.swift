@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import TestLimits
+import CarillonTestLimits
 import Testing
 
-@testable import NotificationCore
+@testable import CarillonCore
 
 /// Observers that want no more than one notification of a name and object in a time.
 @Suite("R5: minimum intervals", .limited)

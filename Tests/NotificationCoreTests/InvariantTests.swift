@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import TestLimits
+import CarillonTestLimits
 import Testing
 
-@testable import NotificationCore
+@testable import CarillonCore
 
 /// The checks of what must hold: each finds the fault that it is there for.
 @Suite("Invariants", .limited)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import TestLimits
+import CarillonTestLimits
 import Testing
 
-@testable import NotificationCore
+@testable import CarillonCore
 
 /// Names as lists in the configuration have them.
 @Suite("P2, P3, G1, G2: which names a list has", .limited)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import TestLimits
+import CarillonTestLimits
 import Testing
 
-@testable import NotificationCore
+@testable import CarillonCore
 
 @Suite("S4: whose losses are told", .limited)
 struct ObserverSetTests {

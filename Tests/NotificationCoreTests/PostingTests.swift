@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import NotificationCore
-import TestLimits
+import CarillonCore
+import CarillonTestLimits
 import Testing
 
 @Suite("D2 to D6: posts at the distributed center", .limited)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import TestLimits
+import CarillonTestLimits
 import Testing
 
-@testable import NotificationCore
+@testable import CarillonCore
 
 /// A post that is over a limit changes nothing: what it would have begun to be did not begin.
 @Suite("E1: a refused post changes nothing", .limited)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import TestLimits
+import CarillonTestLimits
 import Testing
 
-@testable import NotificationCore
+@testable import CarillonCore
 
 /// Replies on the bus, beside a channel (`docs/flow-control.md`).
 @Suite("F2, A4: replies beside a channel", .limited)

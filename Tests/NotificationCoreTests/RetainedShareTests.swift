@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import TestLimits
+import CarillonTestLimits
 import Testing
 
-@testable import NotificationCore
+@testable import CarillonCore
 
 /// The room for values that somebody posts for other machines, as a bridge does.
 @Suite("R6: shares of retained values", .limited)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-import Collections
-import TestLimits
+import CarillonCollections
+import CarillonTestLimits
 import Testing
 
-@testable import NotificationCore
+@testable import CarillonCore
 
 /// Values that stay: what is kept, who gets it, and when it goes.
 @Suite("R1 to R3: retained values", .limited)

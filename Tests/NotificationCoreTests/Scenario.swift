@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonCore
 import Glibc
-import NotificationCore
 import Testing
 
 /// A center under test and everything that it decided, with clients that read: what a client is asked, it answers at

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonCore
+import CarillonTestLimits
+import CarillonTestSupport
 import Foundation
-import NotificationCore
-import TestLimits
-import TestSupport
 import Testing
 
-@testable import NotificationService
+@testable import CarillonService
 
 /// The files that services left for buses that are gone.
 @Suite("E3: state of other buses", .serialized, .limited)

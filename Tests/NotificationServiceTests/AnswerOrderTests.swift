@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-import DBus
-import NotificationCore
-import NotificationWire
-import TestLimits
+import CarillonCore
+import CarillonDBus
+import CarillonTestLimits
+import CarillonWire
 import Testing
 
-@testable import NotificationService
+@testable import CarillonService
 
 /// Whoever waits for the answer to a call knows that all is on its way that was posted before. It holds for every method
 /// but those of suspension, which comes ahead of what is due, and however long the call had to wait itself.

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import DBus
-import NotificationCore
-import NotificationWire
-import TestLimits
+import CarillonBusNames
+import CarillonCore
+import CarillonDBus
+import CarillonTestLimits
+import CarillonWire
 import Testing
 
-@testable import NotificationService
+@testable import CarillonService
 
 /// What has been sent counts as carried when a barrier comes out that the service itself has sent, and by nothing that
 /// anybody else does.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-import DBus
+import CarillonCore
+import CarillonDBus
+import CarillonMainLoop
+import CarillonTestLimits
+import CarillonTestSupport
+import CarillonWire
 import Foundation
-import MainLoop
-import NotificationCore
-import NotificationWire
-import TestLimits
-import TestSupport
 import Testing
 
 /// Posts that wait until their poster leaves the bus (R4), on real buses.

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import DBus
+import CarillonBusNames
+import CarillonCore
+import CarillonDBus
+import CarillonMainLoop
+import CarillonTestLimits
+import CarillonTestSupport
+import CarillonWire
 import Foundation
-import MainLoop
-import NotificationCore
-import NotificationWire
-import TestLimits
-import TestSupport
 import Testing
 
 /// Who posted (P1), on real buses: told with a notification, and asked for.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonTestSupport
 import Foundation
 import Glibc
 import Synchronization
-import TestSupport
 
 /// A socket between the service and its bus, through which a test can have "the bus" close connections while it lives.
 final class BusRelay: Sendable {

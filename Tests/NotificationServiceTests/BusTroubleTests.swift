@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import DBus
+import CarillonBusNames
+import CarillonCore
+import CarillonDBus
+import CarillonTestLimits
+import CarillonTestSupport
+import CarillonWire
 import Foundation
-import NotificationCore
-import NotificationWire
-import TestLimits
-import TestSupport
 import Testing
 
 /// What the bus does to the service (E5): it closes its connections, refuses signals and match rules.

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-import DBus
+import CarillonCore
+import CarillonDBus
+import CarillonTestLimits
+import CarillonTestSupport
+import CarillonWire
 import Foundation
-import NotificationCore
-import NotificationWire
-import TestLimits
-import TestSupport
 import Testing
 
-@testable import NotificationService
+@testable import CarillonService
 
 /// Callers whose process has files of its own, which have to be asked who it is and may not answer (E4).
 @Suite("E4: callers whose files do not answer", .limited)

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-import NotificationCore
-import NotificationWire
-import TestLimits
+import CarillonCore
+import CarillonTestLimits
+import CarillonWire
 import Testing
 
-@testable import NotificationService
+@testable import CarillonService
 
 /// What an earlier version left has to be read (E3), so every record is held against the bytes that it has always had:
 /// another layout would be written and read by the same code, and nothing else would notice.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-import DBus
+import CarillonCore
+import CarillonDBus
+import CarillonTestSupport
+import CarillonWire
 import Glibc
-import NotificationCore
-import NotificationWire
-import TestSupport
 
 /// A client with a channel, which reads and writes only when it is told to.
 final class ChannelClient {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
-import NotificationWire
-import TestLimits
+import CarillonMainLoop
+import CarillonTestLimits
+import CarillonWire
 import Testing
 
-@testable import NotificationCore
-@testable import NotificationService
+@testable import CarillonCore
+@testable import CarillonService
 
 #if DEBUG || CARILLON_METER
     /// The steps of what is done for channels (E8), with as many of them as there may be.

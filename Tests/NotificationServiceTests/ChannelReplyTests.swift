@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-import NotificationWire
-import TestLimits
-import TestSupport
+import CarillonTestLimits
+import CarillonTestSupport
+import CarillonWire
 import Testing
 
 /// Calls on the bus of clients that have channels.

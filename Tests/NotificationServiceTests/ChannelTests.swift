@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-import DBus
+import CarillonCore
+import CarillonDBus
+import CarillonTestLimits
+import CarillonTestSupport
+import CarillonWire
 import Foundation
 import Glibc
-import NotificationCore
-import NotificationWire
-import TestLimits
-import TestSupport
 import Testing
 
 /// Channels (F2), by a client that writes and reads frames itself, on real buses.

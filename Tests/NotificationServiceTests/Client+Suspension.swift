@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import DBus
-import NotificationCore
-import NotificationWire
-import TestSupport
+import CarillonCore
+import CarillonDBus
+import CarillonTestSupport
+import CarillonWire
 
 extension Client {
     func setSuspended(_ isSuspended: Bool) throws {

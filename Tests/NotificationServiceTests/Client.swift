@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import DBus
+import CarillonBusNames
+import CarillonCore
+import CarillonDBus
+import CarillonMainLoop
+import CarillonTestSupport
+import CarillonWire
 import Glibc
-import MainLoop
-import NotificationCore
-import NotificationWire
-import TestSupport
 
 /// A client of the service in this process, on a context of its own. Calls block the test's thread by running it.
 final class Client {

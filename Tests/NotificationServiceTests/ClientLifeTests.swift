@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-import DBus
+import CarillonDBus
+import CarillonTestLimits
+import CarillonTestSupport
+import CarillonWire
 import Foundation
-import NotificationWire
-import TestLimits
-import TestSupport
 import Testing
 
 /// Clients that come and go.

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-import DBus
-import NotificationCore
-import NotificationWire
-import TestLimits
-import TestSupport
+import CarillonCore
+import CarillonDBus
+import CarillonTestLimits
+import CarillonTestSupport
+import CarillonWire
 import Testing
 
-@testable import NotificationService
+@testable import CarillonService
 
 /// What counts as a sign that a client has read.
 @Suite("A4, B6: what a Ping and a barrier tell", .limited)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-import NotificationCore
-import TestLimits
+import CarillonCore
+import CarillonTestLimits
 import Testing
 
-@testable import NotificationService
+@testable import CarillonService
 
 @Suite("What is found by clients' numbers", .limited)
 struct ClientTableTests {

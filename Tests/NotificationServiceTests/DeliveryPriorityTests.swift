@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
-import NotificationCore
-import TestLimits
+import CarillonCore
+import CarillonMainLoop
+import CarillonTestLimits
 import Testing
 
-@testable import NotificationService
+@testable import CarillonService
 
 /// What is due against the table of priorities.
 @Suite("M6: priorities of what is due", .limited)

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import DBus
-import DesktopActivity
-import NotificationCore
-import NotificationWire
-import TestLimits
-import TestSupport
+import CarillonActivity
+import CarillonBusNames
+import CarillonCore
+import CarillonDBus
+import CarillonTestLimits
+import CarillonTestSupport
+import CarillonWire
 import Testing
 
-@testable import NotificationService
+@testable import CarillonService
 
 /// Clients leave at every moment of what the service and the bus say to each other about match rules, and the bus takes
 /// as many rules as it likes.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import TestLimits
+import CarillonTestLimits
 import Testing
 
-@testable import NotificationService
+@testable import CarillonService
 
 /// Time is told to the lines, so nothing here depends on the machine.
 @Suite("E4: everybody has a turn", .limited)

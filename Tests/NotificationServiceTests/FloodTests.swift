@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonCore
+import CarillonTestLimits
+import CarillonTestSupport
+import CarillonWire
 import Foundation
-import NotificationCore
-import NotificationWire
-import TestLimits
-import TestSupport
 import Testing
 
-@testable import NotificationService
+@testable import CarillonService
 
 /// A poster that waits for no answer and posts faster than anybody can deliver.
 ///
@@ -45,7 +45,7 @@ struct FloodTests {
     @Test("a program that does nothing but read answers others behind a flood", arguments: BusKind.available)
     func sink(bus kind: BusKind) throws {
         let bus = try PrivateBus(kind)
-        let program = try Executables.path(of: "bus-load")
+        let program = try Executables.path(of: "carillon-bus-load")
         let sink = try RunningCommand(program, ["sink", ServiceProcess.busName], environment: bus.environment)
         _ = try sink.nextLine(within: .start) { $0.hasPrefix("ready") }
         let other = try Client(on: bus)

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import CDBus
-import NotificationWire
-import TestLimits
-import TestSupport
+import CCarillonDBus
+import CarillonBusNames
+import CarillonTestLimits
+import CarillonTestSupport
+import CarillonWire
 import Testing
 
-@testable import DBus
+@testable import CarillonDBus
 
 /// The service believes the bus only, where it asked the bus (E6).
 @Suite("E6: replies that strangers send the service", .serialized, .limited)

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
-import NotificationCore
-import NotificationWire
-import TestLimits
-import TestSupport
+import CarillonCore
+import CarillonMainLoop
+import CarillonTestLimits
+import CarillonTestSupport
+import CarillonWire
 import Testing
 
-@testable import NotificationService
+@testable import CarillonService
 
 /// What one event has to keep is written together, before anything of it leaves (E3).
 @Suite("E3: what belongs together is written together", .limited)

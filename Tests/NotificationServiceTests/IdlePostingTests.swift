@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-import NotificationCore
-import NotificationWire
-import TestLimits
+import CarillonCore
+import CarillonTestLimits
+import CarillonWire
 import Testing
 
-@testable import NotificationService
+@testable import CarillonService
 
 /// When what was posted `when-idle` leaves its poster's queue.
 @Suite("Q2, Q7: what waits for the service to be idle", .limited)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonTestLimits
+import CarillonTestSupport
 import Foundation
-import TestLimits
-import TestSupport
 import Testing
 
 /// A desktop's service has to be asleep when nothing happens. The subject of these tests is time, so they wait.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import TestLimits
+import CarillonTestLimits
 import Testing
 
-@testable import NotificationService
+@testable import CarillonService
 
 @Suite("E4: whether reading is behind", .limited)
 struct InboxWatchTests {

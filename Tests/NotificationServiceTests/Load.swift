@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonTestSupport
 import Foundation
-import TestSupport
 
-/// A service on a bus, with observers and posters that are processes of their own (`bus-load`).
+/// A service on a bus, with observers and posters that are processes of their own (`carillon-bus-load`).
 final class Load {
     /// How many notifications the tests post: the environment variable `CARILLON_LOAD`, or what a debug build does in a
     /// few seconds and is still more than a queue holds.
@@ -22,7 +22,7 @@ final class Load {
 
     /// - Parameter limits: what stands in the configuration file under `[Limits]`, if anything.
     init(_ kind: BusKind, limits: [String: Int] = [:]) throws {
-        program = try Executables.path(of: "bus-load")
+        program = try Executables.path(of: "carillon-bus-load")
         bus = try PrivateBus(kind)
         if !limits.isEmpty {
             let lines = ["[Limits]"] + limits.map { "\($0.key)=\($0.value)" }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import DBus
-import DesktopActivity
-import NotificationWire
-import TestLimits
-import TestSupport
+import CarillonActivity
+import CarillonBusNames
+import CarillonDBus
+import CarillonTestLimits
+import CarillonTestSupport
+import CarillonWire
 import Testing
 
-@testable import NotificationService
+@testable import CarillonService
 
 @Suite("E4: many callers of whom nothing is known yet", .limited)
 struct ManyCallersTests {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-import NotificationCore
-import TestLimits
+import CarillonCore
+import CarillonTestLimits
 import Testing
 
-@testable import NotificationService
+@testable import CarillonService
 
 /// Every list of names in the configuration has the same names, whatever it is for.
 @Suite("P2, P3, G1: lists of names, by every use of them", .limited)

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import DBus
-import MainLoop
-import NotificationCore
-import NotificationWire
-import TestLimits
+import CarillonBusNames
+import CarillonCore
+import CarillonDBus
+import CarillonMainLoop
+import CarillonTestLimits
+import CarillonWire
 import Testing
 
-@testable import DesktopActivity
-@testable import NotificationService
+@testable import CarillonActivity
+@testable import CarillonService
 
 /// Who it is that policy is asked about.
 @Suite("P2: whose call it is", .limited)

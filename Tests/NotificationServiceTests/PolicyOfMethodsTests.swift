@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-import DBus
-import NotificationCore
-import NotificationWire
-import TestLimits
+import CarillonCore
+import CarillonDBus
+import CarillonTestLimits
+import CarillonWire
 import Testing
 
-@testable import NotificationService
+@testable import CarillonService
 
 /// What policy is asked by each method that concerns more than its caller (P2, P3). Posts have ``WaysOfPostingTests``.
 @Suite("P2, G3, G4, G5: what a sandbox may call", .limited)

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import NotificationWire
-import TestLimits
+import CarillonBusNames
+import CarillonTestLimits
+import CarillonWire
 import Testing
 
-@testable import NotificationService
+@testable import CarillonService
 
 /// Policy that changes while clients have much that it does not allow any more.
 @Suite("P3, E8: what policy takes from many", .limited)

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import DBus
+import CarillonBusNames
+import CarillonCore
+import CarillonDBus
+import CarillonMainLoop
+import CarillonTestLimits
+import CarillonTestSupport
 import Foundation
-import MainLoop
-import NotificationCore
-import TestLimits
-import TestSupport
 import Testing
 
-@testable import NotificationService
+@testable import CarillonService
 
 /// How the service finds out whether a client reads that never answers a Ping, on a kernel that is the test's.
 @Suite("B6: the sockets of clients that never answer", .limited)

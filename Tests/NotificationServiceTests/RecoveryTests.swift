@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-import DBus
+import CarillonCore
+import CarillonDBus
+import CarillonTestLimits
+import CarillonTestSupport
+import CarillonWire
 import Foundation
-import NotificationCore
-import NotificationWire
-import TestLimits
-import TestSupport
 import Testing
 
 /// A service that dies, and the next one.

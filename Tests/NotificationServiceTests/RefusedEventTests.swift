@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-import DBus
-import NotificationCore
-import NotificationWire
-import TestLimits
+import CarillonCore
+import CarillonDBus
+import CarillonTestLimits
+import CarillonWire
 import Testing
 
-@testable import NotificationService
+@testable import CarillonService
 
 /// A call that is refused may have found something first: that the time of a value is over. It is told and kept as ever.
 @Suite("R1, G5: what a refused call has found", .limited)

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-import DesktopActivity
+import CarillonActivity
+import CarillonCore
+import CarillonMainLoop
+import CarillonTestLimits
+import CarillonTestSupport
 import Foundation
-import MainLoop
-import NotificationCore
-import TestLimits
-import TestSupport
 import Testing
 
-@testable import NotificationService
+@testable import CarillonService
 
 /// The files of the service's configuration. The tests in Python see the same on a bus.
 @Suite("E1, P3: the configuration of the service", .limited)

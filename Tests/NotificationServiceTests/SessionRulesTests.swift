@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
-import TestLimits
-import TestSupport
+import CarillonMainLoop
+import CarillonTestLimits
+import CarillonTestSupport
 import Testing
 
-@testable import NotificationService
+@testable import CarillonService
 
 /// What the configuration says of other sessions.
 @Suite("G1: the rules for other sessions", .limited)

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import DBus
-import NotificationWire
-import TestLimits
-import TestSupport
+import CarillonBusNames
+import CarillonDBus
+import CarillonTestLimits
+import CarillonTestSupport
+import CarillonWire
 import Testing
 
-@testable import NotificationCore
-@testable import NotificationService
+@testable import CarillonCore
+@testable import CarillonService
 
 /// Values that cross from session to session, and end where they came from (R8).
 @Suite("R8: values between sessions", .limited)

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-import DBus
+import CarillonCore
+import CarillonDBus
+import CarillonMainLoop
+import CarillonTestLimits
+import CarillonTestSupport
+import CarillonWire
 import Foundation
-import MainLoop
-import NotificationCore
-import NotificationWire
-import TestLimits
-import TestSupport
 import Testing
 
-@testable import NotificationService
+@testable import CarillonService
 
 /// What the files of a killed process say of what it had on its way.
 @Suite("E3: what a kill leaves", .limited)

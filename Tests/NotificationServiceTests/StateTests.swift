@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-import DBus
+import CarillonCore
+import CarillonDBus
+import CarillonMainLoop
+import CarillonTestSupport
+import CarillonWire
 import Foundation
-import MainLoop
-import NotificationCore
-import NotificationWire
-import TestSupport
 import Testing
 
-@testable import NotificationService
+@testable import CarillonService
 
 /// What tests of the state's files share.
 protocol StateTests {}

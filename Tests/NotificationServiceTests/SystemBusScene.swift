@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import DBus
-import DesktopActivity
-import MainLoop
-import NotificationWire
+import CarillonActivity
+import CarillonBusNames
+import CarillonDBus
+import CarillonMainLoop
+import CarillonWire
 
-@testable import NotificationCore
-@testable import NotificationService
+@testable import CarillonCore
+@testable import CarillonService
 
 /// A system bus that knows users.
 final class UsersBus: BusConnection {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import DBus
-import DesktopActivity
-import MainLoop
-import NotificationCore
-import NotificationWire
-import TestLimits
-import TestSupport
+import CarillonActivity
+import CarillonBusNames
+import CarillonCore
+import CarillonDBus
+import CarillonMainLoop
+import CarillonTestLimits
+import CarillonTestSupport
+import CarillonWire
 import Testing
 
-@testable import NotificationService
+@testable import CarillonService
 
 /// A service among sessions that send what a test says, on a bus that answers at once.
 @Suite("G1: among the sessions on the system bus", .limited)

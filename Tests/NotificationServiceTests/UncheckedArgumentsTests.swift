@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonTestLimits
+import CarillonTestSupport
+import CarillonWire
 import Foundation
 import Glibc
-import NotificationWire
-import TestLimits
-import TestSupport
 import Testing
 
-@testable import DBus
+@testable import CarillonDBus
 
 /// Calls whose arguments are not laid out as D-Bus lays them out. A bus ends the connection of whoever sends such a thing,
 /// or carries it.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonTestLimits
 import Foundation
-import TestLimits
 import Testing
 
-@testable import NotificationService
+@testable import CarillonService
 
 /// What a service lets go of, and what it must not.
 @Suite("Pages that a process does not need", .limited)

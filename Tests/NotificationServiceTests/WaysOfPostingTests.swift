@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-import DBus
-import DesktopActivity
-import NotificationCore
-import NotificationWire
-import TestLimits
+import CarillonActivity
+import CarillonCore
+import CarillonDBus
+import CarillonTestLimits
+import CarillonWire
 import Testing
 
-@testable import NotificationService
+@testable import CarillonService
 
 /// What is refused, by whom and why, is the same whichever way a post comes: ``WayOfPosting``. A rule about posts is a row
 /// of a table here.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-import NotificationCore
-import NotificationWire
-import TestLimits
-import TestSupport
+import CarillonCore
+import CarillonTestLimits
+import CarillonTestSupport
+import CarillonWire
 import Testing
 
-@testable import DBus
+@testable import CarillonDBus
 
 /// Notifications read where they lie (F3), held against what libdbus reads.
 @Suite("F3: notifications read where they lie", .limited)

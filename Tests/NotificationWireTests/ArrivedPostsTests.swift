@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-import NotificationWire
-import TestLimits
+import CarillonTestLimits
+import CarillonWire
 import Testing
 
-@testable import DBus
-@testable import NotificationCore
+@testable import CarillonDBus
+@testable import CarillonCore
 
 /// Posts that come together, read where they lie (F1): each as one that came alone.
 @Suite("F1: posts that come together", .limited)

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-import NotificationWire
-import TestLimits
+import CarillonTestLimits
+import CarillonWire
 import Testing
 
-@testable import DBus
-@testable import NotificationCore
+@testable import CarillonDBus
+@testable import CarillonCore
 
 /// Frames of channels (F2): their bytes, and that nothing that is none does harm.
 @Suite("F2: frames of channels", .limited)

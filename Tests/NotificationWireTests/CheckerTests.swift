@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonCore
+import CarillonTestLimits
+import CarillonTestSupport
+import CarillonWire
 import Foundation
-import NotificationCore
-import NotificationWire
-import TestLimits
-import TestSupport
 import Testing
 
-@testable import DBus
+@testable import CarillonDBus
 
 /// What userInfo may hold when it arrives at the service (N3).
 @Suite("N3: property lists on the wire", .limited)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import DBus
-import NotificationCore
-import NotificationWire
-import TestLimits
+import CarillonBusNames
+import CarillonCore
+import CarillonDBus
+import CarillonTestLimits
+import CarillonWire
 import Testing
 
 /// Every method, signal and property of the contract is a value that is coded both ways.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-import NotificationCore
-import NotificationWire
-import TestLimits
+import CarillonCore
+import CarillonTestLimits
+import CarillonWire
 import Testing
 
-@testable import DBus
+@testable import CarillonDBus
 
 /// Posts that leave without libdbus: the messages that it would have made.
 @Suite("Posts that are laid out at once", .limited)

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import MainLoop
-import NotificationWire
-import TestLimits
+import CarillonBusNames
+import CarillonMainLoop
+import CarillonTestLimits
+import CarillonWire
 import Testing
 
-@testable import DBus
-@testable import NotificationCore
+@testable import CarillonDBus
+@testable import CarillonCore
 
 /// Replies that the service lays out without libdbus: those of `Get` and of `PostMany`.
 @Suite("Replies that are laid out at once", .limited)

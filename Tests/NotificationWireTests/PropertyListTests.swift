@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import NotificationWire
-import TestLimits
+import CarillonTestLimits
+import CarillonWire
 import Testing
 
 @Suite("N3: property lists", .limited)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-import DBus
-import NotificationCore
-import NotificationWire
+import CarillonCore
+import CarillonDBus
+import CarillonWire
 
 /// Messages with the arguments of the contract, made without a bus.
 enum Sample {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-import NotificationWire
-import TestLimits
+import CarillonTestLimits
+import CarillonWire
 import Testing
 
-@testable import ServiceClient
+@testable import CarillonClient
 
 @Suite("A channel on the client's side, without a session", .limited)
 struct ClientChannelTests {

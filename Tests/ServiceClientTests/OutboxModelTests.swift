@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import TestLimits
+import CarillonTestLimits
 import Testing
 
-@testable import ServiceClient
+@testable import CarillonClient
 
 /// What waits counts as it is, and leaves as it has to, whatever was taken out, put back or given up before: at random,
 /// against a list that counts anew each time.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import TestLimits
+import CarillonTestLimits
 import Testing
 
-@testable import ServiceClient
+@testable import CarillonClient
 
 @Suite("Outbox: what waits for the service, in order and bounded (E1)", .limited)
 struct OutboxTests {

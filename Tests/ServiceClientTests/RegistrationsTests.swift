@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-import Collections
-import NotificationCore
-import NotificationWire
-import TestLimits
+import CarillonCollections
+import CarillonCore
+import CarillonTestLimits
+import CarillonWire
 import Testing
 
-@testable import ServiceClient
+@testable import CarillonClient
 
 @Suite("Registrations: what a service has and what it should have (E3)", .limited)
 struct RegistrationsTests {

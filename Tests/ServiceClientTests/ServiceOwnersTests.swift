@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import TestLimits
+import CarillonBusNames
+import CarillonTestLimits
 import Testing
 
-@testable import ServiceClient
+@testable import CarillonClient
 
 /// Whose signals a client believes while the service becomes another.
 @Suite("Owners of the service's name", .limited)

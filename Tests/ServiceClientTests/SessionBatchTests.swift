@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-import Collections
-import DBus
-import NotificationCore
-import NotificationWire
-import TestLimits
+import CarillonCollections
+import CarillonCore
+import CarillonDBus
+import CarillonTestLimits
+import CarillonWire
 import Testing
 
-@testable import ServiceClient
+@testable import CarillonClient
 
 /// What a program's engine sends and receives together (F1), at services that know of it and at those that do not.
 @Suite("F1: batches of a service session", .limited)

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-import Collections
-import MainLoop
-import NotificationCore
-import TestLimits
+import CarillonCollections
+import CarillonCore
+import CarillonMainLoop
+import CarillonTestLimits
 import Testing
 
-@testable import ServiceClient
+@testable import CarillonClient
 
 /// Posts that leave over a channel from the threads that make them, while it is idle.
 @Suite("Posts past a service session, over a channel", .limited)

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import Collections
-import DBus
-import NotificationCore
-import NotificationWire
-import TestLimits
+import CarillonBusNames
+import CarillonCollections
+import CarillonCore
+import CarillonDBus
+import CarillonTestLimits
+import CarillonWire
 import Testing
 
-@testable import ServiceClient
+@testable import CarillonClient
 
 /// What a program's engine does with a channel (F2): whichever way they go, its requests and its notifications keep
 /// their order, none is lost without a word, and none comes twice.

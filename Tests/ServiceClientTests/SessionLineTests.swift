@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-import Collections
-import NotificationCore
-import TestLimits
+import CarillonCollections
+import CarillonCore
+import CarillonTestLimits
 import Testing
 
-@testable import DBus
-@testable import ServiceClient
+@testable import CarillonDBus
+@testable import CarillonClient
 
 #if canImport(Glibc)
     import Glibc

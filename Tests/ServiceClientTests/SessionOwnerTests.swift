@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import Collections
-import DBus
-import NotificationCore
-import NotificationWire
-import TestLimits
+import CarillonBusNames
+import CarillonCollections
+import CarillonCore
+import CarillonDBus
+import CarillonTestLimits
+import CarillonWire
 import Testing
 
-@testable import ServiceClient
+@testable import CarillonClient
 
 /// Whom a session takes for the service, as its name goes from one to another, and to strangers.
 @Suite("Who is the service of a session", .limited)

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-import Collections
-import DBus
-import NotificationCore
-import NotificationWire
-import TestLimits
+import CarillonCollections
+import CarillonCore
+import CarillonDBus
+import CarillonTestLimits
+import CarillonWire
 import Testing
 
-@testable import ServiceClient
+@testable import CarillonClient
 
 /// A program learns the same of a post that the service refuses, whichever way its engine sends it: the error by its name,
 /// for the post that it is about, and of no other.

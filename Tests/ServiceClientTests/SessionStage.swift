@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import DBus
-import NotificationCore
-import NotificationWire
+import CarillonBusNames
+import CarillonCore
+import CarillonDBus
+import CarillonWire
 
-@testable import ServiceClient
+@testable import CarillonClient
 
 /// What a session is tried on.
 extension SessionTests {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import Collections
-import DBus
-import MainLoop
-import NotificationCore
-import NotificationWire
-import TestLimits
+import CarillonBusNames
+import CarillonCollections
+import CarillonCore
+import CarillonDBus
+import CarillonMainLoop
+import CarillonTestLimits
+import CarillonWire
 import Testing
 
-@testable import ServiceClient
+@testable import CarillonClient
 
 /// What the engine of a client does when the bus and the service come, go, refuse and replace each other, on a bus and
 /// a clock that the test plays.

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import CDBus
-import MainLoop
-import NotificationCore
-import NotificationWire
+import CCarillonDBus
+import CarillonBusNames
+import CarillonCore
+import CarillonMainLoop
+import CarillonWire
 
-@testable import DBus
-@testable import ServiceClient
+@testable import CarillonDBus
+@testable import CarillonClient
 
 /// A bus with a service on it, played by a test: no socket, and a clock that goes when the test says so.
 final class SimulatedBus: SessionBus {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import DBus
-import NotificationCore
-import NotificationWire
+import CarillonBusNames
+import CarillonCore
+import CarillonDBus
+import CarillonWire
 
-@testable import ServiceClient
+@testable import CarillonClient
 
 /// A channel's line whose other end the test plays: no socket, any room, any piece of what was written.
 final class SimulatedLine: ChannelLine {

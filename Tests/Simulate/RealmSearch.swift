@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
-import Simulation
+import CarillonMainLoop
+import CarillonSimulation
 
 /// The same for realms: `simulate --realm`.
 enum RealmSearch {

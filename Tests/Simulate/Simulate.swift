@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
-import NotificationCore
-import Simulation
+import CarillonCore
+import CarillonMainLoop
+import CarillonSimulation
 
 #if canImport(Glibc)
     import Glibc

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import DBus
-import NotificationCore
+import CarillonCore
+import CarillonDBus
 
 /// Faults that a build for it has planted in the service, so that it can be seen whether they are found.
 public enum PlantedFaults {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import DBus
-import NotificationCore
-import NotificationWire
+import CarillonBusNames
+import CarillonCore
+import CarillonDBus
+import CarillonWire
 
 /// One run: the service, its clients, a bus and a disk in one process and one thread, in virtual time, from a seed (E7).
 final class Simulation {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import DBus
-import MainLoop
-import TestLimits
+import CarillonBusNames
+import CarillonDBus
+import CarillonMainLoop
+import CarillonTestLimits
 import Testing
 
-@testable import Simulation
+@testable import CarillonSimulation
 
 /// The model of the bus does what the real ones do, as far as the service can see it.
 @Suite("The model of the bus", .limited)

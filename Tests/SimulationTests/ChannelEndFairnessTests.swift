@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-import DBus
-import NotificationCore
-import NotificationWire
-import TestLimits
+import CarillonCore
+import CarillonDBus
+import CarillonTestLimits
+import CarillonWire
 import Testing
 
-@testable import Simulation
+@testable import CarillonSimulation
 
 /// What a client has written to a channel that ends is taken in its turns, in virtual time, where nothing races.
 @Suite("E4, F2: ends of channels beside others", .limited)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-import NotificationCore
-import TestLimits
+import CarillonCore
+import CarillonTestLimits
 import Testing
 
-@testable import Simulation
+@testable import CarillonSimulation
 
 /// What a channel loses with its end, in virtual time, where nothing races.
 @Suite("F2, S4: ends of channels", .limited)

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
-import TestLimits
+import CarillonMainLoop
+import CarillonTestLimits
 import Testing
 
-@testable import NotificationService
-@testable import Simulation
+@testable import CarillonService
+@testable import CarillonSimulation
 
 /// The model of the disk does what a file system does to a process that dies, and to one that finds it full.
 @Suite("The model of the disk", .limited)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-import NotificationCore
-import TestLimits
+import CarillonCore
+import CarillonTestLimits
 import Testing
 
-@testable import Simulation
+@testable import CarillonSimulation
 
 /// What judges the cost of events. All states at their limits are for optimised programs: `tools/simulate --costs`.
 @Suite("E8: the judge of the cost of events", .limited)

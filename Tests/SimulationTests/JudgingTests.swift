@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import DBus
-import MainLoop
-import NotificationCore
-import NotificationWire
-import TestLimits
+import CarillonBusNames
+import CarillonCore
+import CarillonDBus
+import CarillonMainLoop
+import CarillonTestLimits
+import CarillonWire
 import Testing
 
-@testable import Simulation
+@testable import CarillonSimulation
 
 /// Judges of the simulation, on cases of which the verdict is known.
 @Suite("Judging", .limited)

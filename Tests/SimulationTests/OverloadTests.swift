@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-import NotificationCore
-import TestLimits
+import CarillonCore
+import CarillonTestLimits
 import Testing
 
-@testable import Simulation
+@testable import CarillonSimulation
 
 /// What becomes of posts that come faster than they can be served, on a bus that makes nobody wait (E4, S4).
 @Suite("Overload", .limited)

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import DBus
-import NotificationCore
-import NotificationWire
-import TestLimits
+import CarillonBusNames
+import CarillonCore
+import CarillonDBus
+import CarillonTestLimits
+import CarillonWire
 import Testing
 
-@testable import Simulation
+@testable import CarillonSimulation
 
 /// What the simulation knows of policy, and of what suspends clients, on cases of which the verdict is known.
 @Suite("Judging policy and suspension", .limited)

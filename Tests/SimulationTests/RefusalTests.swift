@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-import NotificationCore
-import TestLimits
+import CarillonCore
+import CarillonTestLimits
 import Testing
 
-@testable import Simulation
+@testable import CarillonSimulation
 
 /// What the bus refused, and the service had no time to tell (E5, S4).
 @Suite("Refusals", .limited)

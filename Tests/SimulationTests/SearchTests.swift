@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonTestLimits
+import CarillonTestSupport
 import Foundation
-import TestLimits
-import TestSupport
 import Testing
 
 /// The short form of the search, in a process of its own whose hash tables have the same order in every run, as a seed
@@ -14,7 +14,7 @@ struct SearchTests {
         var environment = ProcessInfo.processInfo.environment
         environment["SWIFT_DETERMINISTIC_HASHING"] = "1"
         return try Command.run(
-            try Executables.path(of: "simulate"), arguments, environment: environment,
+            try Executables.path(of: "carillon-simulate"), arguments, environment: environment,
             within: .work(.seconds(900), because: "it searches many seeds"))
     }
 

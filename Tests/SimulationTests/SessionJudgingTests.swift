@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import NotificationCore
-import TestLimits
+import CarillonBusNames
+import CarillonCore
+import CarillonTestLimits
 import Testing
 
-@testable import Simulation
+@testable import CarillonSimulation
 
 /// The verdicts of the simulation about other sessions, on cases of which they are known.
 @Suite("Judging other sessions", .limited)

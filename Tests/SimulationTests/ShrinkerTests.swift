@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import TestLimits
+import CarillonTestLimits
 import Testing
 
-@testable import Simulation
+@testable import CarillonSimulation
 
 /// The way from a failure with hundreds of steps to one that a person can read, with judges whose answers are known.
 @Suite("Shortening", .limited)

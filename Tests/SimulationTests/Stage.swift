@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-import NotificationCore
+import CarillonCore
 
-@testable import Simulation
+@testable import CarillonSimulation
 
 /// A simulated session that a test moves step by step: a bus, a service and the clients that join.
 class Stage {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-import DBus
+import CarillonDBus
+import CarillonMainLoop
+import CarillonTestLimits
+import CarillonTestSupport
 import Glibc
-import MainLoop
-import TestLimits
-import TestSupport
 import Testing
 
-@testable import Simulation
+@testable import CarillonSimulation
 
 /// The model of a stream socket does what the kernel does with a pair of them, but for how much fits in.
 @Suite("The model of a stream socket", .limited)

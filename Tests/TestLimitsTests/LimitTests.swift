@@ -3,7 +3,7 @@ import Glibc
 import Synchronization
 import Testing
 
-@testable import TestLimits
+@testable import CarillonTestLimits
 
 /// A test that hangs is named, and others go on.
 @Suite("Limits of tests", .limited)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
+import CarillonMainLoop
 
 extension MainContext {
     /// Runs this context on the calling thread until `condition` holds.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import TestLimits
+import CarillonTestLimits
 
 /// Runs work that blocks for long on a thread of its own.
 ///

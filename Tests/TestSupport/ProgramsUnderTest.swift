@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonMainLoop
+import CarillonTestLimits
 import Foundation
-import MainLoop
-import TestLimits
 import Testing
 
 /// The programs that each test has started, so that a test that waits in vain can say what they wrote last: services with

@@ -85,13 +85,13 @@ public final class RunningCommand: Sendable {
 
     /// The command, its state and its output, for the comment of a failed expectation.
     public var transcript: String {
-        TestSupport.transcript(
+        CarillonTestSupport.transcript(
             of: commandLine, status: process.status, standardOutput: standardOutput, standardError: standardError)
     }
 
     /// Its command line, its state and the last lines of its output, for the report of a wait in vain.
     func lastLines(_ count: Int) -> String {
-        TestSupport.transcript(
+        CarillonTestSupport.transcript(
             of: commandLine, status: process.status, standardOutput: output.update { $0.lastLines(count) },
             standardError: errorOutput.update { $0.lastLines(count) })
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonMainLoop
+import CarillonTestLimits
 import Foundation
-import MainLoop
 import Synchronization
-import TestLimits
 
 /// Something that did not happen in time.
 public struct NotInTime: Error, CustomStringConvertible, Sendable {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
-import TestLimits
-import TestSupport
+import CarillonMainLoop
+import CarillonTestLimits
+import CarillonTestSupport
+import CarillonThreadDelivery
 import Testing
-import ThreadDelivery
 
 @Suite("T1, T2: what asynchronous functions of observers are called with", .limited)
 struct AsyncDeliveryTests {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
+import CarillonMainLoop
+import CarillonTestLimits
+import CarillonTestSupport
+import CarillonThreadDelivery
 import Synchronization
-import TestLimits
-import TestSupport
 import Testing
-import ThreadDelivery
 
 @Suite("T1, T2: the delivery queue", .limited)
 struct DeliveryQueueTests {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
-import TestLimits
+import CarillonMainLoop
+import CarillonTestLimits
+import CarillonThreadDelivery
 import Testing
-import ThreadDelivery
 
 @Suite("T1: one order for several modes", .limited)
 struct ModeLanesTests {

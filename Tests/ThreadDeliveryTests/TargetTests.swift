@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonMainLoop
+import CarillonTestLimits
+import CarillonTestSupport
+import CarillonThreadDelivery
 import Foundation
-import MainLoop
 import Synchronization
-import TestLimits
-import TestSupport
 import Testing
-import ThreadDelivery
 
 @Suite("Where observers run", .limited)
 struct TargetTests {

@@ -2,19 +2,19 @@
 // A program with a window of a toolkit that it finds at run time, as a program in Swift would have it linked. It follows
 // its activity through the client library, and prints what it is given and told.
 //
-//   toolkit-window gtk3|gtk4|sdl2 TITLE
+//   carillon-toolkit-window gtk3|gtk4|sdl2 TITLE
 //
 // gtk3-beside-4 and gtk4-beside-3 have the other GTK mapped, too. gtk3-popup, gtk3-offscreen, gtk3-dock,
 // gtk3-notification and gtk3-unfocusable have a window of that kind instead.
 
 import Carillon
+import CarillonMainLoop
 import Foundation
-import MainLoop
 
 @main
 struct ToolkitWindow {
     static func main() throws {
-        guard CommandLine.arguments.count == 3 else { fatalError("toolkit-window gtk3|gtk4|sdl2 TITLE") }
+        guard CommandLine.arguments.count == 3 else { fatalError("carillon-toolkit-window gtk3|gtk4|sdl2 TITLE") }
         let (toolkit, title) = (CommandLine.arguments[1], CommandLine.arguments[2])
         let center = DistributedNotificationCenter.default()
         let queue = OperationQueue()

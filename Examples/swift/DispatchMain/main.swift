@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// example-dispatch-main [NAME]: prints what is posted under a name, in a program that lives in dispatchMain(). Observers run on
+// carillon-example-dispatch-main [NAME]: prints what is posted under a name, in a program that lives in dispatchMain(). Observers run on
 // the main queue.
 import Carillon
 import Foundation

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// example-glib-loop [NAME]: prints what is posted under a name, on a GLib main loop, as every GTK program runs one.
+// carillon-example-glib-loop [NAME]: prints what is posted under a name, on a GLib main loop, as every GTK program runs one.
 // DispatchQueue.main and @MainActor work there as well.
 import Carillon
+import CarillonMainLoop
 import Foundation
-import MainLoop
 
 let name = CommandLine.arguments.dropFirst().first ?? "com.example.Saved"
 let center = DistributedNotificationCenter.default()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// example-no-loop [NAME]: prints what is posted under a name, in a program without any loop: its main thread does its own
+// carillon-example-no-loop [NAME]: prints what is posted under a name, in a program without any loop: its main thread does its own
 // work, and waits for it.
 import Carillon
 import Foundation

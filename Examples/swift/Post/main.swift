@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// example-post [OBJECT [BYTES]]: posts that a file was saved, as a value that stays for those who come later.
+// carillon-example-post [OBJECT [BYTES]]: posts that a file was saved, as a value that stays for those who come later.
 import Carillon
 import Foundation
 

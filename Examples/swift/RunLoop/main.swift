@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// example-run-loop [NAME]: prints what is posted under a name, in a program that runs RunLoop.main, as those from macOS do.
+// carillon-example-run-loop [NAME]: prints what is posted under a name, in a program that runs RunLoop.main, as those from macOS do.
 import Carillon
 import Foundation
 

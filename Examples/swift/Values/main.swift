@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// example-values [ROOM LEVEL]: sets the lamp of a room; without arguments it prints the lamps of all rooms, whenever one of
+// carillon-example-values [ROOM LEVEL]: sets the lamp of a room; without arguments it prints the lamps of all rooms, whenever one of
 // them changes.
 import Carillon
 import Foundation

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonClient
+import CarillonMainLoop
 import Foundation
-import MainLoop
-import ServiceClient
 import Synchronization
 
 /// The way from the program's threads to the bus: a thread of the library's own, on which a ``ServiceSession`` runs,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonClient
+import CarillonCore
+import CarillonMainLoop
+import CarillonThreadDelivery
 import Foundation
-import MainLoop
-import NotificationCore
-import ServiceClient
-import ThreadDelivery
 
 /// A type whose values are posted as notifications, with their properties as userInfo.
 ///
@@ -86,7 +86,7 @@ extension DistributedNotificationCenter {
     /// - Returns: what ends the observation when it goes away.
     public func observe<Message: DistributedMessage>(
         _ type: Message.Type, object: String? = nil, suspensionBehavior: SuspensionBehavior = .coalesce,
-        runLoopMode: MainLoop.RunLoopMode = .default, queue: OperationQueue? = nil,
+        runLoopMode: CarillonMainLoop.RunLoopMode = .default, queue: OperationQueue? = nil,
         using handler: @escaping @Sendable (Message) -> Void
     ) -> Observation {
         observation(

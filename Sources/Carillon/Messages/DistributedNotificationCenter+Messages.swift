@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonMainLoop
+import CarillonThreadDelivery
 import Foundation
-import MainLoop
-import ThreadDelivery
 
 /// Typed messages, with the names and the behavior of those of Foundation's center, as far as they can cross a process.
 extension DistributedNotificationCenter {
@@ -82,7 +82,7 @@ extension DistributedNotificationCenter {
     }
 
     /// An observer of messages, which lasts as long as somebody holds this.
-    public typealias ObservationToken = ThreadDelivery.ObservationToken
+    public typealias ObservationToken = CarillonThreadDelivery.ObservationToken
 
     /// Ends an observer of messages. With the token of another center nothing happens. What waits for the observer
     /// already is not delivered any more.

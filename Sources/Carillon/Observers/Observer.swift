@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonClient
+import CarillonCore
+import CarillonMainLoop
+import CarillonThreadDelivery
+import CarillonWire
 import Foundation
-import MainLoop
-import NotificationCore
-import NotificationWire
 import Synchronization
-import ServiceClient
-import ThreadDelivery
 
 /// A notification as it arrived, on its way to the program's observers.
 ///

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import Collections
-import NotificationCore
-import ServiceClient
-import ThreadDelivery
+import CarillonClient
+import CarillonCollections
+import CarillonCore
+import CarillonThreadDelivery
 
 /// The program's observers, by the registration at the service that they share (C11).
 ///

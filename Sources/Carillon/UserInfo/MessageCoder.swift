@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonCore
+import CarillonWire
 import Foundation
-import NotificationCore
-import NotificationWire
 
 /// Codable types as userInfo and back.
 enum MessageCoder {

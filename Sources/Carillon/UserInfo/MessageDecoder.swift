@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonCore
+import CarillonWire
 import Foundation
-import NotificationCore
-import NotificationWire
 
 /// Property lists as values of `Decodable` types, as Foundation's decoder of property lists makes them.
 struct MessageDecoder: Decoder {

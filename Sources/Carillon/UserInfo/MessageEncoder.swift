@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonCore
+import CarillonWire
 import Foundation
-import NotificationCore
-import NotificationWire
 
 /// Values of `Encodable` types as property lists. What comes of each type is what Foundation's encoder of property lists
 /// makes of it, without that in between.

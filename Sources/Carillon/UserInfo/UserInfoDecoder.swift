@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonCore
+import CarillonWire
 import Foundation
-import NotificationCore
-import NotificationWire
 
 /// Turns property-list values into what a Swift program expects in a userInfo.
 enum UserInfoDecoder {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import DBus
+import CarillonCore
+import CarillonDBus
+import CarillonWire
 import Foundation
-import NotificationCore
-import NotificationWire
 
 /// Turns a userInfo in Swift or Foundation dress into property-list values, or refuses it (N3).
 ///

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-import Collections
+import CarillonClient
+import CarillonCollections
+import CarillonCore
+import CarillonMainLoop
+import CarillonThreadDelivery
+import CarillonWire
 import Foundation
-import MainLoop
-import NotificationCore
-import NotificationWire
-import ServiceClient
-import ThreadDelivery
 
 /// What a value asks of the service, and what comes of it. Completions run on the bus thread, where nothing is decoded:
 /// code of the program has no place there.

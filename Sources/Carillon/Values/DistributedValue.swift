@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-import Collections
+import CarillonClient
+import CarillonCollections
+import CarillonMainLoop
+import CarillonThreadDelivery
+import CarillonWire
 import Foundation
-import MainLoop
-import NotificationWire
 import Observation
-import ServiceClient
-import ThreadDelivery
 
 /// The value of a name and an object that the service keeps (R1), as a property: it follows what any program posts
 /// there, and posts what it is set to.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-import Collections
+import CarillonClient
+import CarillonCollections
+import CarillonMainLoop
+import CarillonThreadDelivery
+import CarillonWire
 import Foundation
-import MainLoop
-import NotificationWire
 import Observation
-import ServiceClient
-import ThreadDelivery
 
 /// The values of a name that the service keeps (R1), by their objects, as a collection that can be observed.
 ///

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import Collections
+import CarillonCollections
 
 /// What is known of the values of a name that the service keeps, by their objects.
 ///

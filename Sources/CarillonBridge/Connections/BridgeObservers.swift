@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import ServiceClient
+import CarillonClient
 
 /// The bridge's observers of the session, by what they observe: each time its values are to come again the service gets another
 /// one, and the earlier ones go when all that was for them has arrived.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import MQTT
+import CarillonMQTT
 
 /// A client of a broker: that of the MQTT library, or a simulated one. The members are those of ``MQTTClient``.
 package protocol BrokerClient: AnyObject {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import MQTT
-import MainLoop
+import CarillonMQTT
+import CarillonMainLoop
 
 /// What a ``BrokerLink`` tells. Called on the loop's thread.
 protocol BrokerLinkDelegate: AnyObject {

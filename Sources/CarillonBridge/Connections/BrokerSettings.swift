@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import MQTT
-import MainLoop
+import CarillonMQTT
+import CarillonMainLoop
 
 /// The settings of the connection to the broker, of a configuration.
 extension MQTTClient.Settings {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-import Collections
-import DBus
-import MainLoop
-import NotificationCore
-import NotificationWire
-import ServiceClient
+import CarillonClient
+import CarillonCollections
+import CarillonCore
+import CarillonDBus
+import CarillonMainLoop
+import CarillonWire
 
 /// What a ``CenterLink`` tells of the session. Called on the loop's thread.
 protocol CenterLinkDelegate: AnyObject {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import MQTT
+import CarillonMQTT
 
 /// The answers of the broker to subscriptions on a connection. No input and output.
 struct Grants {

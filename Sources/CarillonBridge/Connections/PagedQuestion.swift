@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
-import NotificationWire
-import ServiceClient
+import CarillonClient
+import CarillonMainLoop
+import CarillonWire
 
 /// Whoever is asked, which may not be there.
 protocol AskedService: AnyObject {

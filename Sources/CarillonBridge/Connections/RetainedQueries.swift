@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import MQTT
-import MainLoop
+import CarillonMQTT
+import CarillonMainLoop
 
 /// The subscriptions with which the bridge asks once what a broker has retained: its own values, those of one host, or certain
 /// topics.

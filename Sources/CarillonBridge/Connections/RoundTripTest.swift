@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import MQTT
-import MainLoop
+import CarillonMQTT
+import CarillonMainLoop
 
 /// A message from the bridge to itself by way of the broker: `carillon bridge test`.
 final class RoundTripTest {

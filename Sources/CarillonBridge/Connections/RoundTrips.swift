@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import MQTT
-import MainLoop
+import CarillonMQTT
+import CarillonMainLoop
 
 /// Messages of the bridge to itself by way of the broker: those that somebody asked for, and its own.
 ///

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
+import CarillonMainLoop
 
 /// The hosts that are not there, and the end of their values when that was so for long (R8): a machine that is gone for good
 /// leaves nothing behind for ever. Times are those of the day, in microseconds since 1970, as they outlive processes.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
-import NotificationWire
+import CarillonMainLoop
+import CarillonWire
 
 /// Tells the session which hosts of the realm are there, and whether the bridge is connected: as values, which go with the
 /// bridge (R1).

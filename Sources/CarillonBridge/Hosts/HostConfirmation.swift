@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import MQTT
-import MainLoop
+import CarillonMQTT
+import CarillonMainLoop
 
 /// Finds hosts that a broker has forgotten: after each connection it shows all that it knows, and the others have time to
 /// connect to it, too.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-import Collections
-import MQTT
-import MainLoop
+import CarillonCollections
+import CarillonMQTT
+import CarillonMainLoop
 
 /// Removes everything that the broker keeps of a host that is gone for good: `carillon bridge forget`.
 final class HostRemoval {

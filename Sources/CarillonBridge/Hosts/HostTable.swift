@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import JSON
-import MQTT
+import CarillonJSON
+import CarillonMQTT
 
 /// The hosts of the realm, as they say of themselves at the broker.
 struct HostTable {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import JSON
-import MQTT
-import NotificationCore
-import NotificationWire
+import CarillonCore
+import CarillonJSON
+import CarillonMQTT
+import CarillonWire
 
 /// The presence that the bridge publishes of itself, and the detection of a second bridge with the same realm, host and user
 /// (G2). No input and output.

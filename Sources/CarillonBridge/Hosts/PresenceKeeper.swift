@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import MQTT
-import MainLoop
+import CarillonMQTT
+import CarillonMainLoop
 
 /// Keeps the presence of this host at the broker true: publishes it on each connection, corrects false messages on its topic,
 /// and gives way to a second bridge of the same realm, host and user (``OwnPresence``).

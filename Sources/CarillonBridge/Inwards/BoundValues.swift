@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import MQTT
-import NotificationCore
+import CarillonCore
+import CarillonMQTT
 
 /// The values of other hosts that go with their posters (R8): each is there while its host is online with the run that it was
 /// published under. No input and output.

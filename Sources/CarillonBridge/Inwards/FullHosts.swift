@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import NotificationWire
+import CarillonWire
 
 /// The machines of whose values the service has as many as it has room for (R1, E4).
 ///

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-import Collections
-import MQTT
-import MainLoop
-import NotificationCore
-import NotificationWire
+import CarillonCollections
+import CarillonCore
+import CarillonMQTT
+import CarillonMainLoop
+import CarillonWire
 
 /// The way from the broker into the session: subscribes to what is wanted, and checks messages.
 final class Importer {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import MQTT
-import NotificationCore
+import CarillonCore
+import CarillonMQTT
 
 /// What becomes of whatever comes from the broker: decided here, without input and output. Anybody there may have sent it.
 struct InwardGate {

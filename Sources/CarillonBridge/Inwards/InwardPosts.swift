@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-import Collections
-import DBus
-import MainLoop
-import NotificationCore
-import NotificationWire
-import ServiceClient
+import CarillonClient
+import CarillonCollections
+import CarillonCore
+import CarillonDBus
+import CarillonMainLoop
+import CarillonWire
 
 /// The service as a bridge posts to it.
 protocol PostingService: AskedService {

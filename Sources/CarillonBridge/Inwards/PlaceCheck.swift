@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import Collections
+import CarillonCollections
 
 /// Whether what arrives on a topic is the next, comes twice, or leaves a hole.
 ///

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import MQTT
-import MainLoop
-import NotificationCore
-import NotificationWire
+import CarillonCore
+import CarillonMQTT
+import CarillonMainLoop
+import CarillonWire
 
 /// The part of the bridge that a ``ValueAudit`` works for. Called on the loop's thread.
 protocol ValueAuditDelegate: AnyObject {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import MQTT
-import MainLoop
+import CarillonMQTT
+import CarillonMainLoop
 
 /// Has the broker show the values of subscriptions. They do not come with these: of what does not fit into a session's queue a
 /// broker drops a part without a word. A name of which all hosts together have more than that is asked for by host.

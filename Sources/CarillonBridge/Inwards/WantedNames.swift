@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import Collections
-import NotificationCore
+import CarillonCollections
+import CarillonCore
 
 /// What is subscribed to at the broker: of the names that observers of the session want, those that may be imported (G2).
 ///

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import JSON
-import MQTT
-import MainLoop
-import NotificationWire
+import CarillonJSON
+import CarillonMQTT
+import CarillonMainLoop
+import CarillonWire
 
 /// Tells what is lost: in the session, by a notification for each name and reason, and at the broker, on the host's topic
 /// for its status. At most once a second.

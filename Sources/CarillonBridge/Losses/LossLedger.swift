@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import Collections
+import CarillonCollections
 
 /// Why a notification did not come where it should have.
 enum LossReason: String, CaseIterable {

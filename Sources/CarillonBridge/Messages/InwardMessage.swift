@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import Collections
-import MQTT
-import NotificationCore
-import NotificationWire
+import CarillonCollections
+import CarillonCore
+import CarillonMQTT
+import CarillonWire
 
 /// What arrived from the broker, read and not believed: anybody there may have sent it.
 struct InwardMessage {

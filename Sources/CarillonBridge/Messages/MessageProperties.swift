@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import MQTT
-import NotificationCore
+import CarillonCore
+import CarillonMQTT
 
 /// The user properties of a bridge's messages, by their names: the one place that knows them.
 struct MessageProperties: Equatable {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-import MQTT
-import NotificationCore
-import NotificationWire
+import CarillonCore
+import CarillonMQTT
+import CarillonWire
 
 #if canImport(Glibc)
     import Glibc

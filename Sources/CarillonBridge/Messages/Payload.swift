@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-import CBOR
-import JSON
-import NotificationWire
+import CarillonCBOR
+import CarillonJSON
+import CarillonWire
 
 /// The userInfo of a notification as a message's payload.
 enum Payload {

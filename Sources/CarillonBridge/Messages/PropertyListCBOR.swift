@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import CBOR
-import NotificationWire
+import CarillonCBOR
+import CarillonWire
 
 /// Property lists as CBOR (RFC 8949), in which integers may keep their width.
 ///

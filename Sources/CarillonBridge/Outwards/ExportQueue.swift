@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import Collections
+import CarillonCollections
 
 /// What waits for the broker, in order and bounded: when it is full the oldest are lost, as what is newer is worth more to
 /// whoever was away, and their numbers are missing there.

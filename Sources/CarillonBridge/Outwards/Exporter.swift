@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-import Collections
-import MQTT
-import MainLoop
-import NotificationCore
-import NotificationWire
+import CarillonCollections
+import CarillonCore
+import CarillonMQTT
+import CarillonMainLoop
+import CarillonWire
 
 /// The way from the session to the broker: selects notifications, numbers them, and keeps them until the broker has
 /// acknowledged them.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-import Collections
-import MQTT
-import NotificationCore
+import CarillonCollections
+import CarillonCore
+import CarillonMQTT
 
 /// The values that this host keeps at the broker: the state that the bridge has published, and the state that the broker
 /// shows after a connection. They differ where a broker has forgotten or restored an older state, and where an earlier bridge

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import Collections
+import CarillonCollections
 
 /// Numbers what is published on each topic, so that whoever receives it sees a hole (1, 2, 4) and a repetition.
 struct TopicCounts: Equatable {

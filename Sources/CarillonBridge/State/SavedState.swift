@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-import Collections
-import JSON
-import MQTT
-import NotificationCore
-import NotificationWire
+import CarillonCollections
+import CarillonCore
+import CarillonJSON
+import CarillonMQTT
+import CarillonWire
 
 /// The state that a bridge hands over when it is reloaded, and leaves to the next process of its session when it ends. With
 /// it nothing is lost, and nothing comes twice.

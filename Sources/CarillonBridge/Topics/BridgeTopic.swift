@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import Collections
-import NotificationCore
+import CarillonCollections
+import CarillonCore
 
 /// A topic of the bridge's part of a broker: `carillon/1/<realm>/<host>/<user>/…`, version 1 of it. The one place that
 /// knows how topics are written.

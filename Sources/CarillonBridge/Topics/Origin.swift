@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import Collections
-import NotificationCore
+import CarillonCollections
+import CarillonCore
 
 /// Whose bridge it is: a user's session on a machine. What it says of itself in topics, and what others learn as `host`
 /// and `user` (G3).

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import Collections
-import MQTT
-import NotificationCore
-import NotificationWire
+import CarillonCollections
+import CarillonCore
+import CarillonMQTT
+import CarillonWire
 
 /// Topics of others that are joined with names (G2): what their devices publish arrives as notifications, and notifications
 /// are published to them. A mapping opens nothing: the lists of names hold for it as for everything else (G2).

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-import DBus
-import MainLoop
-import NotificationWire
+import CarillonDBus
+import CarillonMainLoop
+import CarillonWire
 
 /// `carillon bridge status|test|reload|forget`: the bridge of the session to other machines (G2).
 enum BridgeCommand {

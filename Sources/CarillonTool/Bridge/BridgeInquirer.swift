@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import DBus
-import MainLoop
-import NotificationWire
+import CarillonBusNames
+import CarillonDBus
+import CarillonMainLoop
+import CarillonWire
 
 /// Asks the session's bridge to other machines, on a connection of its own. It is not started by that.
 ///

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import NotificationWire
+import CarillonWire
 
 /// What people read of a bridge to other machines.
 enum BridgeText {

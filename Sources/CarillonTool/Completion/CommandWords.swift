@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
-import NotificationCore
+import CarillonCore
+import CarillonMainLoop
 
 /// A command line that is being typed, understood by what the commands declare of themselves.
 struct CommandWords {

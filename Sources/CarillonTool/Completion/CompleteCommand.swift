@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
+import CarillonMainLoop
 
 /// `carillon complete -- WORD ...`, for the scripts in `data/completions`: what the last of the words, which is begun,
 /// could become.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
-import NotificationCore
-import NotificationWire
-import ServiceClient
+import CarillonClient
+import CarillonCore
+import CarillonMainLoop
+import CarillonWire
 
 /// What a running service knows, for whoever types it. None is started, and none is waited for: somebody waits for the
 /// next key to have an effect.

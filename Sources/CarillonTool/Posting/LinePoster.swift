@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
-import ServiceClient
+import CarillonClient
+import CarillonMainLoop
 
 #if canImport(Glibc)
     import Glibc

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
-import NotificationCore
-import NotificationWire
-import ServiceClient
+import CarillonClient
+import CarillonCore
+import CarillonMainLoop
+import CarillonWire
 
 #if canImport(Glibc)
     import Glibc

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-import Collections
-import DBus
-import MainLoop
-import NotificationWire
-import ServiceClient
+import CarillonClient
+import CarillonCollections
+import CarillonDBus
+import CarillonMainLoop
+import CarillonWire
 
 /// Many posts on one connection, in their order, each when it is due, with a bounded number that wait for an answer.
 ///

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-import JSON
-import MainLoop
-import NotificationCore
-import NotificationWire
-import ServiceClient
+import CarillonClient
+import CarillonCore
+import CarillonJSON
+import CarillonMainLoop
+import CarillonWire
 
 #if canImport(Glibc)
     import Glibc

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
+import CarillonMainLoop
 
 /// Words as a shell takes a line apart: blanks separate them; quotes and backslashes keep blanks, and are taken away.
 ///

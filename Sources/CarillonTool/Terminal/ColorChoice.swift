@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
+import CarillonMainLoop
 
 /// `--color`: whether output has colors.
 enum ColorChoice: String, CaseIterable, Sendable {

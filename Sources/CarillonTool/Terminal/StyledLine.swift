@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
+import CarillonMainLoop
 
 /// A line with styles, for whatever shows it.
 struct StyledLine: Equatable, Sendable {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
+import CarillonMainLoop
 
 /// Rows for people, in columns that are aligned by what characters take on a terminal.
 ///

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-import DBus
-import MainLoop
-import NotificationWire
+import CarillonDBus
+import CarillonMainLoop
+import CarillonWire
 
 /// The status of the session's bridge to other machines, and the notifications a second since the status that was shown before.
 struct BridgeSample: Sendable {

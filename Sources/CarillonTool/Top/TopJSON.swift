@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import JSON
-import NotificationWire
+import CarillonJSON
+import CarillonWire
 
 /// A sample for programs: one JSON object, with exact numbers.
 enum TopJSON {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
-import NotificationWire
-import ServiceClient
+import CarillonClient
+import CarillonMainLoop
+import CarillonWire
 
 /// Asks the service at an interval what it does. A question that is not answered yet is not asked again.
 final class TopPoll: @unchecked Sendable {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import DBus
-import MainLoop
-import NotificationWire
+import CarillonBusNames
+import CarillonDBus
+import CarillonMainLoop
+import CarillonWire
 
 /// What the service was at one moment.
 struct TopSample: Sendable {

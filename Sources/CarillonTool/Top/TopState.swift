@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
+import CarillonMainLoop
 
 /// What somebody has chosen to see, and what keys make of it.
 struct TopState: Sendable {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import NotificationCore
-import NotificationWire
+import CarillonCore
+import CarillonWire
 
 /// A notification that arrived, with what this process knows of its arrival.
 struct Arrival {

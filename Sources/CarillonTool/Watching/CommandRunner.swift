@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-import Collections
-import MainLoop
-import NotificationWire
+import CarillonCollections
+import CarillonMainLoop
+import CarillonWire
 
 /// `--exec`: runs a command of the shell for each notification, one after the other, in their order.
 ///

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
-import NotificationCore
+import CarillonCore
+import CarillonMainLoop
 
 /// `carillon monitor [NAME ...]`
 enum MonitorCommand {

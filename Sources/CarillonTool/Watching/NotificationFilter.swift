@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
-import NotificationCore
-import NotificationWire
+import CarillonCore
+import CarillonMainLoop
+import CarillonWire
 
 /// Which of the notifications that arrive are meant: `--glob` and `--match`. It is this process that looks, not the service,
 /// which sends all that is registered for.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-import JSON
-import NotificationCore
-import NotificationWire
+import CarillonCore
+import CarillonJSON
+import CarillonWire
 
 /// How a notification is printed.
 struct NotificationFormat {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import NotificationWire
+import CarillonWire
 
 /// One of the places to which what arrives goes: a program, a file, the desktop.
 protocol NotificationOutput: AnyObject {

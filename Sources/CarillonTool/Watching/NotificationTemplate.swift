@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
-import NotificationCore
-import NotificationWire
+import CarillonCore
+import CarillonMainLoop
+import CarillonWire
 
 #if canImport(Glibc)
     import Glibc

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import JSON
-import NotificationWire
+import CarillonJSON
+import CarillonWire
 
 /// What `observe --json` prints beside notifications: an object with the member `event`, where those have a `name`.
 enum ObservationEvent {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import Collections
-import DBus
-import MainLoop
-import NotificationWire
+import CarillonBusNames
+import CarillonCollections
+import CarillonDBus
+import CarillonMainLoop
+import CarillonWire
 
 /// `--popup`: shows what arrives on the desktop, by `org.freedesktop.Notifications`.
 ///

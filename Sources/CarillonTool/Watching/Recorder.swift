@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-import JSON
-import MainLoop
-import NotificationWire
+import CarillonJSON
+import CarillonMainLoop
+import CarillonWire
 
 #if canImport(Glibc)
     import Glibc

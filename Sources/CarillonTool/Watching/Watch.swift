@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-import Collections
-import MainLoop
-import NotificationCore
-import NotificationWire
-import ServiceClient
+import CarillonClient
+import CarillonCollections
+import CarillonCore
+import CarillonMainLoop
+import CarillonWire
 
 /// What is observed or monitored, and what came of it.
 final class Watch: CommandSession.Listener, @unchecked Sendable {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
-import NotificationCore
+import CarillonCore
+import CarillonMainLoop
 
 /// What the command lines of `carillon observe`, `carillon monitor` and `carillon wait` have in common.
 struct WatchArguments {

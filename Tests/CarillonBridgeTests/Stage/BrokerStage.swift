@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import MQTT
-import MainLoop
+import CarillonMQTT
+import CarillonMainLoop
 
 @testable import CarillonBridge
 

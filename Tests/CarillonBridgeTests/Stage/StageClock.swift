@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
+import CarillonMainLoop
 
 /// Time that goes on when a test says so. Sendable: its context is run by the test's thread only.
 final class StageClock: LoopClock, @unchecked Sendable {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-import FuzzSupport
-import MQTT
-import NotificationCore
-import NotificationWire
-import ServiceClient
+import CarillonClient
+import CarillonCore
+import CarillonFuzzSupport
+import CarillonMQTT
+import CarillonWire
 
 @testable import CarillonBridge
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import DBus
-import FuzzSupport
-import NotificationCore
-import NotificationWire
+import CarillonCore
+import CarillonDBus
+import CarillonFuzzSupport
+import CarillonWire
 
 /// Reads arbitrary bytes as the stream of a channel, and arbitrary bodies as each kind: see the README.
 @_cdecl("LLVMFuzzerTestOneInput")

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import DBus
-import FuzzSupport
-import NotificationCore
-import NotificationWire
+import CarillonCore
+import CarillonDBus
+import CarillonFuzzSupport
+import CarillonWire
 
 /// What a bus would see of the service, and the rules for it.
 final class BusObserver {

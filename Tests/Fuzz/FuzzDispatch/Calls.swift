@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import FuzzSupport
-import NotificationWire
+import CarillonFuzzSupport
+import CarillonWire
 
 /// Calls that mean something, made of a few bytes each, so that short inputs go deep.
 enum Calls {

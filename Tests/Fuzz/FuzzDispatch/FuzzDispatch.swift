@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import FuzzSupport
+import CarillonFuzzSupport
 
 /// Any messages, in any order, from a few clients, to the object of the service: see the README beside.
 @_cdecl("LLVMFuzzerTestOneInput")

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import DBus
-import FuzzSupport
-@testable import NotificationService
-import NotificationWire
+import CarillonDBus
+import CarillonFuzzSupport
+@testable import CarillonService
+import CarillonWire
 
 /// The object of the service, a few clients on a bus that is not there, and what must hold between them.
 final class World {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import CGLib
+import CCarillonGLib
 import Glibc
 
 /// The configuration that this process sees: a directory of its own, not that of the user.

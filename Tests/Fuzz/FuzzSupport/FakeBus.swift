@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-import CDBus
-import CGLib
+import CCarillonDBus
+import CCarillonGLib
 import Glibc
-@testable import DBus
-@testable import MainLoop
+@testable import CarillonDBus
+@testable import CarillonMainLoop
 
 /// A message bus that is not there: it keeps what is sent, and answers when it is told to.
 public final class FakeBus: MessageBus {

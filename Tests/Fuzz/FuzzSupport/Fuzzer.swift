@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-import CGLib
+import CCarillonGLib
+import CarillonMainLoop
 import Glibc
-import MainLoop
 
 /// What both fuzzing programs have in common. libFuzzer brings their `main`, which calls the C function
 /// `LLVMFuzzerTestOneInput` again and again.

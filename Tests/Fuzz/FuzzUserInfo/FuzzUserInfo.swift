@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-import DBus
-import FuzzSupport
-import NotificationCore
-import NotificationService
-import NotificationWire
+import CarillonCore
+import CarillonDBus
+import CarillonFuzzSupport
+import CarillonService
+import CarillonWire
 
 /// Posts dictionaries of every D-Bus type, and holds what becomes of them against a second opinion: see the README.
 @_cdecl("LLVMFuzzerTestOneInput")

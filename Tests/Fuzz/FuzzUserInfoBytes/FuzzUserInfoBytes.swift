@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import DBus
-import FuzzSupport
-import NotificationCore
-import NotificationWire
+import CarillonCore
+import CarillonDBus
+import CarillonFuzzSupport
+import CarillonWire
 
 /// Reads bytes as a userInfo without libdbus, and holds what comes of it against libdbus: see the README.
 @_cdecl("LLVMFuzzerTestOneInput")

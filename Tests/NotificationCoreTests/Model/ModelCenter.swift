@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import NotificationCore
+import CarillonCore
 
 /// The rules of the distributed center (parts D and S, A4 and E1), said as plainly as possible: lists that are searched
 /// from end to end. Everything that ``DistributedCenter`` does must be what this does.

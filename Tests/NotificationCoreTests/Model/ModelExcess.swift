@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import NotificationCore
+import CarillonCore
 
 /// E1, E4: what does not count of what there is of something, as its limit was lowered, for each who has some.
 struct ModelExcess {

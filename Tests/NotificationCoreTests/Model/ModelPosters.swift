@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import NotificationCore
+import CarillonCore
 
 /// What posters have queued (Q7), as one list in the order of arrival.
 struct ModelPosters {

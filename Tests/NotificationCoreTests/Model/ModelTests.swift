@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonCore
+import CarillonTestLimits
 import Glibc
-import NotificationCore
-import TestLimits
 import Testing
 
 /// The center against a model of its rules, over long random sequences of events.
@@ -104,8 +104,8 @@ struct ModelTests {
             "dropped, queueFull", "dropped, totalQueueFull", "suspended true, explicit", "suspended false, explicit",
             "suspended false, none", "suspended true, activity", "suspended false, activity", "delivered to 1",
             "delivered to 2", "delivered to 3", "witnessed", "probed",
-            "overflowed(NotificationCore.DropReason.queueFull)",
-            "overflowed(NotificationCore.DropReason.totalQueueFull)", "forgotten", "watched", "coalesced",
+            "overflowed(CarillonCore.DropReason.queueFull)",
+            "overflowed(CarillonCore.DropReason.totalQueueFull)", "forgotten", "watched", "coalesced",
             "over the limit queued-posts-per-client = ", "the urgent first", "together, 1", "together, 2",
         ] {
             #expect(counts[what, default: 0] >= 20, "\(what), in \(counts)")

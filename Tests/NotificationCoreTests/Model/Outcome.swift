@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import NotificationCore
+import CarillonCore
 
 /// What an event was answered with.
 enum Answer: Equatable {

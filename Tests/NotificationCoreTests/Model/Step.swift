@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import NotificationCore
+import CarillonCore
 
 /// An event of a random test. Clients, names and objects are numbers of few, so that they meet often.
 enum Step {

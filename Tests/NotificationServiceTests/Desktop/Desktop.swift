@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonTestSupport
 import Foundation
-import TestSupport
 import Testing
 
 /// A desktop of one test's own, without a screen.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonTestLimits
+import CarillonTestSupport
+import CarillonWire
 import Foundation
-import NotificationWire
-import TestLimits
-import TestSupport
 import Testing
 
 /// The examples that say by themselves whether they are active, built as their first lines say, on an X server.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import DBus
+import CarillonBusNames
+import CarillonDBus
+import CarillonTestLimits
+import CarillonTestSupport
+import CarillonWire
 import Foundation
-import NotificationWire
-import TestLimits
-import TestSupport
 import Testing
 
 /// Who can be active, and who is when no window has the focus (docs/activity.md), on real desktops.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonTestLimits
+import CarillonTestSupport
+import CarillonWire
 import Foundation
-import NotificationWire
-import TestLimits
-import TestSupport
 import Testing
 
 /// `inactive-when=hidden`: who can be seen is active, with the focus or without, on real desktops.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonTestLimits
+import CarillonTestSupport
+import CarillonWire
 import Foundation
-import NotificationWire
-import TestLimits
-import TestSupport
 import Testing
 
 /// Our scripts inside desktops that can't be had here, run by gjs with what they use of the desktop played

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import DBus
-import DesktopActivity
+import CarillonActivity
+import CarillonBusNames
+import CarillonDBus
+import CarillonMainLoop
+import CarillonTestLimits
+import CarillonTestSupport
+import CarillonWire
 import Foundation
-import MainLoop
-import NotificationWire
-import TestLimits
-import TestSupport
 import Testing
 
 /// Desktops that report over the bus, played by this process: it owns their names.

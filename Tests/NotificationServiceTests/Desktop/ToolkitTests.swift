@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+import CarillonTestLimits
+import CarillonTestSupport
 import Foundation
-import TestLimits
-import TestSupport
 import Testing
 
 /// The client library's `followActivity(of:)` in a program with a window (`Tests/ToolkitWindow`), on a desktop of which
@@ -87,7 +87,7 @@ struct ToolkitTests {
     private func start(_ toolkit: String, _ title: String, on desktop: X11Desktop) throws -> RunningCommand {
         let environment = desktop.environment.merging(["GSK_RENDERER": "cairo", "SDL_VIDEODRIVER": "x11"]) { $1 }
         let program = try RunningCommand(
-            try Executables.path(of: "toolkit-window"), [toolkit, title], environment: environment)
+            try Executables.path(of: "carillon-toolkit-window"), [toolkit, title], environment: environment)
         // One that delivers on a thread of its own may be told something before.
         let line = try program.nextLine(within: .desktop) { $0 == "ready" || $0.hasPrefix("unavailable") }
         guard line == "ready" else { try skip(program, because: line) }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import DBus
-import NotificationWire
-import TestSupport
+import CarillonBusNames
+import CarillonDBus
+import CarillonTestSupport
+import CarillonWire
 
 /// A program with a window (`Tests/Desktop/window.py`).
 final class WindowProgram {

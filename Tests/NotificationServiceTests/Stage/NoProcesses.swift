@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import DesktopActivity
+import CarillonActivity
 
 /// A machine of whose processes nothing is known, and none of which is in a sandbox.
 struct NoProcesses: ProcessTable {

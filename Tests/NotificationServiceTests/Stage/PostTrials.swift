@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-import DBus
-import NotificationCore
-import NotificationWire
+import CarillonCore
+import CarillonDBus
+import CarillonWire
 import Testing
 
 /// Posts that are refused, with the reason, and posts that are accepted: what has to be the same by every

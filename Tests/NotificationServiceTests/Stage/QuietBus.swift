@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import DBus
-import MainLoop
-import NotificationWire
-import TestSupport
+import CarillonBusNames
+import CarillonDBus
+import CarillonMainLoop
+import CarillonTestSupport
+import CarillonWire
 
 /// A bus that does what it is asked when a test says so, one thing after the other, as a bus does.
 final class QuietBus: MessageBus {

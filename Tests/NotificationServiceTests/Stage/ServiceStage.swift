@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import DBus
-import DesktopActivity
-import MainLoop
-import NotificationCore
-import NotificationWire
-import TestSupport
+import CarillonActivity
+import CarillonBusNames
+import CarillonCore
+import CarillonDBus
+import CarillonMainLoop
+import CarillonTestSupport
+import CarillonWire
 import Testing
 
-@testable import NotificationService
+@testable import CarillonService
 
 /// The service in this process, on a bus that is the test's: connections, their processes and sandboxes, the
 /// configuration and the clock are what the test says, and what the bus has not carried yet can be held.

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import DBus
+import CarillonBusNames
+import CarillonCore
+import CarillonDBus
+import CarillonTestSupport
+import CarillonWire
 import Glibc
-import NotificationCore
-import NotificationWire
-import TestSupport
 
-@testable import NotificationService
+@testable import CarillonService
 
 /// A client of the service on a stage. It answers what it is asked, unless it does not read.
 final class StageClient {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import DBus
-import NotificationWire
+import CarillonDBus
+import CarillonWire
 
 /// Every way by which a client of the service posts. What a post may be, and what is said of one that is refused, is the
 /// same by each: a test of that goes through all of them, and a new way is one more case here.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import DBus
-import NotificationWire
+import CarillonBusNames
+import CarillonDBus
+import CarillonWire
 
 /// A liar that answers the service in the bus's name, for as long as it lasts (E6).
 struct Ambush {

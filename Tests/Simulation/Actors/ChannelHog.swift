@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import DBus
-import NotificationWire
+import CarillonBusNames
+import CarillonDBus
+import CarillonWire
 
 /// A process with many connections that all want a channel (E4).
 final class ChannelHog {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import DBus
-import NotificationWire
+import CarillonDBus
+import CarillonWire
 
 /// What a liar writes on its channel (E2): nothing of it is a post that anybody could take.
 enum ChannelLie: CaseIterable {

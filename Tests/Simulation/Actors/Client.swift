@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import DBus
-import NotificationCore
-import NotificationWire
+import CarillonBusNames
+import CarillonCore
+import CarillonDBus
+import CarillonWire
 
 /// A client of the service, from its joining to its end.
 protocol Client: AnyObject {

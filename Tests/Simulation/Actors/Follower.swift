@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import NotificationCore
-import NotificationWire
+import CarillonCore
+import CarillonWire
 
 /// What a client follows that brings in what is wanted here, and takes elsewhere what is kept here (G4, G5), as a bridge
 /// does.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import Collections
-import DBus
-import MainLoop
-import NotificationCore
-import NotificationWire
-import ServiceClient
+import CarillonBusNames
+import CarillonClient
+import CarillonCollections
+import CarillonCore
+import CarillonDBus
+import CarillonMainLoop
+import CarillonWire
 
 /// A program with the Swift library's engine: the real ``ServiceSession`` on a simulated bus.
 final class LibraryClient: Client {
@@ -21,7 +21,7 @@ final class LibraryClient: Client {
     private(set) var hadChannel: Bool
     private var session: ServiceSession!
     private var slots: [Int: (key: RegistrationKey, number: Int)] = [:]
-    private let mode: NotificationCore.RunLoopMode?
+    private let mode: CarillonCore.RunLoopMode?
     private let role: Plan.Role
     private(set) var follower: Follower?
     private var early: [() -> Void] = []
@@ -68,7 +68,7 @@ final class LibraryClient: Client {
     // MARK: Its deeds
 
     func observe(
-        slot: Int, name: Int?, object: Int?, _ behavior: SuspensionBehavior, _ mode: NotificationCore.RunLoopMode,
+        slot: Int, name: Int?, object: Int?, _ behavior: SuspensionBehavior, _ mode: CarillonCore.RunLoopMode,
         values: Bool, interval: UInt32
     ) {
         whenNamed { [unowned self] witness in

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import DBus
-import NotificationCore
-import NotificationWire
+import CarillonBusNames
+import CarillonCore
+import CarillonDBus
+import CarillonWire
 
 /// The system bus, and the other sessions of the machine that meet there (G1).
 final class Neighborhood {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import Collections
-import DBus
-import NotificationCore
-import NotificationWire
+import CarillonBusNames
+import CarillonCollections
+import CarillonCore
+import CarillonDBus
+import CarillonWire
 
 /// The service of another session, on the system bus (G1). It speaks the protocol of docs/security.md with the simulated
 /// service alone, and keeps what it needs to judge that.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import DBus
-import NotificationCore
-import NotificationWire
+import CarillonBusNames
+import CarillonCore
+import CarillonDBus
+import CarillonWire
 
 /// A client in any language: a connection, calls, and what a D-Bus library does by itself. It knows nothing of restarts.
 final class PlainClient: Client {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import DBus
-import DesktopActivity
-import MainLoop
-import NotificationCore
-import NotificationService
-import NotificationWire
+import CarillonActivity
+import CarillonBusNames
+import CarillonCore
+import CarillonDBus
+import CarillonMainLoop
+import CarillonService
+import CarillonWire
 
 /// Starts the real service in simulated processes, and ends them.
 final class ServiceHost {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import DBus
-import NotificationWire
+import CarillonBusNames
+import CarillonDBus
+import CarillonWire
 
 /// A model of a message bus: unique names, ownership of names with queueing, match rules, the order of each connection,
 /// activation, credentials, and two manners of failing.

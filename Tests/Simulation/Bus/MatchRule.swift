@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import DBus
+import CarillonBusNames
+import CarillonDBus
 
 /// A match rule of a connection, as far as this bus knows them: what must be equal.
 struct MatchRule: Hashable {

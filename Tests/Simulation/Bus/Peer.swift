@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import Collections
-import DBus
+import CarillonBusNames
+import CarillonCollections
+import CarillonDBus
 
 /// A connection to the simulated bus, as both of its ends see it.
 final class Peer {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import DBus
-import MainLoop
+import CarillonBusNames
+import CarillonDBus
+import CarillonMainLoop
 
 /// What carries the messages of a ``Connection`` of a simulated process: reads from the bus when the process's loop gets
 /// to it, a bounded number in a turn, as the driver of libdbus does.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import DBus
-import MainLoop
-import NotificationWire
-import ServiceClient
+import CarillonBusNames
+import CarillonClient
+import CarillonDBus
+import CarillonMainLoop
+import CarillonWire
 
 /// The bus and the clock of a process that the library runs in.
 final class ProcessBus: SessionBus {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import Collections
-import DBus
-import NotificationCore
+import CarillonBusNames
+import CarillonCollections
+import CarillonCore
+import CarillonDBus
 
 /// A channel as a program has it that reads and writes frames by itself, after docs/channel.md and nothing else.
 final class PlainChannel {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
-import NotificationService
+import CarillonMainLoop
+import CarillonService
 
 /// The service's end of a stream.
 final class ServiceStream: ChannelStream {

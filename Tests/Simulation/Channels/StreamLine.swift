@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
-import ServiceClient
+import CarillonClient
+import CarillonMainLoop
 
 /// The library's end of a stream, served by the loop of its process.
 final class StreamLine: ChannelLine, PolledSourceDelegate {

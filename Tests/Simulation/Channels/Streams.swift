@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-import DBus
-import MainLoop
-import NotificationService
+import CarillonDBus
+import CarillonMainLoop
+import CarillonService
 
 #if canImport(Glibc)
     import Glibc

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import NotificationCore
+import CarillonCore
 
 /// The steps of each event of the center beside each state at its limit (E8). Counted, not timed.
 package enum EventCosts {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import NotificationCore
+import CarillonCore
 
 /// A kind of state that clients can make the center hold, at its standard limit.
 package enum FullState: String, CaseIterable, Sendable {

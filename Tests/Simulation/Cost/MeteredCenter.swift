@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import NotificationCore
+import CarillonCore
 
 /// A center that is driven as the service drives it, and the steps of its events (E8).
 ///

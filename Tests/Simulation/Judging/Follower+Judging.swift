@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import NotificationCore
-import NotificationWire
+import CarillonBusNames
+import CarillonCore
+import CarillonWire
 
 /// What is wanted in the session (G4), as far as it is certain: what observers ask for takes its time, and so does their
 /// leaving.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import NotificationCore
-import NotificationWire
+import CarillonCore
+import CarillonWire
 
 /// Notifications to another session, held against the rules (G1).
 extension OtherSession {

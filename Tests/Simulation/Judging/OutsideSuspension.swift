@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import NotificationCore
-import NotificationWire
+import CarillonBusNames
+import CarillonCore
+import CarillonWire
 
 /// What decides whether a client is suspended besides its own word, as far as it is certain: what others say of it (B3), and
 /// the activity of its application (A1, A2).

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import DBus
-import NotificationCore
-import NotificationWire
+import CarillonBusNames
+import CarillonCore
+import CarillonDBus
+import CarillonWire
 
 /// Which policy was in force when, as far as it is certain, and what it allows to whom (P2, P3).
 ///

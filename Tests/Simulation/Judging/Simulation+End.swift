@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import NotificationCore
+import CarillonCore
 
 /// The verdicts for the time when nothing happens any more.
 extension Simulation {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-import DBus
-import NotificationCore
-import NotificationWire
+import CarillonCore
+import CarillonDBus
+import CarillonWire
 
 /// What the service has to keep (R1, R3, R6), as far as it is certain: answers come late, and some never.
 final class ValueLedger {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
-import DBus
+import CarillonBusNames
+import CarillonDBus
 
 /// A4: never more than two windows of what a service sends lie unread before a client that answers it, but replies that
 /// it may wait for.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
-import NotificationService
+import CarillonMainLoop
+import CarillonService
 
 #if canImport(Glibc)
     import Glibc

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-import DBus
-import NotificationCore
-import NotificationWire
+import CarillonCore
+import CarillonDBus
+import CarillonWire
 
 /// What a step does: an actor's deed, or a fault.
 enum Action {

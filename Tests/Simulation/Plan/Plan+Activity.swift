@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import NotificationCore
+import CarillonCore
 
 /// Applications that become active and inactive, and others' words about suspension, in some of the runs (A1, A2, B3).
 extension Plan {

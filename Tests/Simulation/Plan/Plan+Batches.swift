@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import NotificationCore
+import CarillonCore
 
 /// Calls of `PostMany` whose posts differ, in some of the runs (F1): some posts of a call are refused, and some calls are
 /// too long.

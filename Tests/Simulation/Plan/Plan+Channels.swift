@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import NotificationCore
+import CarillonCore
 
 /// Channels, in some of the runs (F2): who has them, who lies on them, and what goes wrong with them.
 extension Plan {

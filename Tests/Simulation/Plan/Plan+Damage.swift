@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import NotificationCore
+import CarillonCore
 
 /// Single bits of the log that change, in some of the runs (docs/recovery.md), just before the service dies.
 extension Plan {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import NotificationCore
+import CarillonCore
 
 /// Posts that wait for the exit of who posts them, in some of the runs (R4): some take the place of others, some are
 /// taken back, and some posters leave.

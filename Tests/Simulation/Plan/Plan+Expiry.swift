@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import NotificationCore
+import CarillonCore
 
 /// Values whose time is over, in some of the runs (R1, R2, R6): who comes late gets none of them, and they take no room.
 /// Little else is kept in these runs, as each look at values removes those whose time is over.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-import DBus
-import NotificationCore
-import NotificationWire
+import CarillonCore
+import CarillonDBus
+import CarillonWire
 
 /// Those who mean harm and know how, and accidents at the worst moment, in some of the runs (E4 to E6).
 extension Plan {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import NotificationCore
+import CarillonCore
 
 /// Observers with minimum intervals, in some of the runs (R5), and bursts for them.
 extension Plan {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import NotificationCore
+import CarillonCore
 
 /// Moments that hardly ever come by themselves, in some of the runs: a mistake that shows in nothing else shows in one of
 /// them (A2, A4, D8, E3, E6). Each has clients of its own, who come for it.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import NotificationCore
-import NotificationWire
+import CarillonCore
+import CarillonWire
 
 /// What comes from outside of the session, in some of the runs (G3 to G5): who brings it and follows what is wanted and what
 /// is kept here, who posts the same here, who removes the one or the other, and who wants something for a while.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import NotificationCore
+import CarillonCore
 
 /// Applications in sandboxes and others that policy concerns, in some of the runs (P2, P3): what they may not do, and a
 /// configuration that changes.

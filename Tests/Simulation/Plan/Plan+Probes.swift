@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import NotificationCore
+import CarillonCore
 
 /// A bus that does badly by the service's own calls, in some of the runs (A4, D8, E6): it carries barriers late, refuses
 /// them or Pings, reads the service's main connection late, or has no match rule left just as a client leaves.

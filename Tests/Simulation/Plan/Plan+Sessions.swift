@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import NotificationCore
+import CarillonCore
 
 /// Other sessions of the machine, in some of the runs (G1): notifications in both directions, also such as nobody takes,
 /// sessions that come and go, read late, lie and flood, and a configuration that changes.

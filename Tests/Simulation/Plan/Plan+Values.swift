@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import NotificationCore
+import CarillonCore
 
 /// Values that stay, in some of the runs (R1 to R3, R6): who posts them, who comes late and wants them, who removes them.
 extension Plan {

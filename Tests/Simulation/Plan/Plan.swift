@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import NotificationCore
+import CarillonCore
 
 /// What happens in a run: all of it comes from the seed, and a part of the steps is a plan as well.
 struct Plan {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import MQTT
+import CarillonMQTT
 
 /// A connection between a bridge and the simulated broker, with the network between them: each direction in its order, and
 /// late when the cable is pulled.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonBridge
-import Collections
-import MQTT
-import MainLoop
+import CarillonCollections
+import CarillonMQTT
+import CarillonMainLoop
 
 /// The client of a broker that a simulated bridge has, in the place of that of the MQTT library.
 final class BrokerLine: BrokerClient, PolledSourceDelegate {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-import BusNames
 import CarillonBridge
-import DBus
-import MQTT
-import MainLoop
-import NotificationCore
-import NotificationService
+import CarillonBusNames
+import CarillonCore
+import CarillonDBus
+import CarillonMQTT
+import CarillonMainLoop
+import CarillonService
 
 /// A machine of a realm: a bus, the real service, the real bridge, and programs.
 final class RealmHost {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import NotificationWire
+import CarillonWire
 
 /// The truth of a realm: the posts of each machine, and those that arrived.
 final class RealmLedger {

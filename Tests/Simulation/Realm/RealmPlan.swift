@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import MQTT
-import NotificationCore
+import CarillonCore
+import CarillonMQTT
 
 /// An event of a machine of a realm, or of its broker.
 enum RealmAction: Sendable {

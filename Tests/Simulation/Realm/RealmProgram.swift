@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-import DBus
-import Collections
-import MainLoop
-import NotificationCore
-import NotificationWire
-import ServiceClient
+import CarillonClient
+import CarillonCollections
+import CarillonCore
+import CarillonDBus
+import CarillonMainLoop
+import CarillonWire
 
 /// A program on a machine of a realm, with the Swift library's engine: it observes, or it posts.
 final class RealmProgram {

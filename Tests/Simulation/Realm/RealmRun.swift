@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
+import CarillonMainLoop
 
 /// A run of a realm that a seed decides, to be made, looked at, and made shorter.
 public struct RealmRun: Sendable {

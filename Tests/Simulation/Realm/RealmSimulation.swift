@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-import MQTT
-import NotificationCore
-import NotificationWire
+import CarillonCore
+import CarillonMQTT
+import CarillonWire
 
 /// One run of a realm: machines with the real service and the real bridge, and a broker, in one process, in virtual time, from
 /// a seed (E7, G2).

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import Collections
-import MQTT
+import CarillonCollections
+import CarillonMQTT
 
 /// A model of a broker of MQTT 5: sessions, retained messages, wills with their delay, expiry, the receive maximum, saves, and
 /// ways of failing.

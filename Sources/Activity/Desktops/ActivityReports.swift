@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+import CarillonDBus
+
+/// The object that desktops report to which can only tell by a script of their own (KWin, GNOME): which window has the
+/// focus. Only the desktop itself is listened to; anybody could call.
+final class ActivityReports {
+    /// Who takes the reports, while there is a source of this kind.
+    weak var source: ReportedSource?
+    private let bus: any MessageBus
+    private var exporter: ObjectExporter!
+
+    init(bus: any MessageBus) {
+        self.bus = bus
+        exporter = ObjectExporter(
+            path: ActivityInterface.path,
+            interface: Interface(
+                name: ActivityInterface.name,
+                methods: [
+                    method { (report: ActivityInterface.Focused) in .focused(ActivityWindow(report)) },
+                    method { (report: ActivityInterface.WindowFocused) in .focused(ActivityWindow(report)) },
+                    method { (report: ActivityInterface.ShellWindow) in .shell(ActivityWindow(report)) },
+                    method { (report: ActivityInterface.WindowVisibility) in
+                        .window(ActivityWindow(report), isHidden: report.isHidden)
+                    },
+                    method { (report: ActivityInterface.Closed) in .closed(report.window) },
+                    method { (_: ActivityInterface.Ended) in
+                        .ended(reason: "what the desktop reported by was turned off")
+                    },
+                ],
+                signals: [
+                    Interface.Signal(ActivityInterface.ReportRequested.member, []),
+                    Interface.Signal(ActivityInterface.VisibilityRequested.member, []),
+                ], properties: []))
+    }
+
+    private func method<Report: ActivityReport>(_ event: @escaping (Report) -> ActivityEvent) -> Interface.Method {
+        Interface.Method(Report.member, in: Report.arguments) { [unowned self] call throws(BusError) in
+            var arguments = call.arguments
+            let report = try Report(from: &arguments)
+            guard let source, source.accepts(from: call.sender) else {
+                throw BusError(
+                    name: "org.freedesktop.DBus.Error.AccessDenied",
+                    message: "only the desktop whose activity is followed may report it")
+            }
+            call.reply()
+            source.onEvent?(event(report))
+        }
+    }
+
+    /// Takes a message for this object. Returns whether it was one.
+    func handle(_ message: Message) -> Bool {
+        guard message.kind == .methodCall, message.hasPath(ActivityInterface.path) else { return false }
+        return exporter.handle(message, from: bus)
+    }
+}
+
+extension ActivityWindow {
+    /// Nil when no window has the focus.
+    fileprivate init?(_ report: ActivityInterface.Focused) {
+        guard !report.window.isEmpty else { return nil }
+        self.init(report.window, report.processID, report.application)
+    }
+
+    fileprivate init?(_ report: ActivityInterface.WindowFocused) {
+        self.init(report.focused)
+        kind = Kind(rawValue: report.kind) ?? .application
+        let owner = Party(
+            processID: report.ownerProcessID > 0 ? UInt32(report.ownerProcessID) : nil,
+            application: report.ownerApplication.isEmpty ? nil : report.ownerApplication)
+        if owner != Party() { transientFor = [owner] }
+    }
+
+    fileprivate init(_ report: ActivityInterface.WindowVisibility) {
+        self.init(report.window)
+        kind = Kind(rawValue: report.kind) ?? .application
+    }
+
+    fileprivate init(_ report: ActivityInterface.ShellWindow) {
+        self.init(report.window, report.processID, report.application)
+        kind = .shell
+    }
+
+    private init(_ id: WindowID, _ processID: Int32, _ application: String) {
+        self.init(id: id, processID: processID > 0 ? UInt32(processID) : nil, application: application)
+    }
+}

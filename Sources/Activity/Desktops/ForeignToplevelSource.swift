@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+import CarillonMainLoop
+
+/// Compositors with the protocol `wlr-foreign-toplevel-management`: wlroots' own and others, not GNOME and KDE.
+///
+/// It tells the application's id of each window, and which is activated; not the process. So applications that run twice
+/// can't be told apart, and are not suspended.
+final class ForeignToplevelSource: ActivitySource {
+    var onEvent: ((ActivityEvent) -> Void)?
+    var watchesVisibility = false
+
+    private let session: SessionEnvironment
+    private let context: MainContext
+    private var connection: WaylandConnection?
+    private var registry: UInt32 = 0
+    private var sync: UInt32 = 0
+    /// What was asked for a sign of life.
+    private var sign: UInt32 = 0
+    private var manager: UInt32?
+    /// The windows, by their objects.
+    private var toplevels: [UInt32: Toplevel] = [:]
+    private var active: UInt32?
+    /// What was told last.
+    private var reported: ActivityWindow??
+
+    private struct Toplevel {
+        var application: String?
+        var isActivated = false
+        var isMinimized = false
+        /// What was told of whether it can be seen.
+        var toldHidden: Bool?
+        /// Whether anything of this is new since it was looked at. Of titles, which change often, nothing is here.
+        var isChanged = true
+        /// The window that it is transient for; 0 for none.
+        var parent: UInt32 = 0
+    }
+
+    private static let managerInterface = "zwlr_foreign_toplevel_manager_v1"
+    /// Objects that the compositor makes have numbers from here on.
+    private static let firstServerObject: UInt32 = 0xFF00_0000
+    private static let minimized: UInt32 = 1
+    private static let activated: UInt32 = 2
+    /// The version that tells of parents.
+    private static let version: UInt32 = 3
+    private static let maximumDepth = 16
+
+    init(session: SessionEnvironment, context: MainContext) {
+        self.session = session
+        self.context = context
+    }
+
+    func start() {
+        guard let path = Self.socketPath(in: session) else { return end("WAYLAND_DISPLAY is not set") }
+        do throws(UnixStream.Failure) {
+            let connection = try WaylandConnection(path: path, context: context)
+            self.connection = connection
+            connection.onEvent = { [unowned self] in handle($0) }
+            connection.onEnd = { [unowned self] in end($0) }
+            if let processID = connection.peerProcessID { onEvent?(.compositor(processID)) }
+            registry = connection.newObject()
+            connection.request(1, of: WaylandConnection.display, .number(registry))  // get_registry
+            // Answered when all that there is has been told.
+            sync = connection.newObject()
+            connection.request(0, of: WaylandConnection.display, .number(sync))
+        } catch {
+            end(error.description)
+        }
+    }
+
+    private static func socketPath(in session: SessionEnvironment) -> String? {
+        guard let display = session[.waylandDisplay] else { return nil }
+        if display.hasPrefix("/") { return display }
+        return session[.runtimeDirectory].map { "\($0)/\(display)" }
+    }
+
+    func askForSign() {
+        sign = connection?.newObject() ?? 0
+        connection?.request(0, of: WaylandConnection.display, .number(sign))
+    }
+
+    private func end(_ reason: String) {
+        onEvent?(.ended(reason: reason))
+    }
+
+    // MARK: Events
+
+    private func handle(_ event: WaylandConnection.Event) {
+        var arguments = event.arguments
+        switch (event.object, event.opcode) {
+        case (registry, 0):
+            if let name = arguments.number(), arguments.text() == Self.managerInterface,
+                let version = arguments.number()
+            {
+                bind(name, version: version)
+            }
+        case (sync, _):
+            guard manager != nil else { return end("the compositor has no \(Self.managerInterface)") }
+            // The windows follow, with the active one; on an empty desktop nothing does.
+            report(nil)
+        case (sign, _): onEvent?(.alive)
+        case (manager, 0):
+            if let toplevel = arguments.number(), toplevel >= Self.firstServerObject {
+                toplevels[toplevel] = Toplevel()
+            }
+        case (manager, 1): end("the compositor tells no more")
+        default:
+            if toplevels[event.object] != nil { handle(event, of: event.object) }
+        }
+    }
+
+    private func bind(_ name: UInt32, version: UInt32) {
+        guard let connection, manager == nil else { return }
+        let manager = connection.newObject()
+        self.manager = manager
+        connection.request(
+            0, of: registry, .number(name), .text(Self.managerInterface), .number(min(version, Self.version)),
+            .number(manager))
+    }
+
+    private func handle(_ event: WaylandConnection.Event, of toplevel: UInt32) {
+        var arguments = event.arguments
+        switch event.opcode {
+        case 1:
+            toplevels[toplevel]!.application = arguments.text()
+            toplevels[toplevel]!.isChanged = true
+        case 4:
+            let states = arguments.numbers() ?? []
+            toplevels[toplevel]!.isActivated = states.contains(Self.activated)
+            toplevels[toplevel]!.isMinimized = states.contains(Self.minimized)
+            toplevels[toplevel]!.isChanged = true
+        case 5:
+            // What came before belongs together.
+            guard toplevels[toplevel]!.isChanged else { return }
+            toplevels[toplevel]!.isChanged = false
+            reportVisibility(of: toplevel)
+            if toplevels[toplevel]!.isActivated {
+                report(toplevel)
+            } else if active == toplevel {
+                report(toplevels.first { $0.value.isActivated }?.key)
+            }
+        case 7:
+            toplevels[toplevel]!.parent = arguments.number() ?? 0
+            toplevels[toplevel]!.isChanged = true
+        case 6:
+            toplevels[toplevel] = nil
+            connection?.request(7, of: toplevel)  // destroy
+            if active == toplevel { (active, reported) = (nil, nil) }
+            onEvent?(.closed(String(toplevel)))
+        default: break
+        }
+    }
+
+    /// That one is minimised is all that is told; one on another workspace counts as seen.
+    private func reportVisibility(of id: UInt32) {
+        guard watchesVisibility, let toplevel = toplevels[id], toplevel.toldHidden != toplevel.isMinimized else {
+            return
+        }
+        toplevels[id]!.toldHidden = toplevel.isMinimized
+        onEvent?(
+            .window(
+                ActivityWindow(id: String(id), application: toplevel.application), isHidden: toplevel.isMinimized))
+    }
+
+    private func report(_ toplevel: UInt32?) {
+        active = toplevel
+        guard let toplevel else { return report(window: nil) }
+        var window = ActivityWindow(id: String(toplevel), application: toplevels[toplevel]?.application)
+        var child = toplevel
+        while let parent = toplevels[child]?.parent, let application = toplevels[parent]?.application,
+            window.transientFor.count < Self.maximumDepth
+        {
+            window.transientFor.append(ActivityWindow.Party(application: application))
+            child = parent
+        }
+        report(window: window)
+    }
+
+    /// Titles change often, and what comes with them says again what is known.
+    private func report(window: ActivityWindow?) {
+        guard reported != .some(window) else { return }
+        reported = .some(window)
+        onEvent?(.focused(window))
+    }
+}

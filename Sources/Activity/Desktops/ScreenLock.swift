@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+import CarillonBusNames
+import CarillonDBus
+
+/// Whether the screen is locked, or blanked by a screen saver: then a person sees no window, whichever has the focus.
+///
+/// Screen savers tell it by the signal ActiveChanged of an interface that each desktop has under a name of its own.
+/// Only the owner of the name is believed.
+final class ScreenLock {
+    /// The names that they have on the bus, and as interfaces.
+    static let names: [WellKnownName] = [
+        "org.freedesktop.ScreenSaver", "org.gnome.ScreenSaver", "org.xfce.ScreenSaver", "org.mate.ScreenSaver",
+        "org.cinnamon.ScreenSaver",
+    ]
+
+    private(set) var isLocked = false
+    /// Called when ``isLocked`` changed.
+    var onChange: ((Bool) -> Void)?
+
+    private unowned let bus: any MessageBus
+    private var isStarted = false
+    private var owners: [WellKnownName: UniqueName] = [:]
+    private var active: Set<WellKnownName> = []
+
+    /// - Parameter bus: outlives this.
+    init(bus: any MessageBus) {
+        self.bus = bus
+    }
+
+    /// Begins; once is enough.
+    func start() {
+        guard !isStarted else { return }
+        isStarted = true
+        for name in Self.names {
+            bus.addMatch(OwnerChange.matchRule(for: name))
+            bus.addMatch("type='signal',sender='\(name)',interface='\(name)',member='ActiveChanged'")
+            bus.nameOwner(of: name) { [weak self] result in
+                if case .success(let owner) = result { self?.appeared(name, owner) }
+            }
+        }
+    }
+
+    private func appeared(_ name: WellKnownName, _ owner: UniqueName) {
+        owners[name] = owner
+        guard let path = ObjectPath(rawValue: "/" + name.rawValue.split(separator: ".").joined(separator: "/")),
+            let interface = InterfaceName(rawValue: name.rawValue)
+        else { return }
+        bus.call(.methodCall(to: owner, path: path, interface: interface, member: "GetActive", startsService: false)) {
+            [weak self] result in
+            guard let self, owners[name] == owner, case .success(let reply) = result else { return }
+            var reader = MessageReader(reply)
+            if let isActive = try? reader.read(Bool.self) { set(name, isActive) }
+        }
+    }
+
+    func ownerChanged(_ change: OwnerChange) {
+        for name in Self.names where change.concerns(name) && change.newOwner != owners[name] {
+            owners[name] = nil
+            set(name, false)
+            if let owner = change.newOwner { appeared(name, owner) }
+        }
+    }
+
+    /// Takes a signal of a screen saver. Returns whether it was one.
+    func handle(_ message: Message) -> Bool {
+        guard message.kind == .signal, message.hasMember("ActiveChanged"), let sender = message.sender,
+            let name = Self.names.first(where: { message.interface?.rawValue == $0.rawValue })
+        else { return false }
+        var reader = MessageReader(message)
+        if owners[name] == sender, let isActive = try? reader.read(Bool.self) { set(name, isActive) }
+        return true
+    }
+
+    private func set(_ name: WellKnownName, _ isActive: Bool) {
+        if isActive { active.insert(name) } else { active.remove(name) }
+        guard isLocked == active.isEmpty else { return }
+        isLocked = !active.isEmpty
+        onChange?(isLocked)
+    }
+}

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+import CarillonJSON
+import CarillonMainLoop
+
+/// Sway's IPC, which tells the process of each window.
+///
+/// Which window has the focus comes with each change of it. What a change leaves open (a window closed, an empty
+/// workspace) the tree of all windows answers. i3 speaks the same protocol, and tells no processes: there the X11 source
+/// is the better one.
+final class SwaySource: ActivitySource {
+    var onEvent: ((ActivityEvent) -> Void)?
+    var watchesVisibility = false
+
+    private let session: SessionEnvironment
+    private let context: MainContext
+    private var stream: UnixStream?
+    /// Sway's IPC says nothing when the focus goes to a lock screen; the other protocol does, and nothing of whose.
+    private var activation: ForeignToplevelSource?
+    private var incoming: [UInt8] = []
+    /// Whether the tree was asked for and has not come, and whether it has to be asked for again then.
+    private var isTreePending = false
+    private var isTreeStale = false
+    /// The windows that were reported as active, or as seen.
+    private var reported: Set<WindowID> = []
+    /// What was told of whether windows can be seen.
+    private var toldHidden: [WindowID: Bool] = [:]
+
+    private static let magic = Array("i3-ipc".utf8)
+    /// Bytes of one message. A tree has about 1 KiB for each window.
+    private static let maximumSize = 16 << 20
+    /// Of containers in each other, and of dialogs of dialogs.
+    private static let maximumDepth = 64
+
+    private enum MessageType {
+        static let subscribe: UInt32 = 2
+        static let tree: UInt32 = 4
+        static let version: UInt32 = 7
+        static let workspaceEvent: UInt32 = 0x8000_0000
+        static let windowEvent: UInt32 = 0x8000_0003
+    }
+
+    /// - Parameter session: names the socket of sway's IPC, and that of its Wayland display.
+    init(session: SessionEnvironment, context: MainContext) {
+        self.session = session
+        self.context = context
+    }
+
+    func start() {
+        do throws(UnixStream.Failure) {
+            let stream = try UnixStream(path: session[.swaySocket] ?? "", context: context)
+            self.stream = stream
+            stream.onBytes = { [unowned self] in receive($0) }
+            stream.onEnd = { [unowned self] in end($0) }
+            if let processID = stream.peerProcessID { onEvent?(.compositor(processID)) }
+            // First the events, then the tree: no change can fall between.
+            send(MessageType.subscribe, Array(#"["window","workspace"]"#.utf8))
+            askForTree()
+            watchActivation()
+        } catch {
+            end(error.description)
+        }
+    }
+
+    /// Where there is no such protocol the IPC has to do.
+    private func watchActivation() {
+        guard session[.waylandDisplay] != nil else { return }
+        let activation = ForeignToplevelSource(session: session, context: context)
+        self.activation = activation
+        activation.onEvent = { [unowned self] in if $0 == .focused(nil) { askForTree() } }
+        activation.start()
+    }
+
+    func askForSign() { send(MessageType.version) }
+
+    private func end(_ reason: String) {
+        (stream, activation) = (nil, nil)
+        onEvent?(.ended(reason: reason))
+    }
+
+    // MARK: Messages
+
+    private func send(_ type: UInt32, _ payload: [UInt8] = []) {
+        // Numbers are in the machine's byte order.
+        stream?.enqueue(
+            Self.magic + withUnsafeBytes(of: UInt32(payload.count)) { Array($0) }
+                + withUnsafeBytes(of: type) { Array($0) } + payload)
+    }
+
+    private func receive(_ bytes: [UInt8]) {
+        incoming += bytes
+        let header = Self.magic.count + 8
+        var start = 0
+        while incoming.count - start >= header, stream != nil {
+            guard incoming[start...].starts(with: Self.magic) else { return end("what it sends is not i3's IPC") }
+            let size = Int(number(at: start + 6))
+            guard size <= Self.maximumSize else { return end("it sends a message of \(size) bytes") }
+            guard incoming.count - start >= header + size else { break }
+            let payload = incoming[(start + header)..<(start + header + size)]
+            let type = number(at: start + 10)
+            start += header + size
+            handle(type, payload)
+        }
+        incoming.removeFirst(start)
+    }
+
+    private func number(at position: Int) -> UInt32 {
+        incoming.withUnsafeBytes { $0.loadUnaligned(fromByteOffset: position, as: UInt32.self) }
+    }
+
+    private func handle(_ type: UInt32, _ payload: ArraySlice<UInt8>) {
+        switch type {
+        case MessageType.version: return onEvent?(.alive) ?? ()
+        case MessageType.windowEvent: if !mayConcernFocus(payload) { return }
+        case MessageType.subscribe, MessageType.tree, MessageType.workspaceEvent: break
+        default: return
+        }
+        guard let message = try? JSON(payload, repairing: true) else { return end("it sends what is no JSON") }
+        switch type {
+        case MessageType.subscribe:
+            if message["success"]?.isTrue != true { end("it refused to tell of changes") }
+        case MessageType.tree:
+            isTreePending = false
+            if isTreeStale { askForTree() } else { handle(tree: message) }
+        case MessageType.windowEvent: handle(windowEvent: message)
+        default:
+            if watchesVisibility || message["change"]?.text == "focus" { askForTree() }
+        }
+    }
+
+    /// Whether an event of a window can have to do with the focus, by its first bytes: what changed stands there. Titles
+    /// change often, and can't be left out of the events; to read the rest of them would cost thirty times as much.
+    /// What hides other windows matters where it is watched which of them can be seen.
+    private func mayConcernFocus(_ payload: ArraySlice<UInt8>) -> Bool {
+        !Self.others.contains { payload.starts(with: $0) }
+            && (watchesVisibility || !Self.hiding.contains { payload.starts(with: $0) })
+    }
+
+    private static let others = ["title", "mark", "urgent"].map(beginning)
+    private static let hiding = ["fullscreen_mode", "floating"].map(beginning)
+
+    /// As sway's library for JSON writes it.
+    private static func beginning(_ change: String) -> [UInt8] { Array("{ \"change\": \"\(change)\",".utf8) }
+
+    private func handle(windowEvent event: JSON) {
+        guard let window = event["container"].flatMap(Self.window(of:)) else { return }
+        switch event["change"]?.text {
+        case "focus":
+            // A tree that was asked for before is older than this.
+            if isTreePending { isTreeStale = true }
+            report(window)
+            // Whose that window is, the tree tells.
+            if watchesVisibility || event["container"].flatMap(Self.transientFor) != nil { askForTree() }
+        case "close":
+            if reported.remove(window.id) != nil { onEvent?(.closed(window.id)) }
+            toldHidden[window.id] = nil
+            askForTree()
+        default: if watchesVisibility { askForTree() }
+        }
+    }
+
+    // MARK: The tree
+
+    private func askForTree() {
+        isTreeStale = isTreePending
+        guard !isTreePending else { return }
+        isTreePending = true
+        send(MessageType.tree)
+    }
+
+    private func handle(tree: JSON) {
+        var windows: [WindowID: ActivityWindow] = [:]
+        // Of X11's windows, by their numbers there: what each is, and which it is transient for.
+        var (numbers, parents): ([Int64: ActivityWindow], [WindowID: Int64]) = ([:], [:])
+        var focused: WindowID?
+        var nodes = [tree]
+        while let node = nodes.popLast() {
+            nodes += Self.children(of: node)
+            if node["focused"]?.isTrue == true { focused = Self.focusedWindow(in: node)?.id }
+            guard let window = Self.window(of: node) else { continue }
+            windows[window.id] = window
+            if watchesVisibility { reportVisibility(of: window, node) }
+            if let number = node["window"]?.integer { numbers[number] = window }
+            parents[window.id] = Self.transientFor(node)
+        }
+        for id in reported.subtracting(windows.keys) { onEvent?(.closed(id)) }
+        reported.formIntersection(windows.keys)
+        toldHidden = toldHidden.filter { windows[$0.key] != nil }
+        guard let focused, var window = windows[focused] else { return report(nil) }
+        var child = window
+        while let parent = parents[child.id].flatMap({ numbers[$0] }), window.transientFor.count < Self.maximumDepth {
+            window.transientFor.append(parent.party)
+            child = parent
+        }
+        report(window)
+    }
+
+    /// Those on workspaces that no output shows, behind others in tabs, and in the scratchpad are hidden.
+    private func reportVisibility(of window: ActivityWindow, _ node: JSON) {
+        guard let isVisible = node["visible"]?.isTrue, toldHidden[window.id] != !isVisible else { return }
+        toldHidden[window.id] = !isVisible
+        reported.insert(window.id)
+        onEvent?(.window(window, isHidden: !isVisible))
+    }
+
+    private static func children(of node: JSON) -> [JSON] {
+        (node["nodes"]?.elements ?? []) + (node["floating_nodes"]?.elements ?? [])
+    }
+
+    /// A container that has the focus has it for the window in it that had it last. A workspace that has it is empty,
+    /// or has nothing but such containers that are not in its focus.
+    private static func focusedWindow(in node: JSON) -> ActivityWindow? {
+        var node = node
+        for _ in 0..<maximumDepth {
+            if let window = window(of: node) { return window }
+            guard node["type"]?.text?.hasSuffix("con") == true, let last = node["focus"]?.elements.first?.integer,
+                let child = children(of: node).first(where: { $0["id"]?.integer == last })
+            else { return nil }
+            node = child
+        }
+        return nil
+    }
+
+    private func report(_ window: ActivityWindow?) {
+        if let window { reported.insert(window.id) }
+        onEvent?(.focused(window))
+    }
+
+    /// The window of a node; nil for outputs, workspaces and containers, which have no process.
+    private static func window(of node: JSON) -> ActivityWindow? {
+        guard let id = node["id"]?.integer, let processID = node["pid"]?.integer, processID > 0,
+            processID <= Int64(UInt32.max)
+        else { return nil }
+        var window = ActivityWindow(
+            id: String(id), processID: UInt32(processID), application: node["app_id"]?.text)
+        switch node["window_properties"]?["window_type"]?.text {
+        case "dock", "desktop": window.kind = .shell
+        case "notification", "tooltip", "splash", "menu", "dropdown_menu", "popup_menu": window.kind = .passing
+        default: break
+        }
+        return window
+    }
+
+    /// The X11 window that the one of a node is transient for. Of Wayland's windows sway does not tell it.
+    private static func transientFor(_ node: JSON) -> Int64? {
+        node["window_properties"]?["transient_for"]?.integer
+    }
+}

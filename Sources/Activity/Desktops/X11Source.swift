@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: Apache-2.0
+import CarillonMainLoop
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#endif
+
+/// An X11 session: the window manager's `_NET_ACTIVE_WINDOW` on the root window, and the server's knowledge of whose
+/// client a window is (X-Resource), or else what the client says itself (`_NET_WM_PID`).
+///
+/// Everything on the root window is the window manager's word, and stays there when the manager has died. So its check
+/// window is watched: while there is none, nobody can tell what is active.
+final class X11Source: ActivitySource {
+    var onEvent: ((ActivityEvent) -> Void)?
+    var watchesVisibility = false
+
+    private typealias Window = XCBConnection.Window
+
+    private let session: SessionEnvironment
+    private let context: MainContext
+    private var connector: XCBConnector?
+    private var connection: XCBConnection!
+    private var atoms = Atoms()
+    private var canAskServer = false
+
+    /// The window manager's check window while it lives.
+    private var manager: Window?
+    /// The number of the question that was asked last, and of the one whose answer was reported last: answers take
+    /// turns of different lengths, and none may come out after a newer one.
+    private var lastQuestion = 0
+    private var lastAnswer = 0
+    private var active: Window = 0
+    /// The window that was active last, if none is now.
+    private var lastActive: Window = 0
+    /// The windows that the manager manages, and those of them that were reported as active.
+    private var managed: Set<Window> = []
+    private var reported: Set<Window> = []
+    /// What each managed window is, and what was told of whether it can be seen; where that is watched.
+    private var seen: [Window: (window: ActivityWindow, isHidden: Bool?)] = [:]
+    /// Whether it is being asked which can be seen, and whether it has to be asked again then.
+    private var isAskingVisibility = false
+    private var isVisibilityStale = false
+
+    private struct Atoms {
+        var activeWindow: XCBConnection.Atom = 0
+        var clientList: XCBConnection.Atom = 0
+        var stacking: XCBConnection.Atom = 0
+        var state: XCBConnection.Atom = 0
+        var hidden: XCBConnection.Atom = 0
+        var supportingCheck: XCBConnection.Atom = 0
+        var processID: XCBConnection.Atom = 0
+        var windowType: XCBConnection.Atom = 0
+        var windowTypes: [XCBConnection.Atom: ActivityWindow.Kind] = [:]
+        var currentDesktop: XCBConnection.Atom = 0
+        var windowDesktop: XCBConnection.Atom = 0
+        var name: XCBConnection.Atom = 0
+        let clientMachine = XCBConnection.clientMachine
+    }
+
+    /// Whether the manager is i3, which has containers that take the focus.
+    private var hasContainers = false
+    private static let maximumWindows = 4096
+    /// Dialogs of dialogs.
+    private static let maximumDepth = 16
+    /// The types of EWMH that are no application's windows.
+    private static let kinds: [String: ActivityWindow.Kind] = [
+        "DOCK": .shell, "DESKTOP": .shell, "NOTIFICATION": .passing, "TOOLTIP": .passing, "SPLASH": .passing,
+        "MENU": .passing, "DROPDOWN_MENU": .passing, "POPUP_MENU": .passing, "COMBO": .passing, "DND": .passing,
+    ]
+
+    init(session: SessionEnvironment, context: MainContext) {
+        self.session = session
+        self.context = context
+    }
+
+    deinit {
+        connector?.abandon()
+    }
+
+    func start() {
+        guard let display = session[.display] else { return end("DISPLAY is not set") }
+        guard session.hasLocalDisplay else { return end("DISPLAY \(display) is not on this machine") }
+        connector = XCBConnector.start(
+            display: display, authority: session[.authority], context: context
+        ) { [weak self] result in self?.connected(result) }
+        if connector == nil { end("an earlier attempt still waits for the X server") }
+    }
+
+    func askForSign() {
+        connection?.isPresent("XWAYLAND") { [unowned self] _ in onEvent?(.alive) }
+    }
+
+    private func end(_ reason: String) {
+        onEvent?(.ended(reason: reason))
+    }
+
+    // MARK: Beginning
+
+    private func connected(_ result: Result<XCBConnector.Success, XCBConnector.Failure>) {
+        connector = nil
+        switch result {
+        case .failure(let failure): end(failure.description)
+        case .success(let success):
+            connection = XCBConnection(success, context: context)
+            connection.onEvent = { [unowned self] in handle($0) }
+            connection.onEnd = { [unowned self] in end($0) }
+            connection.isPresent("XWAYLAND") { [unowned self] isPresent in
+                if isPresent { end("the X server is one for some windows of a Wayland session only") }
+            }
+            connection.prepareProcessIDs { [unowned self] in canAskServer = $0 }
+            connection.atom("_NET_ACTIVE_WINDOW") { [unowned self] in atoms.activeWindow = $0 }
+            connection.atom("_NET_CLIENT_LIST") { [unowned self] in atoms.clientList = $0 }
+            connection.atom("_NET_CLIENT_LIST_STACKING") { [unowned self] in atoms.stacking = $0 }
+            connection.atom("_NET_WM_STATE") { [unowned self] in atoms.state = $0 }
+            connection.atom("_NET_WM_STATE_HIDDEN") { [unowned self] in atoms.hidden = $0 }
+            connection.atom("_NET_WM_PID") { [unowned self] in atoms.processID = $0 }
+            connection.atom("_NET_CURRENT_DESKTOP") { [unowned self] in atoms.currentDesktop = $0 }
+            connection.atom("_NET_WM_DESKTOP") { [unowned self] in atoms.windowDesktop = $0 }
+            connection.atom("_NET_WM_NAME") { [unowned self] in atoms.name = $0 }
+            connection.atom("_NET_WM_WINDOW_TYPE") { [unowned self] in atoms.windowType = $0 }
+            for (type, kind) in Self.kinds {
+                connection.atom("_NET_WM_WINDOW_TYPE_\(type)") { [unowned self] in atoms.windowTypes[$0] = kind }
+            }
+            connection.atom("_NET_SUPPORTING_WM_CHECK") { [unowned self] in
+                atoms.supportingCheck = $0
+                connection.select(propertyChanges: true, structure: false, of: connection.root)
+                lookForManager()
+            }
+        }
+    }
+
+    private func handle(_ event: XCBConnection.Event) {
+        switch event {
+        case .propertyChanged(connection.root, atoms.supportingCheck): lookForManager()
+        case .propertyChanged(connection.root, atoms.activeWindow):
+            if manager != nil { askForActiveWindow() }
+            askForVisibility()
+        case .propertyChanged(connection.root, atoms.currentDesktop):
+            if hasContainers { askForActiveWindow() }
+            askForVisibility()
+        case .propertyChanged(connection.root, atoms.clientList): if manager != nil { askForClientList() }
+        // Where a window comes to the front, and where one is minimised.
+        case .propertyChanged(connection.root, atoms.stacking), .mapped: askForVisibility()
+        case .reparented(let window): if seen[window] != nil { watchFrames(of: window) }
+        case .destroyed(let window): if window == manager { managerDisappeared("the window manager ended") }
+        default: break
+        }
+    }
+
+    // MARK: The window manager
+
+    private func lookForManager() {
+        connection.numbers(atoms.supportingCheck, of: connection.root) { [unowned self] value in
+            guard let check = value?.first, check != 0 else { return managerDisappeared("there is no window manager") }
+            // First watched, then asked: it can't go unnoticed in between.
+            connection.select(propertyChanges: false, structure: true, of: check)
+            connection.numbers(atoms.supportingCheck, of: check) { [unowned self] value in
+                guard value?.first == check else { return managerDisappeared("the window manager is gone") }
+                guard manager != check else { return }
+                manager = check
+                processID(of: check) { [unowned self] processID in
+                    if let processID { onEvent?(.compositor(processID)) }
+                }
+                connection.text(atoms.name, of: check) { [unowned self] in
+                    hasContainers = $0 == "i3"
+                    askForClientList()
+                    askForActiveWindow()
+                }
+            }
+        }
+    }
+
+    private func managerDisappeared(_ reason: String) {
+        manager = nil
+        lastAnswer = lastQuestion
+        (active, lastActive, managed, reported, seen) = (0, 0, [], [], [:])
+        onEvent?(.undecided(reason: reason))
+    }
+
+    // MARK: Windows
+
+    private func askForActiveWindow() {
+        lastQuestion += 1
+        let question = lastQuestion
+        connection.numbers(atoms.activeWindow, of: connection.root) { [unowned self] value in
+            let window = value?.first ?? 0
+            guard window == 0 else { return reportActive(window, to: question) }
+            guard hasContainers, managed.contains(lastActive) else { return report(nil, to: question) }
+            findContainer(of: lastActive) { [unowned self] isFocused in
+                if isFocused { reportActive(lastActive, to: question) } else { report(nil, to: question) }
+            }
+        }
+    }
+
+    private func reportActive(_ window: Window, to question: Int) {
+        describe(window) { [unowned self] in report($0, window, to: question) }
+    }
+
+    /// Whether the focus is on a container with this window: i3 says only that no window has it. It does so for an empty
+    /// workspace as well, which this window is not on.
+    private func findContainer(of window: Window, completion: @escaping (Bool) -> Void) {
+        var current: UInt32?
+        connection.numbers(atoms.currentDesktop, of: connection.root) { current = $0?.first }
+        connection.numbers(atoms.windowDesktop, of: window) { completion($0?.first != nil && $0?.first == current) }
+    }
+
+    /// What a window is, and whose. Its properties are asked for together with its process.
+    private func describe(_ window: Window, completion: @escaping (ActivityWindow) -> Void) {
+        var description = ActivityWindow(id: String(window))
+        var parent: Window = 0
+        kind(of: window) { description.kind = $0 }
+        connection.numbers(XCBConnection.transientFor, of: window) { parent = $0?.first ?? 0 }
+        processID(of: window) { [unowned self] processID in
+            description.processID = processID
+            addParents(of: description, from: parent, seen: [window], completion: completion)
+        }
+    }
+
+    /// The windows that it is transient for, one after the other. The root window stands for all of its own process.
+    private func addParents(
+        of description: ActivityWindow, from parent: Window, seen: Set<Window>,
+        completion: @escaping (ActivityWindow) -> Void
+    ) {
+        guard parent != 0, parent != connection.root, !seen.contains(parent), seen.count < Self.maximumDepth else {
+            return completion(description)
+        }
+        var next: Window = 0
+        connection.numbers(XCBConnection.transientFor, of: parent) { next = $0?.first ?? 0 }
+        processID(of: parent) { [unowned self] processID in
+            var description = description
+            if let processID { description.transientFor.append(ActivityWindow.Party(processID: processID)) }
+            addParents(of: description, from: next, seen: seen.union([parent]), completion: completion)
+        }
+    }
+
+    /// By the first of its types that is known here.
+    private func kind(of window: Window, completion: @escaping (ActivityWindow.Kind) -> Void) {
+        connection.numbers(atoms.windowType, of: window, limit: 8) { [unowned self] types in
+            completion(types?.lazy.compactMap { self.atoms.windowTypes[$0] }.first ?? .application)
+        }
+    }
+
+    private func report(_ description: ActivityWindow?, _ window: Window = 0, to question: Int) {
+        guard question > lastAnswer else { return }
+        lastAnswer = question
+        active = window
+        if window != 0 {
+            lastActive = window
+            reported.insert(window)
+        }
+        onEvent?(.focused(description))
+        reportClosed()
+    }
+
+    private func askForClientList() {
+        connection.numbers(atoms.clientList, of: connection.root, limit: Self.maximumWindows) { [unowned self] value in
+            guard manager != nil else { return }
+            let windows = Set(value ?? [])
+            let new = windows.subtracting(managed)
+            managed = windows
+            reportClosed()
+            for window in new { lookForShell(window) }
+            if watchesVisibility { look(at: new) }
+        }
+    }
+
+    // MARK: Which can be seen
+
+    private func look(at new: Set<Window>) {
+        seen = seen.filter { managed.contains($0.key) }
+        for window in new {
+            describe(window) { [unowned self] description in
+                guard managed.contains(window) else { return }
+                seen[window] = (description, nil)
+                watchFrames(of: window)
+            }
+        }
+        if new.isEmpty { askForVisibility() }
+    }
+
+    /// Watches a window and all that it is in: managers hide it by unmapping it, or the frame that they put around it. First
+    /// watched, then asked.
+    private func watchFrames(of window: Window, depth: Int = 0) {
+        connection.select(propertyChanges: false, structure: true, of: window)
+        connection.parent(of: window) { [unowned self] parent in
+            guard let parent, parent != connection.root, depth < Self.maximumDepth else { return askForVisibility() }
+            watchFrames(of: parent, depth: depth + 1)
+        }
+    }
+
+    /// Asks of all windows at once. A window is hidden when the manager says so, and when it, or what it is in, is not
+    /// mapped: so managers hide what is on another workspace, of whatever screen. Where they don't, it counts as seen.
+    private func askForVisibility() {
+        guard watchesVisibility, manager != nil, !seen.isEmpty else { return }
+        isVisibilityStale = isAskingVisibility
+        guard !isAskingVisibility else { return }
+        isAskingVisibility = true
+        for window in seen.keys {
+            var states: [UInt32] = []
+            connection.numbers(atoms.state, of: window, limit: 32) { states = $0 ?? [] }
+            connection.isViewable(window) { [unowned self] isViewable in
+                guard let isViewable, let (description, told) = seen[window] else { return }
+                let isHidden = !isViewable || states.contains(atoms.hidden)
+                guard told != isHidden else { return }
+                seen[window] = (description, isHidden)
+                reported.insert(window)
+                onEvent?(.window(description, isHidden: isHidden))
+            }
+        }
+        // Answered behind all these.
+        connection.isPresent("XWAYLAND") { [unowned self] _ in
+            isAskingVisibility = false
+            if isVisibilityStale { askForVisibility() }
+        }
+    }
+
+    /// A panel need never be active to be a part of the desktop.
+    private func lookForShell(_ window: Window) {
+        kind(of: window) { [unowned self] kind in
+            guard kind == .shell else { return }
+            processID(of: window) { [unowned self] processID in
+                guard managed.contains(window) else { return }
+                reported.insert(window)
+                onEvent?(.shell(ActivityWindow(id: String(window), processID: processID, kind: .shell)))
+            }
+        }
+    }
+
+    /// A window that is no longer managed was closed, or hidden as if it were. The active one may be too new for the list.
+    private func reportClosed() {
+        for window in reported where window != active && !managed.contains(window) {
+            reported.remove(window)
+            onEvent?(.closed(String(window)))
+        }
+    }
+
+    private func processID(of window: Window, completion: @escaping (UInt32?) -> Void) {
+        guard canAskServer else { return ownWord(of: window, completion: completion) }
+        connection.processID(of: window) { [unowned self] processID in
+            if let processID { completion(processID) } else { ownWord(of: window, completion: completion) }
+        }
+    }
+
+    /// What the client says of itself, if it says that it is on this machine.
+    private func ownWord(of window: Window, completion: @escaping (UInt32?) -> Void) {
+        connection.text(atoms.clientMachine, of: window) { [unowned self] machine in
+            guard machine == Self.hostName else { return completion(nil) }
+            connection.numbers(atoms.processID, of: window) { completion($0?.first) }
+        }
+    }
+
+    private static var hostName: String {
+        var name = [CChar](repeating: 0, count: 256)
+        gethostname(&name, name.count - 1)
+        return name.withUnsafeBufferPointer { String(cString: $0.baseAddress!) }
+    }
+}

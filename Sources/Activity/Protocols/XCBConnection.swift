@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+import CCarillonXCB
+import CarillonMainLoop
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#endif
+
+/// A connection to an X server, driven by the loop: requests, whose replies come to closures in their order, and events.
+///
+/// Nothing here blocks: replies and events are only polled for, and the few bytes of the requests fit into the socket.
+/// Threads: all members on the thread that runs the context. After ``onEnd`` nothing more comes.
+final class XCBConnection: PolledSourceDelegate {
+    typealias Window = XCBLibrary.Window
+    typealias Atom = XCBLibrary.Atom
+
+    /// The predefined atom WM_CLIENT_MACHINE.
+    static let clientMachine = Atom(XCB_ATOM_WM_CLIENT_MACHINE.rawValue)
+
+    /// The predefined atom WM_TRANSIENT_FOR.
+    static let transientFor = Atom(XCB_ATOM_WM_TRANSIENT_FOR.rawValue)
+
+    enum Event: Equatable {
+        case propertyChanged(Window, Atom)
+        case destroyed(Window)
+        /// The window itself was mapped or unmapped; what it is in may have been without that.
+        case mapped(Window)
+        /// The window is in another one now.
+        case reparented(Window)
+    }
+
+    var onEvent: ((Event) -> Void)?
+    /// Called once when the server is gone.
+    var onEnd: ((String) -> Void)?
+
+    let root: Window
+    private let library: XCBLibrary
+    private let connection: XCBLibrary.Connection
+    private var source: PolledSource?
+    private var pending: [Pending] = []
+    private var hasUnsent = false
+
+    /// A request without a reply so far.
+    private struct Pending {
+        let sequence: UInt32
+        /// Gets the reply, or nil for an error; valid only inside.
+        let handle: (UnsafeRawPointer?) -> Void
+    }
+
+    /// Takes the connection over.
+    init(_ success: XCBConnector.Success, context: MainContext) {
+        library = success.library
+        connection = success.connection
+        var screens = library.roots(library.setup(connection))
+        for _ in 0..<max(0, success.screen) where screens.rem > 1 { library.nextScreen(&screens) }
+        root = screens.rem > 0 ? screens.data.pointee.root : 0
+        let source = PolledSource(delegate: self, priority: .default, context: context)
+        _ = source.add(descriptor: library.fileDescriptor(connection), waitingFor: .readable)
+        self.source = source
+    }
+
+    deinit {
+        source = nil
+        library.disconnect(connection)
+    }
+
+    // MARK: The loop
+
+    /// Requests that were made outside of ``dispatch()`` are sent before the loop waits.
+    func hasPendingWork() -> Bool { hasUnsent }
+
+    func dispatch() {
+        var hasProgress = true
+        // Sending may read, and reading for one may find the other: until nothing is left, or the source gave up.
+        while hasProgress, source != nil {
+            hasProgress = false
+            if hasUnsent {
+                hasUnsent = false
+                _ = library.flush(connection)
+            }
+            while source != nil, let event = library.pollForEvent(connection) {
+                hasProgress = true
+                handle(event)
+                free(event)
+            }
+            while source != nil, takeReply() { hasProgress = true }
+            if hasUnsent { hasProgress = true }
+        }
+        guard source != nil else { return }
+        let error = library.hasError(connection)
+        if error != 0 { end("the X server is gone (error \(error))") }
+    }
+
+    private func end(_ reason: String) {
+        source = nil
+        pending = []
+        onEvent = nil
+        let onEnd = onEnd
+        self.onEnd = nil
+        onEnd?(reason)
+    }
+
+    private func handle(_ event: UnsafeRawPointer) {
+        // The highest bit says that another client sent it: nobody but the server tells of these.
+        switch Int32(event.load(as: xcb_generic_event_t.self).response_type) {
+        case XCB_PROPERTY_NOTIFY:
+            let change = event.load(as: xcb_property_notify_event_t.self)
+            onEvent?(.propertyChanged(change.window, change.atom))
+        case XCB_DESTROY_NOTIFY: onEvent?(.destroyed(event.load(as: xcb_destroy_notify_event_t.self).window))
+        case XCB_MAP_NOTIFY: onEvent?(.mapped(event.load(as: xcb_map_notify_event_t.self).window))
+        case XCB_UNMAP_NOTIFY: onEvent?(.mapped(event.load(as: xcb_unmap_notify_event_t.self).window))
+        case XCB_REPARENT_NOTIFY:
+            onEvent?(.reparented(event.load(as: xcb_reparent_notify_event_t.self).window))
+        // Errors of requests without a reply are among them: a window that is gone already.
+        default: break
+        }
+    }
+
+    /// Replies come in the order of the requests, so only the first can have one.
+    private func takeReply() -> Bool {
+        guard let first = pending.first else { return false }
+        var reply: UnsafeMutableRawPointer?
+        var error: UnsafeMutablePointer<xcb_generic_error_t>?
+        guard library.pollForReply(connection, first.sequence, &reply, &error) != 0 else { return false }
+        pending.removeFirst()
+        first.handle(reply)
+        free(reply)
+        free(error)
+        return true
+    }
+
+    private func expect(_ sequence: UInt32, _ handle: @escaping (UnsafeRawPointer?) -> Void) {
+        pending.append(Pending(sequence: sequence, handle: handle))
+        hasUnsent = true
+    }
+
+    // MARK: Requests
+
+    /// The number of a name; 0 when it failed.
+    func atom(_ name: String, completion: @escaping (Atom) -> Void) {
+        expect(library.internAtom(connection, 0, UInt16(name.utf8.count), name).sequence) { reply in
+            completion(reply?.load(as: xcb_intern_atom_reply_t.self).atom ?? 0)
+        }
+    }
+
+    /// Asks for ``Event/propertyChanged(_:_:)``, or for ``Event/destroyed(_:)``, ``Event/mapped(_:)`` and
+    /// ``Event/reparented(_:)``, of a window.
+    func select(propertyChanges: Bool, structure: Bool, of window: Window) {
+        let mask =
+            (propertyChanges ? XCB_EVENT_MASK_PROPERTY_CHANGE.rawValue : 0)
+            | (structure ? XCB_EVENT_MASK_STRUCTURE_NOTIFY.rawValue : 0)
+        _ = library.changeWindowAttributes(connection, window, XCB_CW_EVENT_MASK.rawValue, [mask])
+        hasUnsent = true
+    }
+
+    /// The value of a property of 32-bit numbers; nil when the window or the property is not there.
+    func numbers(_ property: Atom, of window: Window, limit: Int = 1, completion: @escaping ([UInt32]?) -> Void) {
+        expect(library.getProperty(connection, 0, window, property, 0, 0, UInt32(limit)).sequence) { reply in
+            guard let reply else { return completion(nil) }
+            let header = reply.load(as: xcb_get_property_reply_t.self)
+            guard header.format == 32 else { return completion(nil) }
+            let values = reply + MemoryLayout<xcb_get_property_reply_t>.size
+            completion(
+                (0..<min(Int(header.value_len), limit)).map {
+                    values.loadUnaligned(fromByteOffset: $0 * 4, as: UInt32.self)
+                })
+        }
+    }
+
+    /// Whether a window and all that it is in are mapped; nil when it is not there.
+    func isViewable(_ window: Window, completion: @escaping (Bool?) -> Void) {
+        expect(library.getWindowAttributes(connection, window).sequence) { reply in
+            let state = reply?.load(as: xcb_get_window_attributes_reply_t.self).map_state
+            completion(state.map { UInt32($0) == XCB_MAP_STATE_VIEWABLE.rawValue })
+        }
+    }
+
+    /// The window that a window is in; nil for a root, and for one that is not there.
+    func parent(of window: Window, completion: @escaping (Window?) -> Void) {
+        expect(library.queryTree(connection, window).sequence) { reply in
+            let parent = reply?.load(as: xcb_query_tree_reply_t.self).parent
+            completion(parent == 0 ? nil : parent)
+        }
+    }
+
+    /// The value of a property of text.
+    func text(_ property: Atom, of window: Window, completion: @escaping (String?) -> Void) {
+        expect(library.getProperty(connection, 0, window, property, 0, 0, 64).sequence) { reply in
+            guard let reply else { return completion(nil) }
+            let header = reply.load(as: xcb_get_property_reply_t.self)
+            guard header.format == 8 else { return completion(nil) }
+            let bytes = UnsafeRawBufferPointer(
+                start: reply + MemoryLayout<xcb_get_property_reply_t>.size, count: min(Int(header.value_len), 256))
+            completion(String(decoding: bytes, as: UTF8.self))
+        }
+    }
+
+    func isPresent(_ name: String, completion: @escaping (Bool) -> Void) {
+        expect(library.queryExtension(connection, UInt16(name.utf8.count), name).sequence) { reply in
+            completion(reply.map { $0.load(as: xcb_query_extension_reply_t.self).present != 0 } ?? false)
+        }
+    }
+
+    /// Whether the server can tell the processes of its clients: X-Resource 1.2. Before ``processID(of:completion:)``.
+    func prepareProcessIDs(completion: @escaping (Bool) -> Void) {
+        library.prefetchExtension(connection, library.resourceExtension)
+        // Any request will do: when its reply is there, that of the one before is there too, so that the next line does
+        // not wait for it.
+        isPresent("X-Resource") { [unowned self] isPresent in
+            guard isPresent, let data = library.extensionData(connection, library.resourceExtension),
+                data.pointee.present != 0
+            else { return completion(false) }
+            expect(library.resourceVersion(connection, 1, 2).sequence) { reply in
+                guard let reply else { return completion(false) }
+                let version = reply.load(as: xcb_res_query_version_reply_t.self)
+                completion((version.server_major, version.server_minor) >= (1, 2))
+            }
+        }
+    }
+
+    /// The process of the client that has a window, as the kernel told the server; nil when it does not know.
+    func processID(of window: Window, completion: @escaping (UInt32?) -> Void) {
+        let localClientPID = XCB_RES_CLIENT_ID_MASK_LOCAL_CLIENT_PID.rawValue
+        var spec = xcb_res_client_id_spec_t(client: window, mask: localClientPID)
+        expect(library.resourceClients(connection, 1, &spec).sequence) { reply in
+            guard let reply else { return completion(nil) }
+            let header = reply.load(as: xcb_res_query_client_ids_reply_t.self)
+            // Each value follows its head. How many and how long they are is the server's word: it is checked, which
+            // libxcb's iterators do not.
+            let headSize = MemoryLayout<xcb_res_client_id_value_t>.size
+            var position = MemoryLayout<xcb_res_query_client_ids_reply_t>.size
+            let end = position + Int(header.length) * 4
+            for _ in 0..<header.num_ids {
+                guard position + headSize <= end else { break }
+                let head = reply.loadUnaligned(fromByteOffset: position, as: xcb_res_client_id_value_t.self)
+                position += headSize
+                if head.spec.mask & localClientPID != 0, head.length >= 4, position + 4 <= end {
+                    let processID = reply.loadUnaligned(fromByteOffset: position, as: UInt32.self)
+                    return completion(processID == 0 ? nil : processID)
+                }
+                position += (Int(head.length) + 3) / 4 * 4
+            }
+            completion(nil)
+        }
+    }
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+import CarillonDBus
+import CarillonWire
+
+/// Why something that was asked of the service was not done.
+public enum ServiceError: Error, Hashable, Sendable {
+    /// The service, or the bus, understood and said no.
+    case refused(BusError)
+    /// There is no service on the bus, and the bus can't start it.
+    case unavailable(String)
+    /// The service's name is owned by a program that is no notification center; the text says which.
+    case nameTaken(String)
+    /// There is no connection to the bus, or it or the service ended before the answer came. What was asked may have
+    /// been done.
+    case disconnected(String)
+    /// Too much waits to be sent already; the limit is a number of posts.
+    case tooManyUnsentPosts(limit: Int)
+
+    public init(_ error: BusError) {
+        if error.name == BusError.disconnectedName || error.name == BusError.noReplyName {
+            self = .disconnected(error.message)
+        } else if error.meansNoService {
+            self = .unavailable(error.message)
+        } else {
+            self = .refused(error)
+        }
+    }
+}
+
+extension ServiceError: CustomStringConvertible {
+    public var description: String {
+        switch self {
+        case .refused(let error): error.centerError == nil ? error.description : error.message
+        case .unavailable(let message): "no notification center on the bus: \(message)"
+        case .nameTaken(let message): message
+        case .disconnected(let message): "no answer: \(message)"
+        case .tooManyUnsentPosts(let limit): "\(limit) posts wait to be sent already"
+        }
+    }
+}

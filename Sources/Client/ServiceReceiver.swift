@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+import CarillonWire
+
+/// What a ``ServiceSession`` reports. Called on its thread; must not block.
+public protocol ServiceReceiver: Sendable {
+    /// - Parameter keys: the registrations that it matched, as the service says.
+    func received(_ notification: ArrivedNotification, for keys: [RegistrationKey])
+    func stateChanged(_ state: ConnectionState)
+    func mayHaveMissed(_ gap: Gap)
+    /// A post of which nobody waits for the outcome was not made.
+    func lostPost(because error: ServiceError)
+    func registrationRefused(_ key: RegistrationKey, because error: ServiceError)
+    /// The service does not tell what the program wants to be told besides (P1).
+    func detailsRefused(because error: ServiceError)
+    func suspensionChanged(_ isSuspended: Bool, cause: String)
+    /// Posts and notifications go this way from now on, or still.
+    ///
+    /// - Parameter reason: why it is not the way that was wished for.
+    func transportChanged(to transport: Transport, because reason: String?)
+    /// Others want other names than when the program asked with ``FollowInterest`` (G4).
+    func interestChanged()
+    /// A value has gone since the program asked with ``FollowValues`` (G5).
+    func valuesRemoved()
+}
+
+/// For those that need not know.
+extension ServiceReceiver {
+    public func transportChanged(to transport: Transport, because reason: String?) {}
+    public func interestChanged() {}
+    public func valuesRemoved() {}
+}

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+import CarillonBusNames
+import CarillonDBus
+import CarillonWire
+
+/// Which process the service is.
+extension ServiceSession {
+    /// Asks the bus; `completion` gets nil where nobody has the service's name, or the bus does not tell.
+    public func findServiceProcess(_ completion: @escaping (UInt32?) -> Void) {
+        guard let connection else { return completion(nil) }
+        connection.nameOwner(of: Wire.busName) { [weak connection] result in
+            guard let connection, case .success(let owner) = result else { return completion(nil) }
+            connection.processID(of: owner) { result in
+                guard case .success(let processID) = result, processID > 0 else { return completion(nil) }
+                completion(processID)
+            }
+        }
+    }
+}

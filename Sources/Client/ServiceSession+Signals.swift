@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+import CarillonCore
+import CarillonDBus
+import CarillonWire
+
+/// What comes from the bus and the service.
+extension ServiceSession {
+    func handle(_ message: Message) -> Bool {
+        if let change = OwnerChange(message) {
+            if change.concerns(Wire.busName) { ownerChanged(to: change.newOwner) }
+            return true
+        }
+        guard message.kind == .signal, message.hasInterface(Wire.interface) else { return false }
+        // Nobody else's are believed (E6).
+        guard let sender = message.sender, owners.believes(sender) else {
+            doubtOwner()
+            return true
+        }
+        drainChannel()
+        do throws(BusError) {
+            if let notifications = try ArrivedNotification.all(in: message, like: &recent) {
+                for notification in notifications { received(notification) }
+            } else if let signal = try DroppedSignal(message) {
+                take(signal)
+            } else if let signal = try SuspensionChangedSignal(message) {
+                take(signal)
+            } else if try InterestChangedSignal(message) != nil {
+                receiver.interestChanged()
+            } else if try ValuesRemovedSignal(message) != nil {
+                receiver.valuesRemoved()
+            }
+        } catch {
+            // Not one of version 1 of the interface: what it said is lost.
+            receiver.mayHaveMissed(.undecodable(error.description))
+        }
+        lookForChannel()
+        return true
+    }
+
+    func take(_ signal: DroppedSignal) {
+        if signal.reason == DroppedSignal.notAllowed { return revoked(signal.observers) }
+        // The service can't know what is read behind its end.
+        if signal.reason == DropReason.channelEnded.rawValue, channels.wasReadToEnd {
+            guard case .asking = channels.phase else { return }
+            return doubt(signal)
+        }
+        announce(signal)
+    }
+
+    /// The program is told of a loss.
+    func announce(_ signal: DroppedSignal) {
+        sequence.dropped(signal.count, isBound: signal.isBound)
+        receiver.mayHaveMissed(.dropped(count: signal.count, reason: signal.reason))
+    }
+
+    func take(_ signal: SuspensionChangedSignal) {
+        receiver.suspensionChanged(signal.isSuspended, cause: signal.cause)
+    }
+
+    private func revoked(_ observers: [ObserverID]) {
+        let error = ServiceError.refused(
+            BusError(.notAllowed, message: "the policy of the service no longer allows this observer"))
+        for id in observers {
+            if let key = registrations.revoked(id) { receiver.registrationRefused(key, because: error) }
+        }
+    }
+
+    func received(_ notification: ArrivedNotification) {
+        switch sequence.check(sequence: notification.sequence, serial: notification.serial) {
+        case .next: break
+        case .missing(let count):
+            if let signal = channels.takeDoubtful() {
+                receiver.mayHaveMissed(.dropped(count: signal.count, reason: signal.reason))
+            } else {
+                receiver.mayHaveMissed(.missing(count: count))
+            }
+        case .repeated: return
+        }
+        receiver.received(notification, for: registrations.keys(of: notification.observers))
+    }
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+import CarillonDBus
+import CarillonMainLoop
+
+/// What a program's threads fill and its session empties. Threads: any.
+///
+/// While the line is idle and lent to it, a post leaves from the thread that posts, and does not wait for the session's
+/// to wake up: the order is that of ``append(_:)`` either way.
+public final class SharedOutbox: Sendable {
+    /// By which posts may pass by the session.
+    enum Line {
+        case bus(DirectLine)
+        case channel(ChannelSender)
+    }
+
+    private struct State {
+        var outbox: Outbox<Request>
+        var isClosed = false
+        /// While the session has nothing to do with posts.
+        var line: Line?
+        /// How many passed on the bus.
+        var passedOnBus: UInt64 = 0
+
+        /// - Returns: whether the session has to be told that a part of it is left; nil when it may not pass.
+        mutating func pass(_ post: OutgoingPost) -> Bool? {
+            switch line {
+            case nil: return nil
+            case .bus(let line)?:
+                guard post.completion == nil, outbox.mayPass, line.send(post.message) else { return nil }
+                outbox.passed()
+                passedOnBus += 1
+                return false
+            case .channel(let line)?:
+                guard outbox.mayPassOnOwnWay else { return nil }
+                let passing = line.pass(post)
+                guard passing != .refused else { return nil }
+                outbox.passedOnOwnWay()
+                return passing == .partly
+            }
+        }
+    }
+
+    private let state: Locked<State>
+
+    public init(limits: Outbox<Request>.Limits = .init()) {
+        state = Locked(State(outbox: Outbox(limits: limits)))
+    }
+
+    /// Puts a request behind all others.
+    ///
+    /// - Returns: whether the session has to be told. Otherwise it waits for an answer, and finds the request then.
+    /// - Throws: ``ServiceError/tooManyUnsentPosts(limit:)`` for a post that would go beyond the bound.
+    @discardableResult
+    public func append(_ request: Request) throws(ServiceError) -> Bool {
+        try state.withLock { state throws(ServiceError) in
+            switch request {
+            case .post(let post):
+                guard state.outbox.hasRoom(byteCount: post.byteCount) else {
+                    throw .tooManyUnsentPosts(limit: state.outbox.limits.count)
+                }
+                if let isToBeTold = state.pass(post) { return isToBeTold }
+                return state.outbox.append(
+                    request, .post(wantsAnswer: post.completion != nil), byteCount: post.byteCount)
+            case .register: return state.outbox.append(request, .registration)
+            case .unregister, .suspend, .details, .call, .barrier: return state.outbox.append(request, .other)
+            }
+        }
+    }
+
+    /// Another number whenever something has left, or was confirmed.
+    public var progress: UInt64 { state.withLock { $0.outbox.progress } }
+    /// Posts that have not left the process, and those that have and were not confirmed.
+    public var unsentPosts: (waiting: Int, unconfirmed: Int) { state.withLock { $0.outbox.unsent } }
+
+    /// Nothing more will come.
+    public func close() { state.withLock { $0.isClosed = true } }
+    public var isClosed: Bool { state.withLock { $0.isClosed } }
+    public var isEmpty: Bool { state.withLock { $0.outbox.isEmpty } }
+    func next(_ posting: Outbox<Request>.Posting) -> (requests: [Request], confirms: Int?)? {
+        state.withLock { $0.outbox.next(posting) }
+    }
+    /// Lets posts leave by this line, until ``takeLineBack()``.
+    func lend(_ line: Line) { state.withLock { $0.line = line } }
+
+    /// From now on everything goes by the session.
+    ///
+    /// - Returns: how many posts went by the bus without it since the last time.
+    func takeLineBack() -> UInt64 {
+        state.withLock { state in
+            state.line = nil
+            defer { state.passedOnBus = 0 }
+            return state.passedOnBus
+        }
+    }
+
+    /// How many have left when posts pile up; nil when none do.
+    var departuresBeforePile: UInt64? {
+        state.withLock { $0.outbox.isPilingUp ? $0.outbox.departures : nil }
+    }
+    func hurry() { state.withLock { $0.outbox.hurry() } }
+    func confirmed(_ count: Int) { state.withLock { $0.outbox.confirmed(count) } }
+    func reset(keeping count: Int = 0) { state.withLock { $0.outbox.reset(keeping: count) } }
+    var isPostNext: Bool? { state.withLock { $0.outbox.isPostNext } }
+    func nextPosts() -> [OutgoingPost] { state.withLock { $0.outbox.nextPosts() }.compactMap(\.post) }
+    /// Puts posts that were taken out, and were not sent, before all others.
+    func putBack(_ posts: [OutgoingPost]) {
+        state.withLock {
+            $0.outbox.putBack(posts.map { (.post($0), $0.completion != nil, $0.byteCount) })
+        }
+    }
+    /// How many barriers wait.
+    var barriers: Int {
+        state.withLock { $0.outbox.count { if case .barrier = $0 { true } else { false } } }
+    }
+    func removeAll() -> [Request] { state.withLock { $0.outbox.removeAll() } }
+}

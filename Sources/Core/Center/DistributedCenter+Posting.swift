@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+import CarillonCollections
+
+/// The way of a notification from its post to the clients that it matches (D2 to D6, S1, S3).
+extension DistributedCenter {
+    /// Checks a post before its userInfo is looked at.
+    ///
+    /// - Throws: ``CenterError/invalidName`` or ``CenterError/limitExceeded(_:value:)``.
+    public func checkPost(name: String, object: String) throws(CenterError) {
+        guard !name.isEmpty else { throw .invalidName }
+        try limits.check(.nameLength, name.utf8.count)
+        try limits.check(.objectLength, object.utf8.count)
+    }
+
+    /// Posts a notification: now, or later from the poster's queue (Q7).
+    ///
+    /// - Parameters:
+    ///   - object: the empty string means no object.
+    ///   - userInfo: checked already.
+    ///   - identity: who is behind it, where that is not the poster's connection.
+    /// - Throws: what ``checkPost(name:object:)`` throws, and ``CenterError/limitExceeded(_:value:)`` when the poster's
+    ///   queue is full.
+    public func post(
+        name: String, object: String, userInfo: any UserInfo, options: PostOptions = PostOptions(),
+        from poster: ClientName, as identity: Identity? = nil, effects: inout [Effect]
+    ) throws(CenterError) -> Receipt {
+        defer { eventEnded() }
+        var post = pending(name, object, userInfo, options, from: poster, as: identity)
+        do throws(CenterError) {
+            try checkPosting(post, options, from: poster, effects: &effects)
+        } catch {
+            // That was checked before, and what it takes the place of may not be lost with it.
+            guard postingQueues.isStill(poster) else { throw error }
+            if post.retention.take() != nil { counters.unretained += 1 }
+        }
+        // G1: it came already, by another way. As a value it is kept for each, and told once.
+        if let sameAs = options.sameAs, let user = (identity?.origin ?? options.origin)?.user,
+            !arrivals.note(sameAs, of: user)
+        {
+            guard post.retention != nil else { return Receipt(receivers: 0, mark: nil, matched: 0) }
+            post.isTold = true
+        }
+        guard options.postingStyle == .now else {
+            enqueue(post, from: poster, coalescing: options.coalescing, effects: &effects)
+            return Receipt(receivers: 0, mark: nil, matched: 0)
+        }
+        guard !options.coalescing.isEmpty else { return send(post, from: poster, effects: &effects) }
+        let coalesced = counters.coalesced
+        post = replacingQueued(post, from: poster, coalescing: options.coalescing, effects: &effects)
+        // The posts that it takes the place of were accepted before, and may not be lost with it.
+        remembersStaged = counters.coalesced > coalesced
+        defer { remembersStaged = false }
+        return send(post, from: poster, effects: &effects)
+    }
+
+    /// A post with these options.
+    func pending(
+        _ name: String, _ object: String, _ userInfo: any UserInfo, _ options: PostOptions, from poster: ClientName,
+        as identity: Identity?
+    ) -> PendingPost {
+        var post = PendingPost(
+            name: name, object: object, userInfo: userInfo, deliverImmediately: options.deliverImmediately,
+            style: options.postingStyle, identity: identity ?? self.identity(of: poster, bringingFrom: options.origin))
+        post.goesToAllSessions = options.goesToAllSessions
+        post.retention = options.retention
+        post.retention?.goesToAllSessions = options.goesToAllSessions
+        if let seconds = options.expiresAfter {
+            if options.postingStyle == .atExit {
+                post.secondsAfterExit = seconds
+            } else {
+                post.expiry = Clock.expiry(in: seconds, from: clock.uptime())
+            }
+        }
+        return post
+    }
+
+    /// Whether a post may be made.
+    ///
+    /// - Throws: what ``post(name:object:userInfo:options:from:as:effects:)`` throws.
+    func checkPosting(
+        _ post: PendingPost, _ options: PostOptions, from poster: ClientName, effects: inout [Effect]
+    ) throws(CenterError) {
+        try checkPost(name: post.name, object: post.object)
+        try checkRetaining(post, from: peers[poster], effects: &effects)
+        if options.postingStyle != .now { try checkQueueing(post, from: poster, coalescing: options.coalescing) }
+        // So that its leaving is noticed. Behind all that may refuse it: a refused post makes nobody a client.
+        if options.goesWithPoster { _ = try client(poster, effects: &effects) }
+    }
+
+    private func identity(of poster: ClientName, bringingFrom origin: OutsideOrigin?) -> Identity? {
+        if let peer = peers[poster] { return peer.identity(bringingFrom: origin) }
+        return origin.map(Identity().bringing)
+    }
+
+    /// Posts a notification to every client that has a matching observer, each once (D6). It is matched and gets its
+    /// serial here.
+    func send(_ post: PendingPost, from poster: ClientName, effects: inout [Effect]) -> Receipt {
+        let receipt = stage(post, from: poster, effects: &effects)
+        sendOverfull(effects: &effects)
+        return receipt
+    }
+
+    /// The observers that a post matches, in memory that ``giveBack(_:)`` has used again.
+    func takeMatches(name: String, object: String) -> Matches {
+        var matches = Matches()
+        swap(&matches, &spareMatches)
+        index.forEachMatch(name: ExactText(name), object: object.isEmpty ? nil : ExactText(object)) {
+            meter.count()
+            // D8: one that has left is no receiver, though what it had goes part by part.
+            if $0.client.presence == .here { matches.append($0) }
+        }
+        return matches
+    }
+
+    func giveBack(_ matches: inout Matches) {
+        matches.removeAll()
+        swap(&matches, &spareMatches)
+    }
+
+    /// The same, without pushing out what is more than may be staged then.
+    ///
+    /// - Parameter payer: whose queue it was in; nil for a post that comes just now.
+    func stage(
+        _ post: PendingPost, from poster: ClientName, payer: Peer? = nil, effects: inout [Effect]
+    ) -> Receipt {
+        var post = post
+        // R1: its poster has left, while it waited.
+        if post.retention?.whileConnected == true, clients[poster] == nil { post.retention = nil }
+        lastSerial += 1
+        counters.posted += 1
+        peers[poster]?.posted += 1
+        var matches = post.isTold ? Matches() : takeMatches(name: post.name, object: post.object)
+        defer { giveBack(&matches) }
+        if matches.countedReceivers == 0, !post.isTold { counters.unmatched += 1 }
+        let time = post.goesToAllSessions ? clock.time() : nil
+        if let time {
+            effects.append(
+                .export(
+                    ExportedNotification(
+                        name: post.name, object: post.object, userInfo: post.userInfo,
+                        deliverImmediately: post.deliverImmediately, retention: post.retention,
+                        expiry: post.expiry, serial: lastSerial, time: time)))
+        }
+        guard !matches.receivers.isEmpty || post.retention != nil else {
+            return Receipt(receivers: 0, mark: nil, matched: 0)
+        }
+        let notification = Notification(
+            name: post.name, object: post.object, userInfo: post.userInfo, poster: poster,
+            identity: post.identity, time: time ?? clock.time(), expiry: post.expiry, retention: post.retention,
+            goesToAllSessions: post.goesToAllSessions, serial: lastSerial)
+        if let retention = post.retention {
+            retain(notification, retention, from: payer ?? peer(poster), effects: &effects)
+        }
+        var leastUrgent: DeliveryLane?
+        for receiver in matches.receivers {
+            // The clients' queues, and the lists of their observers.
+            meter.count(1 + receiver.count)
+            let staged = route(
+                notification, to: receiver, of: matches, deliverImmediately: post.deliverImmediately, effects: &effects)
+            // Nobody waits for who looks on.
+            if let staged, receiver.isCounted { leastUrgent = max(leastUrgent ?? staged, staged) }
+        }
+        return Receipt(
+            receivers: matches.countedReceivers, mark: leastUrgent.map(turns.mark), matched: matches.count)
+    }
+
+    /// Decides what a client's state makes of a notification that it matches.
+    ///
+    /// A notification arrives once per client (D6), so the most urgent mode of the observers that get it carries it.
+    ///
+    /// - Returns: the lane in which it waits for a turn.
+    private func route(
+        _ notification: Notification, to receiver: Matches.Receiver, of matches: Matches, deliverImmediately: Bool,
+        effects: inout [Effect]
+    ) -> DeliveryLane? {
+        let client = receiver.client
+        guard client.isSuspended else {
+            let lane = deliverImmediately ? .immediate : matches.lane(of: receiver)
+            guard
+                let observers = observersNow(
+                    of: receiver, of: matches, for: notification, effects: &effects)
+            else { return nil }
+            return deliver(notification, to: client, observers: observers, in: lane, effects: &effects)
+        }
+        func deliverNow(_ observers: ObserverList) -> DeliveryLane? {
+            // R5: what goes to one who is suspended does not wait for intervals.
+            beginIntervals(of: client, for: observers, with: notification, effects: &effects)
+            return deliver(notification, to: client, observers: observers, in: .immediate, effects: &effects)
+        }
+        if deliverImmediately { return matches.observers(of: receiver).flatMap(deliverNow) }
+        let immediate = observersNow(
+            of: receiver, of: matches, for: notification, where: { $0 == .deliverImmediately },
+            effects: &effects)
+        let others = matches.observers(of: receiver, where: { $0 == .coalesce || $0 == .hold })
+        // With one observer that wants it now, all that want it at all get it now, and none of them again on resume.
+        if let immediate {
+            if let others { beginIntervals(of: client, for: others, with: notification, effects: &effects) }
+            let observers = others.map { ObserverList(($0.ids + immediate.ids).sorted()) } ?? immediate
+            return deliver(notification, to: client, observers: observers, in: .immediate, effects: &effects)
+        }
+        guard let keeping = others else { return nil }
+        let coalescing = matches.observers(of: receiver, where: { $0 == .coalesce })
+        hold(notification, for: client, observers: keeping, coalescing: coalescing, effects: &effects)
+        return nil
+    }
+}
+
+/// What became of a post that was accepted.
+public struct Receipt: Sendable {
+    /// How many clients matched, without those that only monitor; 0 for a post that is queued.
+    public let receivers: Int
+    /// Where the last of its deliveries that wait for their turns stands; nil when none does.
+    public let mark: SendingMark?
+    /// How many observers it matched when it was posted.
+    let matched: Int
+}

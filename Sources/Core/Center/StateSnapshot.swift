@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+import CarillonCollections
+
+/// All that has to survive the process, as it is at one moment (E3): the shortest list of changes that makes it, for a log
+/// that is written anew part by part while the center goes on (E8).
+///
+/// To take one costs a little for each client, however much waits: what is large is shared with the center until that
+/// changes it, which copies it once. It holds what it has not told yet.
+///
+/// Not thread-safe: it is used on the center's thread.
+public struct StateSnapshot {
+    struct OfClient {
+        let name: ClientName
+        let counts: ClientCounts
+        /// All that it and others said, and that it has to be told.
+        let state: [Change]
+        let observers: [ObserverID: Registered]
+        /// Nil when it is not remembered.
+        let due: DeliveryQueue.Snapshot?
+        /// Nil without queues.
+        let waiting: DeliveryQueue.Snapshot?
+        let loss: Change?
+        let owed: OwedList
+    }
+
+    /// The next changes of a list, one by one; nil behind the last.
+    private typealias List = () -> Change?
+
+    /// Those to come; the last is the next.
+    private var clients: [OfClient]
+    private var values: RetainedValues.Snapshot?
+    private var posts: [PostingQueues.Snapshot]
+    private var excess: [Change]
+    private var lists: [() -> List] = []
+    private var current: List?
+
+    init(
+        clients: [OfClient], values: RetainedValues.Snapshot, posts: [PostingQueues.Snapshot], excess: [Change]
+    ) {
+        self.clients = clients.reversed()
+        self.values = values
+        self.posts = posts.reversed()
+        self.excess = excess
+    }
+
+    /// Tells the next changes.
+    ///
+    /// - Parameter most: of the changes.
+    /// - Returns: whether there are more.
+    public mutating func next(_ most: Int, _ body: (Change) -> Void) -> Bool {
+        var left = most
+        while left > 0 {
+            if let change = current?() {
+                body(change)
+                left -= 1
+            } else if let next = nextList() {
+                current = next
+            } else {
+                current = nil
+                return false
+            }
+        }
+        return true
+    }
+
+    private mutating func nextList() -> List? {
+        if let list = lists.popLast() { return list() }
+        if let client = clients.popLast() {
+            lists = Self.lists(of: client).reversed()
+            return lists.popLast()!()
+        }
+        if let values = values.take() {
+            return Self.list(of: values.all) { .retained($0.notification, $0.retention) }
+        }
+        if let posts = posts.popLast() {
+            return Self.list(of: posts.all) { .postQueued(posts.poster, $0, coalescing: []) }
+        }
+        guard !excess.isEmpty else { return nil }
+        defer { excess = [] }
+        return Self.list(of: excess) { $0 }
+    }
+
+    /// Each is made when it is its turn.
+    private static func lists(of client: OfClient) -> [() -> List] {
+        let name = client.name
+        return [
+            { list(of: [.client(name, client.counts)]) { $0 } },
+            {
+                // In the order of registration, which is the order in which they match.
+                list(of: client.observers.values.map(\.registration).sorted { $0.id < $1.id }, Change.observer)
+            },
+            { list(of: client.state) { $0 } },
+            {
+                list(of: client.due?.due ?? []) {
+                    .queuedDue(name, $0.entry.notification, observers: $0.entry.observers.ids, $0.lane)
+                }
+            },
+            {
+                guard let waiting = client.waiting else { return { nil } }
+                return list(of: waiting.held) { entry in
+                    .held(
+                        name, entry.notification, observers: entry.observers.ids,
+                        coalescing: entry.coalescing?.ids ?? [])
+                }
+            },
+            {
+                list(of: client.waiting?.delayed ?? []) { .delayed(name, $0.notification, observers: $0.observers) }
+            },
+            { list(of: client.loss.map { [$0] } ?? []) { $0 } },
+            { list(of: client.owed.all) { .owed(name, $0) } },
+        ]
+    }
+
+    private static func list<Elements: Sequence>(
+        of elements: Elements, _ change: @escaping (Elements.Element) -> Change
+    ) -> List {
+        var elements = elements.makeIterator()
+        return { elements.next().map(change) }
+    }
+}
+
+extension DistributedCenter {
+    /// All that has to survive, as it is now.
+    ///
+    /// - Parameter hasQueues: whether with what waits for clients and in posters' queues.
+    public func snapshot(withQueues hasQueues: Bool = true) -> StateSnapshot {
+        defer { eventEnded() }
+        meter.count(clients.count * 4)
+        return StateSnapshot(
+            clients: clients.values.map { snapshot(of: $0, withQueues: hasQueues) }, values: retained.snapshot,
+            posts: hasQueues ? postingQueues.snapshots : [], excess: rememberedExcess)
+    }
+
+    /// The same, told at once.
+    public func forEachRememberedChange(_ body: (Change) -> Void) {
+        var snapshot = snapshot()
+        while snapshot.next(.max, body) {}
+    }
+
+    private func snapshot(of client: Client, withQueues hasQueues: Bool) -> StateSnapshot.OfClient {
+        let name = client.name
+        var state: [Change] = []
+        if let isSuspended = client.explicitSuspension { state.append(.suspension(name, isSuspended)) }
+        if let override = client.override { state.append(.suspensionOverridden(name, override.isSuspended)) }
+        if interestFollowers.contains(client.number) { state.append(.interestFollowed(name)) }
+        if valueFollowers.contains(client.number) { state.append(.valuesFollowed(name)) }
+        if client.options != ClientOptions() { state.append(.options(name, client.options)) }
+        if client.isSuspendedByActivity || client.wasSuspendedByActivity {
+            state.append(.suspendedByActivity(name, true))
+        }
+        if client.isSuspensionOwed { state.append(.suspensionOwed(name, true)) }
+        if let revocation = client.revocation {
+            meter.count(revocation.observers.count)
+            state.append(.observersRevoked(name, revocation.observers))
+        }
+        let waiting = hasQueues ? client.queue.snapshot : nil
+        return StateSnapshot.OfClient(
+            name: name, counts: client.toldCounts, state: state, observers: client.observers,
+            due: client.remembersDue ? waiting : nil, waiting: waiting,
+            loss: client.unannounced.map {
+                .unannouncedLoss(name, count: $0.count, observers: $0.observers, $0.reason)
+            },
+            owed: client.owed)
+    }
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+import CarillonCollections
+
+/// Names of notifications as a person writes them: one, those that begin with another and a dot, or all.
+///
+/// Compared byte for byte, as names are (D2).
+package enum NamePattern: Hashable, Sendable, CustomStringConvertible {
+    case all
+    /// With the dot at its end: `org.example.`.
+    case below(String)
+    case exactly(String)
+
+    /// - Parameter text: `*`, `org.example.*` or `org.example.Ding`; nil when it is none of these.
+    package init?(_ text: String) {
+        if text == "*" {
+            self = .all
+        } else if text.hasSuffix(".*"), text.utf8.count > 2, !text.dropLast().contains("*") {
+            self = .below(String(text.dropLast()))
+        } else if !text.isEmpty, !text.contains("*") {
+            self = .exactly(text)
+        } else {
+            return nil
+        }
+    }
+
+    /// - Parameter name: empty for any name.
+    package func matches(_ name: String) -> Bool {
+        #if CARILLON_PLANTED
+            if case .below(let prefix) = self, PlantedFault.strikes(.prefixWithoutDot) {
+                return name.utf8.starts(with: prefix.utf8.dropLast())
+            }
+        #endif
+        return switch self {
+        case .all: true
+        case .below(let prefix): name.utf8.count > prefix.utf8.count && name.utf8.starts(with: prefix.utf8)
+        case .exactly(let text): name.utf8.elementsEqual(text.utf8)
+        }
+    }
+
+    /// The names that both lists have.
+    package static func common(of one: [NamePattern], and other: [NamePattern]) -> [NamePattern] {
+        let (first, second) = (Index(one), Index(other))
+        return one.filter(second.covers) + other.filter { !first.contains($0) && first.covers($0) }
+    }
+
+    /// A list, for questions about many patterns.
+    private struct Index {
+        private var hasAll = false
+        private var exact: Set<ExactText> = []
+        private var prefixes: Set<ExactText> = []
+
+        init(_ patterns: [NamePattern]) {
+            for pattern in patterns {
+                switch pattern {
+                case .all: hasAll = true
+                case .below(let prefix): prefixes.insert(ExactText(prefix))
+                case .exactly(let text): exact.insert(ExactText(text))
+                }
+            }
+        }
+
+        func contains(_ pattern: NamePattern) -> Bool {
+            switch pattern {
+            case .all: hasAll
+            case .below(let prefix): prefixes.contains(ExactText(prefix))
+            case .exactly(let text): exact.contains(ExactText(text))
+            }
+        }
+
+        /// Whether all names of a pattern are names of the list.
+        func covers(_ pattern: NamePattern) -> Bool {
+            if hasAll || contains(pattern) { return true }
+            // Where a dot stands, a prefix may end. A name is longer than its prefix.
+            return switch pattern {
+            case .all: false
+            case .below(let text), .exactly(let text):
+                text.utf8.indices.dropLast().contains { index in
+                    text.utf8[index] == UInt8(ascii: ".") && prefixes.contains(ExactText(String(text[...index])))
+                }
+            }
+        }
+    }
+
+    package var description: String {
+        switch self {
+        case .all: "*"
+        case .below(let prefix): prefix + "*"
+        case .exactly(let text): text
+        }
+    }
+
+    package static func == (left: NamePattern, right: NamePattern) -> Bool {
+        left.description.utf8.elementsEqual(right.description.utf8)
+    }
+
+    /// A part of a list that is no name and no beginning of one.
+    package struct Malformed: Error {
+        package let text: String
+        /// What stands in a name that nobody means there, though there may be such a name.
+        fileprivate var mark: String?
+
+        /// The words for whoever wrote it.
+        ///
+        /// - Parameter key: that of the list.
+        package func reason(for key: String) -> String {
+            guard let mark else { return "'\(text)' is no name for \(key), nor the beginning of one (org.example.*)" }
+            return "'\(text)' for \(key) has \(mark); ; is between names (org.example.*;org.x.Ding)"
+        }
+    }
+
+    /// Names between semicolons, as lists in configuration files are; one may stand at the end.
+    package static func list(_ value: String) throws(Malformed) -> [NamePattern] {
+        var patterns: [NamePattern] = []
+        for part in parts(of: value) { patterns.append(try read(part)) }
+        return patterns
+    }
+
+    /// What stands between semicolons, without white space around it; nothing counts for nothing.
+    package static func parts(of value: String) -> [String] {
+        value.split(separator: ";").compactMap { part in
+            let text = part.drop { $0.isWhitespace }
+            return text.lastIndex { !$0.isWhitespace }.map { String(text[...$0]) }
+        }
+    }
+
+    package static func read(_ text: String) throws(Malformed) -> NamePattern {
+        if text.utf8.contains(UInt8(ascii: ",")) { throw Malformed(text: text, mark: "a comma") }
+        // A name may have white space in it, but between two names that have dots it is meant to part them.
+        if text.split(whereSeparator: \.isWhitespace).filter({ $0.utf8.contains(UInt8(ascii: ".")) }).count > 1 {
+            throw Malformed(text: text, mark: "white space between names")
+        }
+        guard let pattern = NamePattern(text) else { throw Malformed(text: text) }
+        return pattern
+    }
+}

@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: Apache-2.0
+import CarillonCollections
+
+/// The posts of one poster that wait for their time (Q7): first in, first out within a style.
+///
+/// Every post is in four lists: of its style, its name, its object, and both. So what a new one coalesces with is found
+/// without searching; putting in, taking out and coalescing are O(1) amortised, however many wait.
+final class PostingQueue {
+    private struct Pair: Hashable {
+        let name: ExactText
+        let object: ExactText
+    }
+
+    /// A post, apart from its node: of many these lie together, and may be copied.
+    private final class Queued {
+        let post: PendingPost
+
+        init(_ post: PendingPost) {
+            self.post = post
+        }
+    }
+
+    private struct Node {
+        var queued: Queued?
+        var post: PendingPost? { queued?.post }
+        /// The place among all posts that were ever queued, of all posters.
+        var number: UInt64
+        var byteCount: Int
+        /// By ``Kind``.
+        var previous: SIMD4<Int32>
+        var next: SIMD4<Int32>
+    }
+
+    private enum Kind: Int {
+        case style
+        case name
+        case object
+        case pair
+    }
+
+    private struct List {
+        var first: Int32 = none
+        var last: Int32 = none
+        var byteCount = 0
+        /// By ``PostingStyle/order``: how many were queued with the style.
+        var counts = SIMD4<Int32>()
+        var count: Int { Int(counts.wrappedSum()) }
+        var isEmpty: Bool { first == none }
+    }
+
+    private struct Nodes {
+        private var storage: [Node] = []
+        private var freeSlots: [Int32] = []
+
+        subscript(slot: Int32) -> Node { storage[Int(slot)] }
+
+        var used: Int { storage.count - freeSlots.count }
+
+        mutating func allocate(_ post: PendingPost, number: UInt64) -> Int32 {
+            let unlinked = SIMD4<Int32>(repeating: none)
+            let node = Node(
+                queued: Queued(post), number: number, byteCount: post.byteCount, previous: unlinked, next: unlinked)
+            if let slot = freeSlots.popLast() {
+                storage[Int(slot)] = node
+                return slot
+            }
+            storage.append(node)
+            return Int32(storage.count - 1)
+        }
+
+        mutating func free(_ slot: Int32) -> PendingPost {
+            freeSlots.append(slot)
+            return storage[Int(slot)].queued.take()!.post
+        }
+
+        /// Gives up the places of what has gone.
+        ///
+        /// - Returns: where each node is now.
+        mutating func releaseRoom() -> [Int32] {
+            var moved = [Int32](repeating: none, count: storage.count)
+            var rest: [Node] = []
+            rest.reserveCapacity(used)
+            for place in storage.indices where storage[place].queued != nil {
+                moved[place] = Int32(rest.count)
+                rest.append(storage[place])
+            }
+            for place in rest.indices {
+                for kind in 0..<4 {
+                    let (previous, next) = (rest[place].previous[kind], rest[place].next[kind])
+                    if previous != none { rest[place].previous[kind] = moved[Int(previous)] }
+                    if next != none { rest[place].next[kind] = moved[Int(next)] }
+                }
+            }
+            (storage, freeSlots) = (rest, [])
+            return moved
+        }
+
+        var capacity: Int { storage.count }
+
+        mutating func link(_ slot: Int32, _ kind: Kind, into list: inout List) {
+            storage[Int(slot)].previous[kind.rawValue] = list.last
+            if list.last == none { list.first = slot } else { storage[Int(list.last)].next[kind.rawValue] = slot }
+            list.last = slot
+            list.counts[storage[Int(slot)].queued!.post.style.order] += 1
+            list.byteCount += storage[Int(slot)].byteCount
+        }
+
+        mutating func unlink(_ slot: Int32, _ kind: Kind, from list: inout List) {
+            let previous = storage[Int(slot)].previous[kind.rawValue]
+            let next = storage[Int(slot)].next[kind.rawValue]
+            if previous == none { list.first = next } else { storage[Int(previous)].next[kind.rawValue] = next }
+            if next == none { list.last = previous } else { storage[Int(next)].previous[kind.rawValue] = previous }
+            list.counts[storage[Int(slot)].queued!.post.style.order] -= 1
+            list.byteCount -= storage[Int(slot)].byteCount
+        }
+    }
+
+    private let meter: StepMeter
+    /// The poster, which pays.
+    let payer: Peer
+    private var nodes = Nodes()
+    /// By ``PostingStyle/order``; the first, of what is posted now, stays empty.
+    private var styles = PostingStyle.allCases.map { _ in List() }
+    private var names = SteadyDictionary<ExactText, List>()
+    private var objects = SteadyDictionary<ExactText, List>()
+    private var pairs = SteadyDictionary<Pair, List>()
+    private(set) var count = 0
+    private(set) var byteCount = 0
+    /// A place among the queues whose turn comes. Empty when it was given up, which its queue does before it goes.
+    final class Place {
+        unowned var queue: PostingQueue?
+
+        init(_ queue: PostingQueue) { self.queue = queue }
+    }
+
+    /// By ``PostingStyle/order``; nil where this queue has none.
+    var places = PostingStyle.allCases.map { _ -> Place? in nil }
+    /// When the poster left, as ``Clock/uptime``, and the place of that among all posts that were queued: since then what
+    /// waited for it is to be posted as soon as possible.
+    private var exit: (time: Int64, number: UInt64)?
+
+    init(payer: Peer, meter: StepMeter) {
+        self.payer = payer
+        self.meter = meter
+    }
+
+    var poster: ClientName { payer.name }
+
+    func isEmpty(_ style: PostingStyle) -> Bool { list(of: style).isEmpty }
+
+    /// By ``PostingStyle/order``: how many there are.
+    var counts: SIMD4<Int> {
+        var counts = SIMD4<Int>()
+        for style in PostingStyle.allCases { counts[style.order] = list(of: style).count }
+        return counts
+    }
+
+    /// The same of those with this name and object.
+    func counts(name: String, object: String) -> SIMD4<Int> {
+        let queued = pairs[Pair(name: ExactText(name), object: ExactText(object))]?.counts ?? SIMD4()
+        var counts = SIMD4<Int>(truncatingIfNeeded: queued)
+        if exit != nil { counts.move(from: .atExit, to: .asap) }
+        return counts
+    }
+
+    private func list(of style: PostingStyle) -> List {
+        guard exit != nil else { return styles[style.order] }
+        return style == .asap ? styles[PostingStyle.atExit.order] : List()
+    }
+
+    /// The poster has left: what waited for that is to be posted as soon as possible.
+    ///
+    /// - Parameters:
+    ///   - now: ``Clock/uptime``, from which on what expires does.
+    ///   - number: the place among all posts that were ever queued.
+    func release(now: Int64, number: UInt64) {
+        invariant(styles[PostingStyle.atExit.order].count == count, "R4: what waits for an exit stands apart")
+        exit = (now, number)
+    }
+
+    private func released(_ post: PendingPost) -> PendingPost { Self.released(post, exit) }
+
+    private static func released(_ post: PendingPost, _ exit: (time: Int64, number: UInt64)?) -> PendingPost {
+        guard let exit else { return post }
+        var post = post
+        post.style = .asap
+        if let seconds = post.secondsAfterExit.take() { post.expiry = Clock.expiry(in: seconds, from: exit.time) }
+        return post
+    }
+
+    /// The place of the first post of a style among all posts that were ever queued; nil when there is none.
+    func firstNumber(of style: PostingStyle) -> UInt64? {
+        let slot = list(of: style).first
+        return slot == none ? nil : exit?.number ?? nodes[slot].number
+    }
+
+    /// The posts of a style as they are at one moment, the oldest first.
+    func snapshot(of style: PostingStyle) -> some Sequence<PendingPost> {
+        sequence(state: list(of: style).first) { [nodes, exit] slot -> PendingPost? in
+            guard slot != none, let post = nodes[slot].post else { return nil }
+            slot = nodes[slot].next[Kind.style.rawValue]
+            return Self.released(post, exit)
+        }
+    }
+
+    /// Puts a post behind all others of its style.
+    func append(_ post: PendingPost, number: UInt64) {
+        let slot = nodes.allocate(post, number: number)
+        let (name, object) = (ExactText(post.name), ExactText(post.object))
+        nodes.link(slot, .style, into: &styles[post.style.order])
+        nodes.link(slot, .name, into: &names[name, default: List()])
+        nodes.link(slot, .object, into: &objects[object, default: List()])
+        nodes.link(slot, .pair, into: &pairs[Pair(name: name, object: object), default: List()])
+        count += 1
+        byteCount += nodes[slot].byteCount
+    }
+
+    /// Takes the first of a style.
+    func popFirst(_ style: PostingStyle) -> PendingPost? {
+        let slot = list(of: style).first
+        defer { releaseRoom() }
+        return slot == none ? nil : released(remove(slot))
+    }
+
+    /// Where hardly any of its places are used, gives up the others: what has gone takes its memory along, also while some
+    /// posts stay.
+    private func releaseRoom() {
+        guard nodes.capacity > Self.keptPlaces, nodes.used < nodes.capacity / 16 else { return }
+        // Each is moved, and its lists are told.
+        meter.count(nodes.capacity / 8 + 4 * nodes.used)
+        let moved = nodes.releaseRoom()
+        func move(_ list: List) -> List {
+            var list = list
+            if list.first != none { (list.first, list.last) = (moved[Int(list.first)], moved[Int(list.last)]) }
+            return list
+        }
+        styles = styles.map(move)
+        names.updateValues(move)
+        objects.updateValues(move)
+        pairs.updateValues(move)
+    }
+
+    private static let keptPlaces = 1024
+
+    /// The places that it has memory for, to look at.
+    var capacity: Int { nodes.capacity }
+
+    /// How many posts are equal to one of this name and object in all parts that `coalescing` lists, and their size. An
+    /// empty set makes none similar.
+    func similar(
+        name: String, object: String, coalescing: Set<CoalescingKey>
+    ) -> (count: Int, byteCount: Int) {
+        let list = list(of: name, object, coalescing)?.list ?? List()
+        return (list.count, list.byteCount)
+    }
+
+    /// Takes some of those posts out, the oldest first.
+    ///
+    /// - Returns: how many.
+    func removeSimilar(
+        name: String, object: String, coalescing: Set<CoalescingKey>, atMost most: Int,
+        _ body: (PendingPost) -> Void = { _ in }
+    ) -> Int {
+        guard let (kind, list) = list(of: name, object, coalescing) else { return 0 }
+        return remove(list, kind, atMost: most, body)
+    }
+
+    /// Takes some of all posts out, of one style after the other, and of each the oldest first.
+    ///
+    /// - Returns: how many.
+    func removeAny(atMost most: Int) -> Int {
+        var count = 0
+        for order in styles.indices where count < most {
+            count += remove(styles[order], .style, atMost: most - count) { _ in }
+        }
+        return count
+    }
+
+    private func remove(_ list: List, _ kind: Kind, atMost most: Int, _ body: (PendingPost) -> Void) -> Int {
+        var (slot, count) = (list.first, 0)
+        while slot != none, count < most {
+            let next = nodes[slot].next[kind.rawValue]
+            body(released(remove(slot)))
+            (slot, count) = (next, count + 1)
+        }
+        // Each is looked up by its name, its object and both.
+        meter.count(Self.stepsOfRemoval * count)
+        releaseRoom()
+        return count
+    }
+
+    private static let stepsOfRemoval = 16
+
+    private func list(
+        of name: String, _ object: String, _ coalescing: Set<CoalescingKey>
+    ) -> (kind: Kind, list: List)? {
+        let (name, object) = (ExactText(name), ExactText(object))
+        switch (coalescing.contains(.name), coalescing.contains(.object)) {
+        case (false, false): return nil
+        case (true, false): return names[name].map { (.name, $0) }
+        case (false, true): return objects[object].map { (.object, $0) }
+        case (true, true): return pairs[Pair(name: name, object: object)].map { (.pair, $0) }
+        }
+    }
+
+    /// - Parameter lastNumber: the greatest that a post got.
+    func checkInvariants(lastNumber: UInt64) throws(BrokenInvariant) {
+        func count(_ lists: some Sequence<List>) -> (Int, Int) {
+            lists.reduce((0, 0)) { ($0.0 + $1.count, $0.1 + $1.byteCount) }
+        }
+        try require(
+            exit == nil || styles[PostingStyle.atExit.order].count == self.count,
+            "R4: a queue of a poster that left has what waited for that")
+        try require(
+            count(styles) == (self.count, byteCount) && count(names.values) == (self.count, byteCount)
+                && count(objects.values) == (self.count, byteCount) && count(pairs.values) == (self.count, byteCount),
+            "Q7: every post of \(poster) is in four lists")
+        try require(nodes.used == self.count, "E1: as many places are taken as \(poster) has posts")
+        try require(
+            !names.values.contains(where: \.isEmpty) && !objects.values.contains(where: \.isEmpty)
+                && !pairs.values.contains(where: \.isEmpty), "E4: no list is kept that has no post of \(poster)")
+        for (order, style) in styles.enumerated() {
+            var (slot, number, posts): (Int32, UInt64, Int) = (style.first, 0, 0)
+            while slot != none {
+                let node = nodes[slot]
+                try require(node.post?.style.order == order, "Q7: a post is in the list of its style")
+                try require(node.number > number && node.number <= lastNumber, "Q7: first in, first out")
+                (slot, number, posts) = (node.next[Kind.style.rawValue], node.number, posts + 1)
+                try require(posts <= style.count, "Q7: a list has as many posts as it counts")
+            }
+            try require(posts == style.count, "Q7: a list has as many posts as it counts")
+        }
+    }
+
+    private func remove(_ slot: Int32) -> PendingPost {
+        let post = nodes[slot].post!
+        let (name, object) = (ExactText(post.name), ExactText(post.object))
+        let pair = Pair(name: name, object: object)
+        count -= 1
+        byteCount -= nodes[slot].byteCount
+        nodes.unlink(slot, .style, from: &styles[post.style.order])
+        nodes.unlink(slot, .name, from: &names[name]!)
+        if names[name]!.isEmpty { names[name] = nil }
+        nodes.unlink(slot, .object, from: &objects[object]!)
+        if objects[object]!.isEmpty { objects[object] = nil }
+        nodes.unlink(slot, .pair, from: &pairs[pair]!)
+        if pairs[pair]!.isEmpty { pairs[pair] = nil }
+        return nodes.free(slot)
+    }
+}
+
+extension SIMD4 where Scalar: FixedWidthInteger {
+    /// Counts by ``PostingStyle/order``: those of one style are of another from now on.
+    fileprivate mutating func move(from style: PostingStyle, to other: PostingStyle) {
+        self[other.order] += self[style.order]
+        self[style.order] = 0
+    }
+}
+
+/// No slot: the end of a list.
+private let none: Int32 = -1

@@ -1,0 +1,635 @@
+// SPDX-License-Identifier: Apache-2.0
+import CarillonCollections
+
+/// What observers with a minimum interval wait for (R5): of each ``NotificationKind`` the newest, until the intervals of
+/// those that have not got it are over.
+///
+/// Intervals are marks: an observer that got a notification of a kind gets the next one not before its mark is over. Marks
+/// count against the limits at their size (``stateBytes``). Those that nothing waits for have a bound of their own; who
+/// has more kinds within their intervals than that gets some of them earlier.
+///
+/// An operation costs as much as the observers that it is for, and what they have of that kind, whatever else waits; only
+/// ``remove(_:)`` goes through all. Due notifications come in slices (``due(now:mayGo:)``).
+struct IntervalQueue {
+    /// One observer that a notification matched, with what it asked for.
+    struct Wish {
+        let observer: ObserverID
+        /// In microseconds.
+        let interval: Int64
+        /// Whether it gets what it matches also while its client is suspended.
+        let isImmediate: Bool
+    }
+
+    /// A notification that may go now, with those that get it.
+    struct Due {
+        let notification: Notification
+        let observers: [ObserverID]
+        let isImmediate: Bool
+    }
+
+    private struct Mark {
+        let observer: ObserverID
+        /// As ``Clock/uptime``.
+        var end: Int64
+        /// In microseconds.
+        let interval: Int64
+        let isImmediate: Bool
+        var waits: Bool
+
+        init(_ wish: Wish, end: Int64, waits: Bool) {
+            observer = wish.observer
+            interval = wish.interval
+            isImmediate = wish.isImmediate
+            self.end = end
+            self.waits = waits
+        }
+    }
+
+    private final class Entry {
+        let key: Int
+        /// For those that wait.
+        var newest: Notification?
+        /// By their observers' numbers.
+        var marks: [Mark] = []
+        /// How many of them wait.
+        var waiting = 0
+        /// The last one that went to the client's queue: what waits must not overtake it.
+        var after: UInt64 = 0
+        /// When to look at it: not before the first of those that wait may have it.
+        var look: Int64 = .max
+        /// When what nothing waits for is over.
+        var over: Int64 = 0
+        /// Its place among those that nothing waits for; 0 for one that is not among them.
+        var idlePlace: UInt64 = 0
+
+        init(key: Int) {
+            self.key = key
+        }
+    }
+
+    private struct Place {
+        let serial: UInt64
+        let key: Int
+    }
+
+    /// Of several at a time the oldest first.
+    private struct Look: Comparable {
+        let time: Int64
+        let serial: UInt64
+        let key: Int
+
+        static func < (left: Look, right: Look) -> Bool { (left.time, left.serial) < (right.time, right.serial) }
+    }
+
+    /// Notifications up to these serials go early: all, and those that are not for immediate delivery.
+    private struct Haste {
+        var all: UInt64 = 0
+        var some: UInt64 = 0
+
+        /// When an interval is over for what waits with this serial.
+        func end(of mark: Mark, _ serial: UInt64?, now: Int64) -> Int64 {
+            guard let serial, mark.waits, serial <= some else { return mark.end }
+            return serial <= all || !mark.isImmediate ? min(mark.end, now) : mark.end
+        }
+    }
+
+    private let meter: StepMeter
+    /// By a hash of the kind.
+    private var entries: [Int: Entry] = [:]
+    /// What waits, by its serial; also what was replaced or has gone since.
+    private var order = Deque<Place>()
+    /// When to look at which entry; also at what has gone or is to be looked at at another time.
+    private var looks = PriorityQueue<Look>()
+    /// Entries that nothing waits for, in the order in which that began; also some that are not so any more.
+    private var idle = Deque<(key: Int, place: UInt64)>()
+    private var lastIdlePlace: UInt64 = 0
+    private(set) var count = 0
+    private(set) var byteCount = 0
+    private var markCount = 0
+    /// The observers that wait for something, each for every kind that it waits for.
+    private(set) var waitingCount = 0
+    private var hastened = Haste()
+    /// Hastened notifications that were not looked at yet begin behind this serial; nil when there are none.
+    private var hasteCursor: UInt64?
+
+    /// Entries that may be kept of what nothing waits for, and marks of them.
+    static let maxIdle = 2048
+    private static let maxIdleMarks = 16_384
+    /// Entries that are due at a time, and marks that are looked at for that.
+    private static let maxDue = 64
+    private static let maxDueMarks = 8192
+    /// Microseconds until something is looked at again that would overtake what is due.
+    private static let pause: Int64 = 2000
+
+    init(meter: StepMeter) {
+        self.meter = meter
+    }
+
+    var isEmpty: Bool { count == 0 }
+
+    /// The size of the marks and tables, in bytes.
+    var stateBytes: Int { markCount * MemoryLayout<Mark>.stride + entries.count * Self.entryBytes }
+
+    /// An entry with its places in tables, roughly.
+    private static let entryBytes = 224
+
+    /// Before this nothing has to be looked at; nil when nothing waits.
+    var firstEnd: Int64? {
+        mutating get {
+            guard count > 0 else { return nil }
+            if hasteCursor != nil { return 0 }
+            while let first = looks.first {
+                if let entry = entries[first.key], entry.newest != nil, entry.look == first.time { return first.time }
+                meter.count()
+                looks.popFirst()
+            }
+            return nil
+        }
+    }
+
+    /// The serial of the oldest that waits.
+    var firstSerial: UInt64? {
+        mutating get {
+            dropGone()
+            return order.first?.serial
+        }
+    }
+
+    private static func key(_ kind: NotificationKind) -> Int { kind.hashValue }
+
+    private func entry(_ kind: NotificationKind) -> Entry {
+        let key = Self.key(kind)
+        return entries[key] ?? Entry(key: key)
+    }
+
+    // MARK: Waiting
+
+    /// A notification for observers with intervals: those whose intervals are over get it now, the others wait for it.
+    ///
+    /// - Parameters:
+    ///   - wishes: by the observers' numbers.
+    ///   - now: ``Clock/uptime``.
+    /// - Returns: who gets it now, and whether it took the place of an older one.
+    mutating func admit(
+        _ notification: Notification, for wishes: [Wish], now: Int64
+    ) -> (observers: [ObserverID], hasReplaced: Bool) {
+        let entry = entry(notification.kind)
+        // Two kinds with one hash: nothing of this one is known, so nothing holds it back.
+        if let newest = entry.newest, newest.kind != notification.kind { return (wishes.map(\.observer), false) }
+        let serialBefore = entry.newest?.serial
+        var admitted: [ObserverID] = []
+        let changed = merge(wishes, into: entry) { [hastened] mark, wish in
+            guard let mark, mark.waits || mark.end > now else {
+                admitted.append(wish.observer)
+                return Mark(wish, end: now + wish.interval, waits: false)
+            }
+            return Mark(wish, end: hastened.end(of: mark, serialBefore, now: now), waits: true)
+        }
+        if !admitted.isEmpty { entry.after = notification.serial }
+        store(entry, newest: notification, changed: changed)
+        boundIdle(now: now)
+        return (admitted, serialBefore != nil)
+    }
+
+    /// Observers get a notification whatever their intervals, and these begin. What they waited for that is older is not
+    /// for them any more.
+    ///
+    /// - Parameter wishes: by the observers' numbers.
+    /// - Returns: those that waited for something older.
+    mutating func begin(_ notification: Notification, for wishes: [Wish], now: Int64) -> [ObserverID] {
+        let entry = entry(notification.kind)
+        if let newest = entry.newest, newest.kind != notification.kind { return [] }
+        let isNewer = entry.newest.map { $0.serial < notification.serial } ?? true
+        var replaced: [ObserverID] = []
+        let changed = merge(wishes, into: entry) { mark, wish in
+            let waited = mark?.waits ?? false
+            if waited, isNewer { replaced.append(wish.observer) }
+            return Mark(wish, end: now + wish.interval, waits: waited && !isNewer)
+        }
+        entry.after = max(entry.after, notification.serial)
+        store(entry, newest: entry.newest, changed: changed)
+        boundIdle(now: now)
+        return replaced
+    }
+
+    /// A notification that waited in an earlier process (E3); it is due at once.
+    mutating func restore(_ notification: Notification, for wishes: [Wish]) {
+        let entry = entry(notification.kind)
+        if let newest = entry.newest, newest.kind != notification.kind || newest.serial >= notification.serial {
+            return
+        }
+        let changed = merge(wishes, into: entry) { _, wish in Mark(wish, end: 0, waits: true) }
+        // Nothing tells what its observers got before; it is among what is older.
+        entry.after = max(notification.serial, 1) - 1
+        store(entry, newest: notification, changed: changed)
+    }
+
+    /// Walks both, which are in the order of the observers' numbers.
+    ///
+    /// - Returns: the mark that changed, where it is a single one.
+    private mutating func merge(_ wishes: [Wish], into entry: Entry, _ make: (Mark?, Wish) -> Mark) -> Mark? {
+        if wishes.count == 1 { return merge(wishes[0], into: entry, make) }
+        meter.count(wishes.count + entry.marks.count)
+        let before = (entry.marks.count, entry.waiting)
+        var merged: [Mark] = []
+        merged.reserveCapacity(max(entry.marks.count, wishes.count))
+        var old = entry.marks[...]
+        for wish in wishes {
+            while let first = old.first, first.observer < wish.observer { merged.append(old.removeFirst()) }
+            let mark = old.first?.observer == wish.observer ? old.removeFirst() : nil
+            merged.append(make(mark, wish))
+        }
+        entry.marks = merged + old
+        countMarks(of: entry, before)
+        return nil
+    }
+
+    /// The same without walking: the marks of one kind may be thousands, and each of their observers come alone.
+    private mutating func merge(_ wish: Wish, into entry: Entry, _ make: (Mark?, Wish) -> Mark) -> Mark? {
+        let place = entry.marks.place(of: wish.observer) { $0.observer }
+        let isThere = place < entry.marks.count && entry.marks[place].observer == wish.observer
+        let before = isThere ? entry.marks[place] : nil
+        let mark = make(before, wish)
+        if isThere {
+            entry.marks[place] = mark
+        } else {
+            // Those behind it move.
+            meter.countCopy(of: (entry.marks.count - place) * MemoryLayout<Mark>.stride)
+            entry.marks.insert(mark, at: place)
+        }
+        meter.count(2)
+        let moreWaiting = (mark.waits ? 1 : 0) - (before?.waits == true ? 1 : 0)
+        entry.waiting += moreWaiting
+        if entries[entry.key] === entry {
+            markCount += isThere ? 0 : 1
+            waitingCount += moreWaiting
+        }
+        // When the first of them is due may have to be found out again.
+        return entry.look == before?.end ? nil : mark
+    }
+
+    private mutating func countMarks(of entry: Entry, _ before: (marks: Int, waiting: Int)) {
+        entry.waiting = entry.marks.count(where: \.waits)
+        guard entries[entry.key] === entry else { return }
+        markCount += entry.marks.count - before.marks
+        waitingCount += entry.waiting - before.waiting
+    }
+
+    // MARK: Being due
+
+    /// Ends the intervals of those that wait: of all, or of those to whom it matters whether their client is suspended.
+    mutating func hasten(all: Bool) {
+        guard let last = order.last?.serial else { return }
+        if all { hastened.all = last }
+        hastened.some = last
+        hasteCursor = 0
+    }
+
+    /// Some of what may go now, in the order of the serials. It stays until ``take(_:for:now:)``.
+    ///
+    /// - Parameter mayGo: whether all that was due up to a serial has gone.
+    mutating func due(now: Int64, mayGo: (UInt64) -> Bool) -> [Due] {
+        let hastened = hastened
+        var (due, marks): ([Due], Int) = ([], 0)
+        var isRoom: Bool { due.count < Self.maxDue && marks < Self.maxDueMarks }
+        func look(at entry: Entry, _ newest: Notification) -> Bool? {
+            marks += entry.marks.count
+            let over = entry.marks.filter {
+                $0.waits && hastened.end(of: $0, newest.serial, now: now) <= now
+            }
+            guard !over.isEmpty else { return false }
+            guard mayGo(entry.after) else { return nil }
+            due.append(
+                Due(
+                    notification: newest, observers: over.map(\.observer),
+                    isImmediate: over.contains(where: \.isImmediate)))
+            return true
+        }
+        lookAtHastened(while: { isRoom }, look)
+        var again: [Look] = []
+        while isRoom, let first = looks.first, first.time <= now {
+            looks.popFirst()
+            guard let entry = entries[first.key], let newest = entry.newest, entry.look == first.time else {
+                meter.count()
+                continue
+            }
+            switch look(at: entry, newest) {
+            // Until it is taken.
+            case true?: again.append(first)
+            case false?: setLook(entry)
+            case nil:
+                entry.look = now + Self.pause
+                again.append(Look(time: entry.look, serial: newest.serial, key: entry.key))
+            }
+        }
+        for look in again { looks.insert(look) }
+        meter.count(2 * marks)
+        due.sort { $0.notification.serial < $1.notification.serial }
+        // One that was found by both ways.
+        return due.enumerated().filter { $0 == 0 || due[$0 - 1].notification.serial != $1.notification.serial }.map(
+            \.element)
+    }
+
+    /// From the oldest on, until something can't go or there is no more room.
+    private mutating func lookAtHastened(while isRoom: () -> Bool, _ look: (Entry, Notification) -> Bool?) {
+        guard var cursor = hasteCursor else { return }
+        let end = max(hastened.some, hastened.all)
+        var isFirst = true
+        for place in order.suffix(from: placeInOrder(after: cursor)) {
+            guard place.serial <= end else { break }
+            meter.count()
+            guard isRoom() else { return hasteCursor = cursor }
+            guard isThere(place), let entry = entries[place.key], let newest = entry.newest else { continue }
+            switch look(entry, newest) {
+            // Behind it is looked when it has gone.
+            case true?: isFirst = false
+            case false?: break
+            case nil: return hasteCursor = cursor
+            }
+            if isFirst { cursor = place.serial }
+        }
+        hasteCursor = isFirst ? nil : cursor
+    }
+
+    private func placeInOrder(after serial: UInt64) -> Int {
+        var (low, high) = (0, order.count)
+        while low < high {
+            let middle = (low + high) / 2
+            if order[middle].serial <= serial { low = middle + 1 } else { high = middle }
+        }
+        return low
+    }
+
+    /// Observers got what they waited for, or it is over for them: their intervals begin anew.
+    mutating func take(_ kind: NotificationKind, for observers: [ObserverID], now: Int64) {
+        change(kind, for: observers) { mark in
+            mark.waits = false
+            mark.end = now + mark.interval
+        }
+    }
+
+    /// The same without an interval: it went from an earlier process, or to nobody.
+    mutating func forget(_ kind: NotificationKind, for observers: [ObserverID]) {
+        change(kind, for: observers) { $0.waits = false }
+    }
+
+    private mutating func change(
+        _ kind: NotificationKind, for observers: [ObserverID], _ body: (inout Mark) -> Void
+    ) {
+        guard let entry = entries[Self.key(kind)], let newest = entry.newest, newest.kind == kind else { return }
+        let before = (entry.marks.count, entry.waiting)
+        meter.count(observers.count + entry.marks.count)
+        if observers.count == 1 {
+            if let place = place(of: observers[0], in: entry.marks) { body(&entry.marks[place]) }
+        } else {
+            let observers = Set(observers)
+            for index in entry.marks.indices where observers.contains(entry.marks[index].observer) {
+                body(&entry.marks[index])
+            }
+        }
+        countMarks(of: entry, before)
+        store(entry, newest: newest)
+    }
+
+    private func place(of observer: ObserverID, in marks: [Mark]) -> Int? {
+        let place = marks.place(of: observer) { $0.observer }
+        return place < marks.count && marks[place].observer == observer ? place : nil
+    }
+
+    /// Takes the oldest that waits.
+    ///
+    /// - Returns: the observers that miss it.
+    mutating func dropOldest() -> ObserverList? { popOldest().map { ObserverList($0.observers) } }
+
+    /// The same, with the notification.
+    mutating func popOldest() -> (notification: Notification, observers: [ObserverID])? {
+        dropGone()
+        guard let place = order.first, let entry = entries[place.key], let newest = entry.newest else { return nil }
+        meter.count(2 * entry.marks.count)
+        let observers = entry.marks.filter(\.waits).map(\.observer)
+        endWaiting(of: entry)
+        return (newest, observers)
+    }
+
+    private mutating func endWaiting(of entry: Entry) {
+        let before = (entry.marks.count, entry.waiting)
+        for index in entry.marks.indices { entry.marks[index].waits = false }
+        countMarks(of: entry, before)
+        store(entry, newest: nil)
+    }
+
+    // MARK: Removing observers
+
+    /// Takes the observers out of everything; what nobody waits for any more goes.
+    mutating func remove(_ ids: Set<ObserverID>) {
+        let ids = ids.sorted()
+        meter.countSort(of: ids.count)
+        for entry in Array(entries.values) {
+            let before = (entry.marks.count, entry.waiting)
+            let (places, steps) = ids.places(in: entry.marks) { $0.observer }
+            meter.count(1 + steps)
+            guard !places.isEmpty else { continue }
+            meter.countCopy(of: entry.marks.count * MemoryLayout<Mark>.stride)
+            entry.marks.remove(at: places)
+            countMarks(of: entry, before)
+            store(entry, newest: entry.newest)
+        }
+    }
+
+    // MARK: Looking
+
+    /// How many marks there are of a kind.
+    func countOfMarks(of kind: NotificationKind) -> Int { entries[Self.key(kind)]?.marks.count ?? 0 }
+
+    /// How long a notification would wait for an observer's interval; nil when it would not. In microseconds.
+    func wait(of kind: NotificationKind, for observer: ObserverID, now: Int64) -> Int64? {
+        guard let entry = entries[Self.key(kind)], entry.newest.map({ $0.kind == kind }) ?? true,
+            let place = place(of: observer, in: entry.marks)
+        else { return nil }
+        meter.count()
+        let mark = entry.marks[place]
+        let end = hastened.end(of: mark, entry.newest?.serial, now: now)
+        return mark.waits || end > now ? max(0, end - now) : nil
+    }
+
+    /// All that waits, by its serial.
+    func forEach(_ body: (Notification, [ObserverID]) -> Void) {
+        meter.count(order.count)
+        for place in order where isThere(place) {
+            guard let entry = entries[place.key], let newest = entry.newest else { continue }
+            meter.count(entry.marks.count)
+            body(newest, entry.marks.filter(\.waits).map(\.observer))
+        }
+    }
+
+    // MARK: Keeping count
+
+    /// Notes what an entry has now.
+    ///
+    /// - Parameters:
+    ///   - newest: what its observers wait for, if any do.
+    ///   - changed: the only mark that is not as it was when this was done last; nil where others may be.
+    private mutating func store(_ entry: Entry, newest: Notification?, changed: Mark? = nil) {
+        let before = entry.newest
+        let newest = entry.waiting > 0 ? newest : nil
+        entry.newest = newest
+        if entries.updateValue(entry, forKey: entry.key) == nil {
+            markCount += entry.marks.count
+            waitingCount += entry.waiting
+        }
+        if before?.serial != newest?.serial {
+            if let before {
+                count -= 1
+                byteCount -= before.byteCount
+            }
+            if let newest {
+                count += 1
+                byteCount += newest.byteCount
+                order.append(Place(serial: newest.serial, key: entry.key))
+            }
+        }
+        if newest != nil {
+            entry.idlePlace = 0
+            setLook(entry, changed: changed)
+        } else {
+            noteIdle(entry, changed: changed)
+        }
+        if count == 0 { hasteCursor = nil }
+        dropStale()
+    }
+
+    /// Has it be looked at when the first of those that wait may have it.
+    ///
+    /// - Parameter changed: the only mark that is not as it was when that was found out.
+    private mutating func setLook(_ entry: Entry, changed: Mark? = nil) {
+        var first = Int64.max
+        if let changed, entry.look < .max {
+            first = changed.waits ? min(entry.look, changed.end) : entry.look
+        } else {
+            meter.count(entry.marks.count)
+            for mark in entry.marks where mark.waits { first = min(first, mark.end) }
+        }
+        guard entry.look != first else { return }
+        entry.look = first
+        looks.insert(Look(time: first, serial: entry.newest?.serial ?? 0, key: entry.key))
+    }
+
+    private mutating func noteIdle(_ entry: Entry, changed: Mark?) {
+        entry.look = .max
+        guard !entry.marks.isEmpty else { return forget(entry) }
+        // Time goes on, so a mark that changed ends no earlier than it did.
+        if let changed, entry.idlePlace != 0 {
+            entry.over = max(entry.over, changed.end)
+        } else {
+            meter.count(entry.marks.count)
+            entry.over = entry.marks.reduce(0) { max($0, $1.end) }
+        }
+        guard entry.idlePlace == 0 else { return }
+        lastIdlePlace += 1
+        entry.idlePlace = lastIdlePlace
+        idle.append((entry.key, lastIdlePlace))
+    }
+
+    /// How many entries there are that nothing waits for.
+    private var idleCount: Int { entries.count - count }
+
+    private func isIdle(_ place: (key: Int, place: UInt64)) -> Bool { entries[place.key]?.idlePlace == place.place }
+
+    private mutating func forget(_ entry: Entry) {
+        entries[entry.key] = nil
+        markCount -= entry.marks.count
+        if entries.capacity > 1024, entries.count < entries.capacity / 8 {
+            meter.count(entries.count)
+            entries.releaseRoom()
+        }
+    }
+
+    /// Replaced and gone entries leave no more places than there are of the rest.
+    private mutating func dropStale() {
+        if idle.count > 2 * idleCount + 64 {
+            meter.count(idle.count)
+            idle.removeAll { [entries] place in entries[place.key]?.idlePlace != place.place }
+        }
+        if order.count > 2 * count + 64 {
+            meter.count(order.count)
+            order.removeAll { [entries] in entries[$0.key]?.newest?.serial != $0.serial }
+        }
+        if looks.count > 2 * count + 64 {
+            meter.count(looks.count)
+            // Also the second of two for the same time.
+            var kept: Set<Int> = []
+            looks.removeAll { [entries] look in
+                guard let entry = entries[look.key], entry.newest != nil, entry.look == look.time else { return true }
+                return !kept.insert(look.key).inserted
+            }
+        }
+    }
+
+    private func isThere(_ place: Place) -> Bool { entries[place.key]?.newest?.serial == place.serial }
+
+    private mutating func dropGone() {
+        while let first = order.first, !isThere(first) {
+            meter.count()
+            _ = order.popFirst()
+        }
+    }
+
+    /// Forgets intervals that are over, and if there are too many, those of what nothing waits for, the oldest first.
+    private mutating func boundIdle(now: Int64) {
+        var left = 4
+        while let place = idle.first {
+            meter.count()
+            guard isIdle(place), let entry = entries[place.key] else {
+                _ = idle.popFirst()
+                continue
+            }
+            let isTooMuch =
+                idleCount > Self.maxIdle || markCount - waitingCount > max(Self.maxIdleMarks, waitingCount)
+            guard isTooMuch || left > 0 && entry.over <= now else { return }
+            left -= 1
+            _ = idle.popFirst()
+            forget(entry)
+        }
+    }
+
+    /// Forgets the intervals of all that nothing waits for.
+    ///
+    /// - Returns: whether there were any.
+    mutating func forgetIdle() -> Bool {
+        let before = entries.count
+        while let place = idle.popFirst() {
+            meter.count()
+            if isIdle(place), let entry = entries[place.key] { forget(entry) }
+        }
+        return entries.count < before
+    }
+
+    func checkInvariants() throws(BrokenInvariant) {
+        let waiting = entries.values.compactMap(\.newest)
+        try require(
+            waiting.count == count && waiting.reduce(0) { $0 + $1.byteCount } == byteCount,
+            "E1: what waits for intervals is the sum of it")
+        try require(
+            markCount == entries.values.reduce(0) { $0 + $1.marks.count }
+                && waitingCount == entries.values.reduce(0) { $0 + $1.waiting }, "E4: marks are counted")
+        try require(
+            Set(order.filter(isThere).map(\.serial)) == Set(waiting.map(\.serial)), "R5: what waits has its place")
+        try require(
+            order.count <= 2 * count + 64 && looks.count <= 2 * count + 64, "E4: places are bounded by what waits")
+        let looked = Set(looks.unordered.map { [Int64($0.key), $0.time] })
+        let resting = Set(idle.filter(isIdle).map(\.key))
+        for (key, entry) in entries {
+            try require(
+                key == entry.key && entry.waiting == entry.marks.count(where: \.waits)
+                    && (entry.waiting > 0) == (entry.newest != nil), "R5: what is kept is waited for")
+            try require(
+                zip(entry.marks, entry.marks.dropFirst()).allSatisfy { $0.observer < $1.observer },
+                "R5: an observer has one interval for each kind")
+            guard entry.newest != nil else {
+                try require(resting.contains(key), "E4: what nothing waits for is bounded")
+                continue
+            }
+            try require(looked.contains([Int64(key), entry.look]), "R5: what waits is looked at")
+        }
+    }
+}

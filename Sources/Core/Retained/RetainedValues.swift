@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: Apache-2.0
+import CarillonCollections
+
+/// The values that are kept (R1), each alone with its kind, in the order of their serials.
+struct RetainedValues {
+    private struct Pair: Hashable {
+        let name: ExactText
+        let object: ExactText
+
+        init(_ name: String, _ object: String) {
+            self.name = ExactText(name)
+            self.object = ExactText(object)
+        }
+
+        init(_ kind: NotificationKind) { self.init(kind.name, kind.object) }
+    }
+
+    private let meter: StepMeter
+    /// By their serials, which only grow.
+    private var values: [UInt64: RetainedValue] = [:]
+    private var order = SortedSet<UInt64>()
+    private var serials: [NotificationKind: UInt64] = [:]
+    /// The serials of each name, and of each object: what an observer of one of them is given.
+    private var names: [ExactText: SortedSet<UInt64>] = [:]
+    private var objects: [ExactText: SortedSet<UInt64>] = [:]
+    /// For a name and object that have values from outside, the serials of all, in their order. Most have none, and cost
+    /// nothing here.
+    private var beside: [Pair: SortedSet<UInt64>] = [:]
+    /// Those that go with each connection.
+    private var ofConnections: [ClientName: SortedSet<UInt64>] = [:]
+    /// Those that other sessions have as well.
+    private var forSessions = SortedSet<UInt64>()
+    /// The payer of each poster's values, and their serials.
+    private var payers: [ClientName: (peer: Peer, serials: SortedSet<UInt64>)] = [:]
+    /// The values of each payer from each place.
+    private var shares: [Place: Share] = [:]
+    /// The machines of each payer's values.
+    private var machines: [ClientName: Set<ExactText>] = [:]
+    /// The payers that have left, and what they pay for together, for each machine.
+    private var departed: Set<ClientName> = []
+    private var departedShares: [ExactText: Share] = [:]
+    /// When they expire, the first first; also of some that are gone.
+    private var expiries = PriorityQueue<Expiry>()
+
+    private struct Expiry: Comparable {
+        let time: Int64
+        let serial: UInt64
+
+        static func < (left: Expiry, right: Expiry) -> Bool { (left.time, left.serial) < (right.time, right.serial) }
+    }
+
+    /// This session, another one of this machine, or another machine, for whose values somebody pays.
+    private struct Place: Hashable {
+        let payer: ClientName
+        let text: ExactText
+        let isMachine: Bool
+
+        init(payer: ClientName, machine: ExactText) { (self.payer, text, isMachine) = (payer, machine, true) }
+
+        init(_ payer: ClientName, _ origin: OutsideOrigin?) {
+            self.payer = payer
+            // All users of a machine are one.
+            text = ExactText(origin?.host ?? origin?.user ?? "")
+            isMachine = origin?.host != nil
+        }
+    }
+
+    /// A number of values, and their bytes.
+    struct Share: Equatable {
+        var count = 0
+        var byteCount = 0
+
+        static func += (left: inout Share, right: Share) {
+            left.count += right.count
+            left.byteCount += right.byteCount
+        }
+    }
+
+    init(meter: StepMeter) {
+        self.meter = meter
+    }
+
+    mutating func releaseRoom() {
+        values.releaseRoom()
+        order.releaseRoom()
+        serials.releaseRoom()
+        names.releaseRoom()
+        objects.releaseRoom()
+        beside.releaseRoom()
+        ofConnections.releaseRoom()
+        forSessions.releaseRoom()
+        payers.releaseRoom()
+        shares.releaseRoom()
+        machines.releaseRoom()
+        departed.releaseRoom()
+        departedShares.releaseRoom()
+        expiries.releaseRoom()
+    }
+
+    var count: Int { values.count }
+    var isEmpty: Bool { values.isEmpty }
+    var all: some Sequence<RetainedValue> { snapshot.all }
+
+    /// The values as they are at one moment.
+    struct Snapshot {
+        fileprivate let values: [UInt64: RetainedValue]
+        fileprivate let order: SortedSet<UInt64>
+
+        /// In the order of their serials.
+        var all: some Sequence<RetainedValue> { order.lazy.map { values[$0]! } }
+    }
+
+    var snapshot: Snapshot { Snapshot(values: values, order: order) }
+
+    subscript(kind: NotificationKind) -> RetainedValue? { serials[kind].flatMap { values[$0] } }
+
+    /// Whether a value with this serial may be put in: it is newer than all that there are.
+    func mayPut(_ serial: UInt64) -> Bool { order.last.map { $0 < serial } ?? true }
+
+    /// - Returns: the one whose place it took.
+    mutating func put(_ value: RetainedValue) -> RetainedValue? {
+        let notification = value.notification
+        let serial = notification.serial
+        invariant(mayPut(serial), "R2: values are kept in the order of their serials")
+        let kind = notification.kind
+        let replaced = remove(kind)
+        noteBeside(kind, serial)
+        serials[kind] = serial
+        values[serial] = value
+        order.insert(serial)
+        names[ExactText(kind.name), default: SortedSet()].insert(serial)
+        objects[ExactText(kind.object), default: SortedSet()].insert(serial)
+        if value.isOfConnection { ofConnections[notification.poster, default: SortedSet()].insert(serial) }
+        if value.retention.goesToAllSessions { forSessions.insert(serial) }
+        payers[value.payer.name, default: (value.payer, SortedSet())].serials.insert(serial)
+        payers[value.payer.name]!.peer = value.payer
+        charge(value, 1)
+        if let expiry = notification.expiry {
+            expiries.insert(Expiry(time: expiry, serial: serial))
+            if expiries.count > 2 * values.count + 64 {
+                meter.count(expiries.count)
+                expiries.removeAll { [values] in values[$0.serial] == nil }
+            }
+        }
+        return replaced
+    }
+
+    private mutating func charge(_ value: RetainedValue, _ sign: Int) {
+        let place = Place(value.payer.name, value.notification.kind.origin)
+        var share = shares[place] ?? Share()
+        share.count += sign
+        share.byteCount += sign * value.byteCount
+        shares[place] = share.count == 0 ? nil : share
+        guard place.isMachine else { return }
+        if share.count == 0 {
+            machines[place.payer]!.remove(place.text)
+            if machines[place.payer]!.isEmpty { machines[place.payer] = nil }
+        } else {
+            machines[place.payer, default: []].insert(place.text)
+        }
+        if departed.contains(place.payer) {
+            addDeparted(Share(count: sign, byteCount: sign * value.byteCount), place.text)
+        }
+    }
+
+    private mutating func addDeparted(_ share: Share, _ machine: ExactText) {
+        departedShares[machine, default: Share()] += share
+        if departedShares[machine]!.count == 0 { departedShares[machine] = nil }
+    }
+
+    /// A payer has left, or has come again. What one that has left pays for of a machine counts for who posts for that machine
+    /// next: otherwise a machine would have another share with each start of the bridge.
+    mutating func note(_ payer: ClientName, hasLeft: Bool) {
+        guard payers[payer] != nil, departed.contains(payer) != hasLeft else { return }
+        if hasLeft { departed.insert(payer) } else { departed.remove(payer) }
+        meter.count(machines[payer]?.count ?? 0)
+        for machine in machines[payer] ?? [] {
+            let share = shares[Place(payer: payer, machine: machine)]!
+            addDeparted(
+                hasLeft ? share : Share(count: -share.count, byteCount: -share.byteCount), machine)
+        }
+    }
+
+    /// The values that somebody pays for, from one place; nil for this session. Of a machine those as well whose payers have left.
+    ///
+    /// - Parameter payer: nil for one that pays for nothing yet.
+    func share(of payer: ClientName?, from origin: OutsideOrigin?) -> Share {
+        let left = origin?.host.flatMap { departedShares[ExactText($0)] } ?? Share()
+        // All that have left are one.
+        if let payer, origin?.host != nil, departed.contains(payer) { return left }
+        var share = payer.flatMap { shares[Place($0, origin)] } ?? Share()
+        share += left
+        return share
+    }
+
+    /// Whether a value is among those of ``share(of:from:)`` of its place.
+    func isCounted(_ value: RetainedValue, for payer: Peer?) -> Bool {
+        value.payer === payer
+            || value.notification.kind.origin?.host != nil && departed.contains(value.payer.name)
+    }
+
+    private mutating func noteBeside(_ kind: NotificationKind, _ serial: UInt64) {
+        guard kind.origin != nil || !beside.isEmpty else { return }
+        let pair = Pair(kind)
+        if beside[pair] != nil {
+            beside[pair]!.insert(serial)
+        } else if kind.origin != nil {
+            beside[pair] = SortedSet(sorted: [local(kind), serial].compactMap(\.self))
+        }
+    }
+
+    private mutating func forgetBeside(_ kind: NotificationKind, _ serial: UInt64) {
+        let pair = Pair(kind)
+        guard !beside.isEmpty, beside[pair] != nil else { return }
+        beside[pair]!.remove(serial)
+        let left = beside[pair]!
+        if left.isEmpty || (left.count == 1 && left.last == local(kind)) { beside[pair] = nil }
+    }
+
+    /// The serial of the value of this session.
+    private func local(_ kind: NotificationKind) -> UInt64? {
+        serials[NotificationKind(name: kind.name, object: kind.object)]
+    }
+
+    mutating func remove(_ kind: NotificationKind) -> RetainedValue? {
+        guard let serial = serials.removeValue(forKey: kind), let value = values.removeValue(forKey: serial) else {
+            return nil
+        }
+        meter.count()
+        forgetBeside(kind, serial)
+        order.remove(serial)
+        Self.remove(serial, of: ExactText(kind.name), in: &names)
+        Self.remove(serial, of: ExactText(kind.object), in: &objects)
+        if value.isOfConnection { Self.remove(serial, of: value.notification.poster, in: &ofConnections) }
+        if value.retention.goesToAllSessions { forSessions.remove(serial) }
+        charge(value, -1)
+        payers[value.payer.name]!.serials.remove(serial)
+        if payers[value.payer.name]!.serials.isEmpty {
+            payers[value.payer.name] = nil
+            departed.remove(value.payer.name)
+        }
+        return value
+    }
+
+    private static func remove<Key>(_ serial: UInt64, of key: Key, in table: inout [Key: SortedSet<UInt64>]) {
+        table[key]!.remove(serial)
+        if table[key]!.isEmpty { table[key] = nil }
+    }
+
+    /// Those of this name and object, nil for any, in their order, with serials from `after` on, exclusively.
+    ///
+    /// - Parameter now: those whose time is over by then are not among them.
+    func matching(name: String?, object: String?, after: UInt64 = 0, now: Int64) -> some Sequence<RetainedValue> {
+        list(name, object).all(from: after == .max ? after : after + 1).lazy.compactMap { [values, meter] serial in
+            meter.count()
+            let value = values[serial]!
+            return value.isOver(at: now) ? nil : value
+        }
+    }
+
+    /// The serials of all that may match, in their order: where there is a name they are those of the name, and so on.
+    private func list(_ name: String?, _ object: String?) -> SortedSet<UInt64> {
+        let list: SortedSet<UInt64>? =
+            if let name, let object {
+                (beside.isEmpty ? nil : beside[Pair(name, object)])
+                    ?? serials[NotificationKind(name: name, object: object)].map { SortedSet(sorted: [$0]) }
+            } else if let name {
+                names[ExactText(name)]
+            } else if let object {
+                objects[ExactText(object)]
+            } else {
+                order
+            }
+        return list ?? SortedSet()
+    }
+
+    /// The first of those that a registration matches, with a serial beyond `after` and up to `through`.
+    ///
+    /// - Parameter now: one whose time is over by then is passed over.
+    func first(matching registration: Registration, after: UInt64, through: UInt64, now: Int64) -> RetainedValue? {
+        let list = list(registration.name, registration.object)
+        var next = after
+        while let serial = list.first(from: next + 1), serial <= through {
+            meter.count()
+            let value = values[serial]!
+            if !value.isOver(at: now) { return value }
+            next = serial
+        }
+        return nil
+    }
+
+    /// All who pay for values, in no particular order.
+    var allPayers: [Peer] { payers.values.map(\.peer) }
+
+    /// Who pays for the last one of a poster, which may have left.
+    func payer(named poster: ClientName) -> Peer? { payers[poster]?.peer }
+
+    /// The oldest of those that a poster pays for.
+    func first(paidBy poster: ClientName) -> RetainedValue? {
+        payers[poster]?.serials.first(from: 0).flatMap { values[$0] }
+    }
+
+    /// The oldest of those that go when a connection does.
+    func firstOfConnection(_ poster: ClientName) -> RetainedValue? {
+        ofConnections[poster]?.first(from: 0).flatMap { values[$0] }
+    }
+
+    /// How many go when a connection does.
+    func count(ofConnection poster: ClientName) -> Int { ofConnections[poster]?.count ?? 0 }
+
+    /// The first that other sessions have as well, with a serial beyond `after` and up to `through`.
+    func firstForSessions(after: UInt64, through: UInt64) -> RetainedValue? {
+        guard let serial = forSessions.first(from: after + 1), serial <= through else { return nil }
+        return values[serial]
+    }
+
+    /// Those that came from other sessions of this machine, in no particular order.
+    var fromSessions: some Sequence<RetainedValue> {
+        beside.lazy.flatMap(\.value).compactMap { [values] serial in
+            values[serial].flatMap { $0.retention.isFromSession ? $0 : nil }
+        }
+    }
+
+    /// One whose time is over; nil when there is none.
+    mutating func expired(at now: Int64) -> RetainedValue? {
+        while let first = expiries.first, first.time <= now {
+            if let value = values[first.serial] { return value }
+            meter.count()
+            expiries.popFirst()
+        }
+        return nil
+    }
+
+    func checkInvariants(lastSerial: UInt64) throws(BrokenInvariant) {
+        try require(order.last.map { $0 <= lastSerial } ?? true, "D4: no serial is from the future")
+        try require(order.elementsEqual(values.keys.sorted()), "R2: values are in their order")
+        try require(
+            values.allSatisfy { $0 == $1.notification.serial } && serials.count == count,
+            "R1: one value of each name, object and origin")
+        let values = Array(all)
+        func numbers(_ list: [RetainedValue]) -> SortedSet<UInt64> {
+            SortedSet(sorted: list.map(\.notification.serial))
+        }
+        try require(
+            Dictionary(grouping: values) { ExactText($0.notification.name) }.mapValues(numbers) == names
+                && Dictionary(grouping: values) { ExactText($0.notification.object) }.mapValues(numbers) == objects,
+            "R2: values are found by their names, and by their objects")
+        try require(
+            Dictionary(grouping: values, by: \.payer.name).mapValues(numbers) == payers.mapValues(\.serials),
+            "E4: values are counted for who pays for them")
+        try require(
+            Dictionary(grouping: values) { Place($0.payer.name, $0.notification.kind.origin) }
+                .mapValues { Share(count: $0.count, byteCount: $0.reduce(0) { $0 + $1.byteCount }) } == shares,
+            "R6: values are counted for the place that they are from")
+        let ofMachines = values.filter { $0.notification.kind.origin?.host != nil }
+        try require(
+            Dictionary(grouping: ofMachines, by: \.payer.name)
+                .mapValues { Set($0.map { ExactText($0.notification.kind.origin!.host!) }) } == machines
+                && Set(payers.filter { !$1.peer.isKnown }.keys) == departed
+                && Dictionary(grouping: ofMachines.filter { !$0.payer.isKnown }) {
+                    ExactText($0.notification.kind.origin!.host!)
+                }.mapValues { Share(count: $0.count, byteCount: $0.reduce(0) { $0 + $1.byteCount }) } == departedShares,
+            "R6: values of machines whose payers have left are counted")
+        for value in values {
+            try require(
+                serials[value.notification.kind] == value.notification.serial, "R1: a value is found by its name")
+        }
+        let pairs = Dictionary(grouping: values) { Pair($0.notification.kind) }
+            .filter { $0.value.contains { $0.notification.kind.origin != nil } }
+        try require(
+            pairs.mapValues(numbers) == beside,
+            "G3: values from elsewhere are beside those of here")
+        try require(
+            Dictionary(grouping: values.filter(\.isOfConnection), by: \.notification.poster).mapValues(numbers)
+                == ofConnections, "R1: what goes with a connection is known")
+        try require(
+            numbers(values.filter(\.retention.goesToAllSessions)) == forSessions,
+            "R8: what other sessions have as well is known")
+        let known = Set(expiries.unordered.map(\.serial))
+        try require(
+            values.allSatisfy { $0.notification.expiry == nil || known.contains($0.notification.serial) },
+            "R1: what expires is known")
+    }
+}

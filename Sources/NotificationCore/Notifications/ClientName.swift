@@ -1,5 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0
-import BusNames
-
-/// A client's name: a client is one D-Bus connection.
-public typealias ClientName = UniqueName

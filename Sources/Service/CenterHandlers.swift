@@ -1,0 +1,509 @@
+// SPDX-License-Identifier: Apache-2.0
+import CarillonActivity
+import CarillonBusNames
+import CarillonCore
+import CarillonDBus
+import CarillonMainLoop
+import CarillonWire
+
+/// The methods of the wire contract: one call into the core each.
+struct CenterHandlers {
+    unowned let driver: CenterDriver
+    unowned let turns: DeliveryTurns
+    unowned let clients: ClientRegistry
+    unowned let callers: Callers
+    unowned let gate: PolicyGate
+    unowned let refusals: Refusals
+    unowned let revocations: PolicyRevocations
+    unowned let parts: CallsInParts
+    unowned let manyPosts: ManyPosts
+    unowned let channelPosts: ChannelPosts
+    unowned let configuration: ConfigurationKeeper
+    unowned let sessions: Sessions
+    unowned let present: PresentConnections
+
+    /// The contract as the table that calls are dispatched by, and that introspection is made of.
+    var interface: Interface {
+        Interface(
+            name: Wire.interface,
+            methods: [
+                method(AddObserver.self, needs: { .observe(name: $0.name) }, handler: addObserver),
+                method(RemoveObserver.self, needs: { _ in .nothing }, handler: removeObserver),
+                method(RemoveObservers.self, needs: { _ in .nothing }, handler: removeObservers),
+                method(PostCall.self, needs: Self.postNeeds, answers: post),
+                method(PostJSON.self, needs: Self.postNeeds, answers: postJSON),
+                method(SetSuspended.self, needs: { _ in .nothing }, handler: setSuspended),
+                method(FollowActivity.self, needs: { _ in .nothing }, handler: followActivity),
+                method(
+                    OverrideSuspension.self, needs: { _ in .session("override who is suspended") },
+                    handler: overrideSuspension),
+                method(ListClients.self, shows: listClients),
+                method(ListPosters.self, shows: listPosters),
+                method(ListObservers.self, shows: listObservers),
+                method(ListObserversFrom.self, shows: listObserversFrom),
+                // Policy is asked about each post (``ManyPosts``).
+                method(PostMany.self, needs: { (_: MethodCall) in .nothing }, answers: manyPosts.begin),
+                method(SetClientOptions.self, needs: Self.optionsNeed, handler: setClientOptions),
+                method(GetClient.self, shows: getClient),
+                method(Explain.self, shows: explain),
+                method(
+                    FollowInterest.self, needs: { _ in .session("ask what others observe") }, handler: followInterest),
+                method(
+                    FollowValues.self, needs: { _ in .session("ask which values there are") }, handler: followValues),
+                method(Get.self, needs: Self.getNeeds, answers: get),
+                method(RemoveRetained.self, needs: { .post(name: $0.name) }, inParts: removeRetained),
+                method(RemoveRetainedFrom.self, needs: { .post(name: $0.name) }, handler: removeRetainedFrom),
+                method(WithdrawPosts.self, needs: { _ in .nothing }, inParts: withdrawPosts),
+                // Policy is asked about each post on it (``ChannelPosts``).
+                method(OpenChannel.self, needs: { (_: MethodCall) in .nothing }, answers: channelPosts.open),
+                method(
+                    ReloadConfiguration.self,
+                    needs: { (_: MethodCall) in .session("have the configuration read again") },
+                    answers: reloadConfiguration),
+            ],
+            signals: [
+                Interface.Signal(NotificationSignal.self), Interface.Signal(DroppedSignal.self),
+                Interface.Signal(SuspensionChangedSignal.self), Interface.Signal(NotificationsSignal.self),
+                Interface.Signal(InterestChangedSignal.self), Interface.Signal(ValuesRemovedSignal.self),
+            ],
+            properties: CenterProperties.table(properties))
+    }
+
+    private var center: DistributedCenter { driver.center }
+
+    // MARK: Rows. Each says what policy is asked (P2), and there is no way into the table without that.
+
+    private func method<Method: CenterMethod>(
+        _: Method.Type, needs: @escaping (Method) -> PolicyGate.Need,
+        handler: @escaping (Method, UniqueName) throws(BusError) -> Method.Reply
+    ) -> Interface.Method {
+        Interface.Method(Method.self) { [gate] method, client throws(BusError) in
+            try gate.check(client) { needs(method) }
+            return try handler(method, client)
+        }
+    }
+
+    /// One whose handler answers by itself.
+    private func method<Method: CenterMethod>(
+        _: Method.Type, needs: @escaping (MethodCall) throws(BusError) -> PolicyGate.Need,
+        answers handler: @escaping (MethodCall) throws(BusError) -> Void
+    ) -> Interface.Method {
+        Interface.Method(Method.self) { [gate] call throws(BusError) in
+            try gate.check(call.sender) { () throws(BusError) in try needs(call) }
+            try handler(call)
+        }
+    }
+
+    /// One that counts what it has done, a part at a time.
+    private func method<Method: CenterMethod>(
+        _: Method.Type, needs: @escaping (Method) -> PolicyGate.Need,
+        inParts begin: @escaping (Method, UniqueName) -> () -> (count: Int, isMore: Bool)
+    ) -> Interface.Method where Method.Reply == Int {
+        Interface.Method(Method.self) { [gate, unowned parts] call throws(BusError) in
+            var arguments = call.arguments
+            let method = try Method(from: &arguments)
+            try call.expectNoDescriptors()
+            try gate.check(call.sender) { needs(method) }
+            let serve = begin(method, call.sender)
+            var count = 0
+            parts.begin(call) { _ in
+                let part = serve()
+                count += part.count
+                if !part.isMore { call.reply(to: Method.self, count) }
+                return !part.isMore
+            }
+        }
+    }
+
+    /// One that shows other clients: as many of them as the caller may see.
+    private func method<Method: CenterMethod>(
+        _: Method.Type, shows handler: @escaping (Method, PolicyGate.Sight) throws(BusError) -> Method.Reply
+    ) -> Interface.Method {
+        self.method(
+            Method.self,
+            shows: { (call: MethodCall, sight: PolicyGate.Sight) throws(BusError) in
+                var arguments = call.arguments
+                let method = try Method(from: &arguments)
+                try call.expectNoDescriptors()
+                call.reply(to: Method.self, try handler(method, sight))
+            })
+    }
+
+    /// The same, when it answers by itself. Who wants no answer has asked nothing, and it may be long.
+    private func method<Method: CenterMethod>(
+        _: Method.Type, shows handler: @escaping (MethodCall, PolicyGate.Sight) throws(BusError) -> Void
+    ) -> Interface.Method {
+        Interface.Method(Method.self) { [gate] call throws(BusError) in
+            guard call.answer.isWanted else { return try call.expectNoDescriptors() }
+            try handler(call, gate.sight(of: call.sender))
+        }
+    }
+
+    /// That a name is missing is for the post's own check to say.
+    private static func postNeeds(_ call: MethodCall) throws(BusError) -> PolicyGate.Need {
+        let name = try Post.nameAndObject(of: call.message).name
+        return name.isEmpty ? .nothing : .post(name: name)
+    }
+
+    /// Who may observe a name may read its values.
+    private static func getNeeds(_ call: MethodCall) throws(BusError) -> PolicyGate.Need {
+        var arguments = call.arguments
+        return .observe(name: try Get(from: &arguments).name)
+    }
+
+    /// A sandbox sees no other client, so it is not told who posted either (P2).
+    private static func optionsNeed(_ call: SetClientOptions) -> PolicyGate.Need {
+        #if CARILLON_PLANTED
+            if PlantedFault.strikes(.sandboxIsToldPosters) { return .nothing }
+        #endif
+        return call.change.details?.all.contains(where: \.isAboutPoster) == true
+            ? .session("be told who posted") : .nothing
+    }
+
+    // MARK: The methods, in the order of the table
+
+    func addObserver(_ call: AddObserver, from client: UniqueName) throws(BusError) -> ObserverID {
+        try perform { effects throws(CenterError) in
+            try center.addObserver(
+                of: client, name: call.name, object: call.object, options: call.options, effects: &effects)
+        }
+    }
+
+    func removeObserver(_ call: RemoveObserver, from client: UniqueName) throws(BusError) {
+        try perform { effects throws(CenterError) in
+            try center.removeObserver(call.observer, of: client, effects: &effects)
+        }
+    }
+
+    func removeObservers(_ call: RemoveObservers, from client: UniqueName) -> Int {
+        driver.perform { effects in
+            center.removeObservers(of: client, name: call.name, object: call.object, effects: &effects)
+        }
+    }
+
+    func post(_ call: MethodCall) throws(BusError) {
+        let post = try Post(call.message, limits: center.limits, checking: center.checkPost)
+        try call.expectNoDescriptors()
+        try gate.check(post.options, ofPost: post.name, call.sender)
+        try make(post, of: call)
+    }
+
+    func postJSON(_ call: MethodCall) throws(BusError) {
+        var arguments = call.arguments
+        let post = try PostJSON(from: &arguments).post(limits: center.limits, checking: center.checkPost)
+        try call.expectNoDescriptors()
+        try make(post, of: call)
+    }
+
+    private func make(_ post: Post<WireUserInfo>, of call: MethodCall) throws(BusError) {
+        guard try isWayMade(for: post, from: call.sender) else {
+            return parts.begin(call) { _ in
+                do throws(BusError) {
+                    guard try isWayMade(for: post, from: call.sender) else { return false }
+                    try accept(post, of: call)
+                } catch {
+                    refusals.note(call, error)
+                    call.reply(with: error)
+                }
+                return true
+            }
+        }
+        try accept(post, of: call)
+    }
+
+    private func isWayMade(for post: Post<WireUserInfo>, from poster: UniqueName) throws(BusError) -> Bool {
+        guard !post.options.coalescing.isEmpty else { return true }
+        return try driver.perform { effects throws(BusError) in
+            try driver.makeWay(for: post, from: poster, effects: &effects)
+        }
+    }
+
+    private func accept(_ post: Post<WireUserInfo>, of call: MethodCall) throws(BusError) {
+        let receipt = try perform { effects throws(CenterError) in
+            try center.post(
+                name: post.name, object: post.object, userInfo: post.userInfo, options: post.options,
+                from: call.sender, effects: &effects)
+        }
+        if post.options.postingStyle == .whenIdle { turns.expectIdleness() }
+        driver.answer(call, with: receipt)
+        turns.notePost(receivers: receipt.receivers)
+    }
+
+    func setSuspended(_ call: SetSuspended, from client: UniqueName) throws(BusError) {
+        try perform { effects throws(CenterError) in
+            try center.setSuspended(call.isSuspended, of: client, effects: &effects)
+        }
+    }
+
+    func followActivity(_: FollowActivity, from client: UniqueName) throws(BusError) {
+        try perform { effects throws(CenterError) in
+            try center.followActivity(of: client, effects: &effects)
+        }
+    }
+
+    func overrideSuspension(_ call: OverrideSuspension, from author: UniqueName) throws(BusError) {
+        let client = try clientName(call.client)
+        let override = call.isSuspended.map {
+            SuspensionOverride(isSuspended: $0, author: author, identity: callers.identity(of: author))
+        }
+        let isKnown = driver.perform { effects in
+            center.overrideSuspension(override, of: client, effects: &effects)
+        }
+        guard isKnown else {
+            throw BusError(
+                name: BusError.nameHasNoOwnerName,
+                message: "\(client) is no client: it has registered no observer, or left")
+        }
+    }
+
+    private func clientName(_ text: String) throws(BusError) -> ClientName {
+        guard let client = ClientName(rawValue: text) else {
+            throw .invalidArgs("'\(text)' is no unique name, such as ':1.42'")
+        }
+        return client
+    }
+
+    func listClients(_ call: MethodCall, _ sight: PolicyGate.Sight) throws(BusError) {
+        try call.expectNoDescriptors()
+        call.reply(to: ListClients.self, center.clientStatuses.filter { sight.shows($0.name) }.map(listed))
+    }
+
+    private func listed(_ client: ClientStatus) -> ListedClient {
+        let process = clients.process(of: client.name)
+        // Of one that has no observers, and is listed as it does not read, that is known as it has called.
+        let identity = callers[client.name]?.identity
+        return ListedClient(
+            name: client.name, processID: process?.id ?? identity?.processID ?? 0,
+            process: process?.name ?? identity?.process ?? "",
+            isSuspended: client.isSuspended, cause: client.cause.rawValue, observers: UInt32(client.observers),
+            queued: UInt32(client.queued), delivered: client.delivered, dropped: client.dropped,
+            flow: client.flow.rawValue, unconfirmed: UInt32(client.unconfirmed), posted: client.posted,
+            userID: identity?.userID, application: identity?.application ?? "",
+            hasChannel: driver.effects.channels[client.name] != nil)
+    }
+
+    func listPosters(_ call: MethodCall, _ sight: PolicyGate.Sight) throws(BusError) {
+        var arguments = call.arguments
+        let most = try ListPosters(from: &arguments).most
+        try call.expectNoDescriptors()
+        try present.ask { names in
+            // Many may have waited for the same word of the bus.
+            guard center.isServed(call.sender) else {
+                guard center.mayRefuse(call.sender) else { return refusals.noteUnserved(call.message, of: call.sender) }
+                refusals.note(call, ChannelPosts.unread)
+                return call.reply(with: ChannelPosts.unread)
+            }
+            let posters = center.posterStatuses(most: Int(most)) { name in
+                sight.shows(name) && names?.contains(name) != false
+            }
+            var room = Wire.mostAnswerBytes
+            let busiest = posters.map(listed).prefix { poster in
+                room -= poster.byteCount
+                return room >= 0
+            }
+            call.reply(to: ListPosters.self, busiest.sorted { $0.name.isOlder(than: $1.name) })
+        }
+    }
+
+    private func listed(_ poster: PosterStatus) -> ListedPoster {
+        let identity = poster.identity
+        return ListedPoster(
+            name: poster.name, processID: identity.processID ?? 0, process: identity.process ?? "",
+            application: identity.application ?? "", userID: identity.userID, posted: poster.posted,
+            refused: poster.refused)
+    }
+
+    func listObservers(_ call: ListObservers, _ sight: PolicyGate.Sight) throws(BusError) -> [ListedObserver] {
+        let observers = registrations(of: call.client, sight).map(ListedObserver.init)
+        let size = observers.reduce(0) { $0 + $1.byteCount }
+        guard size <= Wire.mostAnswerBytes else {
+            throw BusError(
+                .limitExceeded,
+                message: "an answer has \(Wire.mostAnswerBytes) bytes at most, and this one would have about "
+                    + "\(size); \(ListObserversFrom.member) has the observers of \(call.client) piece by piece")
+        }
+        return observers
+    }
+
+    func listObserversFrom(_ call: ListObserversFrom, _ sight: PolicyGate.Sight) -> [ListedRegistration] {
+        var observers: [ListedRegistration] = []
+        var room = Wire.maxPieceBytes
+        for registration in registrations(of: call.client, sight) where registration.id > call.after {
+            guard observers.count < call.most else { break }
+            let observer = ListedRegistration(registration)
+            // One alone is never too large: names and objects have bounds.
+            guard observers.isEmpty || observer.byteCount <= room else { break }
+            room -= observer.byteCount
+            observers.append(observer)
+        }
+        return observers
+    }
+
+    /// What is no name of a client has no observers; one that the caller may not see is as one that is not there.
+    private func registrations(of client: String, _ sight: PolicyGate.Sight) -> [Registration] {
+        guard let client = ClientName(rawValue: client), sight.shows(client) else { return [] }
+        return center.registrations(of: client) ?? []
+    }
+
+    func setClientOptions(_ call: SetClientOptions, from client: UniqueName) throws(BusError) {
+        try perform { effects throws(CenterError) in
+            try center.setOptions(call.change, of: client, effects: &effects)
+        }
+    }
+
+    func getClient(_ call: GetClient, _ sight: PolicyGate.Sight) throws(BusError) -> KnownClient {
+        let client = try clientName(call.client)
+        guard sight.shows(client), let identity = callers.identity(of: client) else {
+            throw BusError(
+                name: BusError.nameHasNoOwnerName,
+                message: "\(client) has not called the service, or it has left more than a minute ago")
+        }
+        return KnownClient(name: client, identity: identity)
+    }
+
+    func explain(_ call: Explain, _ sight: PolicyGate.Sight) throws(BusError) -> [String] {
+        let client = try clientName(call.client)
+        if !call.name.isEmpty {
+            try mappingCenterErrors { () throws(CenterError) in
+                try center.checkPost(name: call.name, object: call.object)
+            }
+        }
+        // One that the caller may not see is as one that is not there.
+        guard sight.shows(client),
+            let explanation = center.explanation(of: client, name: call.name, object: call.object)
+        else { return [Reasons.noClient(client)] }
+        return Reasons(
+            client: client, name: call.name, object: call.object, explanation: explanation,
+            registrations: center.registrations(of: client) ?? [], process: clients.process(of: client),
+            refusal: call.name.isEmpty ? nil : gate.refusal(toObserve: call.name, client),
+            inactiveWhen: driver.effects.activity?.rule(for: client) ?? .unfocused,
+            others: sight.isWhole ? .told(active: driver.effects.activity?.activeApplication) : .untold,
+            now: driver.center.clock.time()
+        ).sentences
+    }
+
+    func followInterest(
+        _ call: FollowInterest, from client: UniqueName
+    ) throws(BusError) -> DistributedCenter.Wanted {
+        try perform { effects throws(CenterError) in
+            try center.followInterest(
+                of: client, after: call.after, most: Int(call.most), room: Wire.maxPieceBytes,
+                byteCount: FollowInterest.byteCount, effects: &effects)
+        }
+    }
+
+    func followValues(
+        _ call: FollowValues, from client: UniqueName
+    ) throws(BusError) -> [FollowValues.Listed] {
+        try perform { effects throws(CenterError) in
+            try center.followValues(
+                of: client, after: call.after, most: Int(call.most), room: Wire.maxPieceBytes,
+                byteCount: FollowValues.byteCount, effects: &effects)
+        }.map(FollowValues.Listed.init)
+    }
+
+    func get(_ call: MethodCall) throws(BusError) {
+        var arguments = call.arguments
+        let get = try Get(from: &arguments)
+        try call.expectNoDescriptors()
+        guard call.answer.isWanted else { return }
+        let values = driver.perform { effects in
+            center.retainedValues(name: get.name, object: get.object, effects: &effects)
+        }
+        let isTold = gate.mayKnowPosters(call.sender)
+        try Get.answer(call, with: values) { isTold || !$0.isAboutPoster }
+    }
+
+    func removeRetained(_ call: RemoveRetained, from _: UniqueName) -> () -> (count: Int, isMore: Bool) {
+        let newest = center.lastNumbers.serial
+        return {
+            driver.perform { effects in
+                center.removeRetained(name: call.name, object: call.object, through: newest, effects: &effects)
+            }
+        }
+    }
+
+    func removeRetainedFrom(_ call: RemoveRetainedFrom, from _: UniqueName) throws(BusError) -> Int {
+        try perform { effects throws(CenterError) in
+            let kind = NotificationKind(name: call.name, object: call.object, origin: try call.origin())
+            return center.removeRetained(kind, effects: &effects) ? 1 : 0
+        }
+    }
+
+    func withdrawPosts(_ call: WithdrawPosts, from poster: UniqueName) -> () -> (count: Int, isMore: Bool) {
+        {
+            driver.perform { effects in
+                center.withdrawPosts(of: poster, name: call.name, object: call.object, effects: &effects)
+            }
+        }
+    }
+
+    /// Answered when nobody has any more what the new policy does not allow.
+    func reloadConfiguration(_ call: MethodCall) throws(BusError) {
+        try call.expectNoDescriptors()
+        do throws(KeyFile.Fault) {
+            try configuration.read()
+        } catch {
+            throw BusError(.invalidConfiguration, message: error.description)
+        }
+        revocations.serve(call, by: parts)
+    }
+
+    /// A sandbox is not told the paths of files.
+    private func shownConfiguration(for reader: UniqueName?) -> ShownConfiguration {
+        let isTold = reader.map { gate.sight(of: $0).isWhole } == true
+        return ShownConfiguration(
+            files: isTold ? configuration.files : [],
+            errors: isTold ? configuration.faults.map(\.description) : [])
+    }
+
+    /// - Parameter reader: who reads them; nil for what is announced to all.
+    func properties(for reader: UniqueName?) -> CenterProperties {
+        let statistics = center.statistics
+        return CenterProperties(
+            version: Wire.softwareVersion, activitySource: driver.effects.activity?.kind?.rawValue ?? "none",
+            activityState: (driver.effects.activity?.state ?? .off).rawValue,
+            activityReason: driver.effects.activity?.reason ?? "",
+            policy: reader.map(gate.shown) ?? ShownPolicy(), limits: NamedNumbers { center.limits[$0] },
+            statistics: NamedNumbers { key in
+                switch key {
+                case .posted: statistics.posted
+                case .delivered: statistics.delivered
+                case .queued: statistics.queued
+                case .dropped: statistics.dropped
+                case .clients: statistics.clients
+                case .observers: statistics.observers
+                case .observerBytes: statistics.observerBytes
+                case .memoryBytes: statistics.memoryBytes
+                case .unmatched: statistics.unmatched
+                case .coalesced: statistics.coalesced
+                case .queuedBytes: statistics.queuedBytes
+                case .intervalBytes: statistics.intervalBytes
+                case .queuedPosts: statistics.queuedPosts
+                case .lostPosts: statistics.lostPosts
+                case .queuedPostBytes: statistics.queuedPostBytes
+                case .inFlightBytes: statistics.inFlightBytes
+                case .answerBytes: statistics.answerBytes
+                case .waitingCallBytes: statistics.waitingCallBytes
+                case .retained: statistics.retained
+                case .retainedBytes: statistics.retainedBytes
+                case .unretained: statistics.unretained
+                case .displaced: statistics.displaced
+                case .expired: statistics.expired
+                case .channels: UInt64(driver.effects.channels.count)
+                case .refused: refusals.refused
+                case .rejected: refusals.rejected
+                }
+            },
+            // Whose sessions there are concerns no sandbox.
+            sessions: reader.map { gate.sight(of: $0).isWhole } == true ? sessions.shown : [:],
+            configuration: shownConfiguration(for: reader))
+    }
+
+    /// One call into the core, whose error is answered.
+    private func perform<Result>(
+        _ event: (inout [Effect]) throws(CenterError) -> Result
+    ) throws(BusError) -> Result {
+        try mappingCenterErrors { () throws(CenterError) in try driver.perform(event) }
+    }
+}

@@ -1,0 +1,497 @@
+// SPDX-License-Identifier: Apache-2.0
+import CarillonActivity
+import CarillonBusNames
+import CarillonCore
+import CarillonDBus
+import CarillonMainLoop
+import CarillonWire
+
+/// The object of the wire contract: what arrives goes to the table of methods, to the core, or to the desktop's part.
+///
+/// It runs on the thread of the bus's context, and nothing in it blocks.
+package final class CenterObject {
+    private let barrier: BusBarrier
+    private unowned let bus: any MessageBus
+    private let machine: Machine
+    private let clients: ClientRegistry
+    private let callers: Callers
+    private let gate: PolicyGate
+    private let driver: CenterDriver
+    private let turns: DeliveryTurns
+    private let refusals: Refusals
+    private let revocations: PolicyRevocations
+    private let parts: CallsInParts
+    private let manyPosts: ManyPosts
+    private let channelPosts: ChannelPosts
+    private let configuration: ConfigurationKeeper
+    private let sessions: Sessions
+    private var sessionsCenter: SessionsCenter?
+    private let present: PresentConnections
+    private var exporter: ObjectExporter!
+    /// Nil where nothing is read from a bus.
+    private var calls: CallQueue?
+    private let lookups: ProcessLookups
+    /// Where what arrives from the bus is answered.
+    private let answers: any MessageBus
+
+    /// - Parameter bus: where effects go; the caller keeps it.
+    package convenience init(bus: any MessageBus) {
+        self.init(bus: bus, on: .own(address: ""), configuration: nil, sessions: nil)
+    }
+
+    /// - Parameters:
+    ///   - bus: where effects go; the caller keeps it.
+    ///   - machine: where the service runs.
+    ///   - inherited: what was read before; nil to read it.
+    ///   - sessions: the other sessions, where they are known already.
+    init(
+        bus: any MessageBus, on machine: Machine, configuration inherited: ConfigurationKeeper?, sessions: Sessions?
+    ) {
+        self.bus = bus
+        self.machine = machine
+        self.sessions = sessions ?? Sessions(on: machine, context: bus.context)
+        configuration = inherited ?? ConfigurationKeeper(reading: machine.readConfiguration)
+        clients = ClientRegistry(bus: bus, table: machine.processes)
+        lookups = ProcessLookups(on: bus.context)
+        callers = Callers(bus: bus, table: machine.processes, lookups: lookups)
+        present = PresentConnections(callers)
+        gate = PolicyGate(callers: callers, maySandboxesCall: machine.maySandboxesCall)
+        barrier = BusBarrier(bus: bus)
+        driver = CenterDriver(bus: bus, clients: clients, barrier: barrier, machine: machine)
+        answers = driver.effects.answers.way(to: bus)
+        turns = DeliveryTurns(of: driver, on: bus.context)
+        refusals = Refusals(driver: driver, clients: clients)
+        revocations = PolicyRevocations(of: driver, callers: callers, gate: gate)
+        parts = CallsInParts(driver: driver)
+        manyPosts = ManyPosts(driver: driver, turns: turns, gate: gate, refusals: refusals, parts: parts)
+        channelPosts = ChannelPosts(
+            driver: driver, turns: turns, callers: callers, gate: gate, refusals: refusals,
+            configuration: configuration, machine: machine)
+        let handlers = CenterHandlers(
+            driver: driver, turns: turns, clients: clients, callers: callers, gate: gate,
+            refusals: refusals, revocations: revocations,
+            parts: parts, manyPosts: manyPosts, channelPosts: channelPosts,
+            configuration: configuration, sessions: self.sessions, present: present)
+        exporter = ObjectExporter(path: Wire.path, interface: handlers.interface)
+        exporter.onRefusal = { [unowned self] call, error in refusals.note(call, error) }
+        callers.onKnown = { [unowned self] name, caller in
+            gate.learned(caller)
+            // Before anything is sent to one that came back: it may have what policy allows no more.
+            revocations.revoke(of: name)
+            driver.perform { effects in
+                driver.center.identify(
+                    name, as: caller.account, identity: caller.identity, effects: &effects)
+            }
+        }
+        callers.handle = { [unowned self] message in _ = handleNow(message) }
+        clients.knownProcess = { [callers] name in callers[name].flatMap { $0.processID > 0 ? $0.processID : nil } }
+        driver.effects.onWatched = { [unowned self] name in callers.identify(name) }
+        // As the bus tells it of those that are watched: behind what they sent, and part by part.
+        driver.effects.onGone = { [unowned self] name in _ = handle(OwnerChange.departure(of: name)) }
+        driver.effects.onForgotten = { [unowned self] name in callers.forget(name) }
+        driver.onRest = { [unowned self] in
+            callers.releaseRoom()
+            clients.releaseRoom()
+            calls?.releaseRoom()
+            revocations.releaseRoom()
+        }
+        if inherited == nil { configuration.begin() }
+        applyConfiguration()
+        configuration.onRead = { [unowned self] before in
+            applyConfiguration()
+            announceChanges(since: before)
+        }
+    }
+
+    // MARK: Its life
+
+    /// Takes up what an earlier process left for this bus, and keeps state for a later one from now on. Call it before
+    /// the first message is handled, until it succeeds; ``resume()`` follows when the service has its name.
+    ///
+    /// - Parameters:
+    ///   - directory: private to the user.
+    ///   - busID: of the bus that the object is on.
+    ///   - takesLock: false for whoever knows that the process that has the state can't use it any more.
+    /// - Returns: false while another process has the state.
+    package func recover(
+        directory: String, busID: String, address: String = "", takesLock: Bool = true
+    ) -> Bool {
+        driver.recover(directory: directory, busID: busID, address: address, takesLock: takesLock)
+    }
+
+    /// Follows the activity of applications in the session from now on. Call once, before ``resume()``.
+    ///
+    /// - Parameter uniqueName: that of the bus connection, for desktops that report to it.
+    func followActivity(uniqueName: UniqueName) {
+        let driver = driver
+        let monitor = ActivityMonitor(
+            bus: bus, uniqueName: uniqueName, choice: configuration.current.activityChoice,
+            rules: configuration.current.inactivity, session: machine.session, processes: machine.processes,
+            lookups: lookups
+        ) { [unowned driver] client, activity in
+            Log.info("activity of \(client): \(activity.rawValue)", ["CARILLON_CLIENT": client.rawValue])
+            driver.perform { effects in driver.center.setActivity(activity, of: client, effects: &effects) }
+        }
+        monitor.onChange = { [unowned self] in announce([.activitySource, .activityState, .activityReason]) }
+        clients.onIdentified = { [unowned monitor] client, processID in
+            monitor.clientIdentified(client, processID: processID)
+        }
+        driver.effects.activity = monitor
+        monitor.start()
+    }
+
+    /// Looks for the other sessions of the machine from now on (G1). Call once, when it has its name.
+    ///
+    /// - Parameter uniqueName: that of the bus connection, which posts what comes from them.
+    func joinSessions(as uniqueName: UniqueName) {
+        sessions.limits = { [unowned driver] in driver.center.limits }
+        driver.effects.ownName = { uniqueName }
+        sessions.post = { [unowned self] imported throws(BusError) in
+            turns.noteActivity()
+            let notification = imported.notification
+            try mappingCenterErrors { () throws(CenterError) in
+                try driver.perform { effects throws(CenterError) in
+                    _ = try driver.center.post(
+                        name: notification.name, object: notification.object, userInfo: notification.userInfo,
+                        options: imported.options, from: uniqueName, as: imported.identity, effects: &effects)
+                }
+            }
+        }
+        sessionsCenter = SessionsCenter(
+            driver, as: uniqueName, announce: { [unowned self] post in calls?.lose(post) },
+            isWriting: { [unowned self] in calls?.isWriting == true })
+        sessions.center = sessionsCenter
+        driver.effects.sessions = sessions
+        sessions.pause(false)
+        sessions.begin()
+    }
+
+    /// Watches the clients that came back, and delivers what waited for them.
+    package func resume() {
+        driver.center.restoresOnlyIdentified = true
+        driver.perform { effects in driver.center.finishRestoring(effects: &effects) }
+        if driver.center.hasQueuedPosts(.whenIdle) { turns.expectIdleness() }
+    }
+
+    /// Whether nothing more is served, as the process is about to end.
+    private var isSettling = false
+    /// What had to wait is served for so long when the process is about to end.
+    private static let timeToSettle = Duration.milliseconds(1500)
+
+    /// The process is about to end, and gets no more calls: ``CenterDriver/settle(_:)``.
+    func settle(_ completion: @escaping () -> Void) {
+        guard !isSettling else { return }
+        calls?.serveAll(for: Self.timeToSettle)
+        channelPosts.endAll(isLast: true)
+        guard callers.isAnythingWaiting else {
+            isSettling = true
+            calls?.stop()
+            return driver.settle(completion)
+        }
+        // Behind the answers that are waited for.
+        callers.way.busID { [weak self] result in
+            guard let self, case .success = result else { return completion() }
+            settle(completion)
+        }
+    }
+
+    /// The same where there is no time left: what waits is not served.
+    func settleAtOnce(_ completion: @escaping () -> Void) {
+        if !isSettling {
+            isSettling = true
+            calls?.stop()
+            channelPosts.endAll(isLast: true)
+        }
+        driver.settleAtOnce(completion)
+    }
+
+    /// The process ends now; a later one will take up from here.
+    package func finish() {
+        let left = ((takeKeptCalls() ?? []) + callers.takeWaiting()).filter { $0.kind == .methodCall }
+        if left.count > 0 {
+            Log.warning("\(left.count) calls that came faster than they can be served are lost, as the service ends")
+        }
+        driver.finish()
+        sessions.end()
+    }
+
+    /// The bus closed the connection, and this object is at its end: what another on the same bus takes up.
+    func handOver(busID: String) -> Heritage {
+        // The bus has told the callers that nobody answers. Who gets no descriptor has no channel.
+        let kept = ((takeKeptCalls() ?? []) + callers.takeWaiting()).filter { $0.member != OpenChannel.member }
+        let (center, store, largest) = driver.handOver()
+        driver.effects.sessions = nil
+        sessions.pause(true)
+        sessions.post = nil
+        sessions.center = nil
+        // The driver goes, and its limits are those of the next one.
+        sessions.limits = { [limits = center.limits] in limits }
+        return Heritage(
+            busID: busID, center: center, store: store, configuration: configuration, sessions: sessions, calls: kept,
+            mostBytes: center.mostBytes, largest: largest)
+    }
+
+    /// Takes out the calls that wait. Of those that were begun all is served, so that nothing is posted twice.
+    private func takeKeptCalls() -> [Message]? {
+        guard let calls else { return nil }
+        channelPosts.finishBegun()
+        let finished = parts.finishAll()
+        return calls.takeAll().filter { message in !finished.contains { $0 === message } }
+    }
+
+    /// A report of a source of activity on a client's application.
+    func report(_ activity: Activity, of client: ClientName) {
+        driver.perform { effects in driver.center.setActivity(activity, of: client, effects: &effects) }
+    }
+
+    /// The entries that are kept for each client besides the state machine, to look at.
+    var kept: [(what: String, count: Int)] {
+        let lost = callers.names.count { !driver.center.knows($0) }
+        return driver.effects.kept + clients.kept + sessions.kept + [("callers whom nothing lets go of", lost)]
+    }
+
+    /// The other sessions, to look at.
+    var shownSessions: [String: PropertyList] { sessions.shown }
+
+    /// The values that other sessions have as well, to look at.
+    var valuesForSessions: [ExportedNotification] {
+        var (values, after): ([ExportedNotification], UInt64) = ([], 0)
+        while let (value, serial) = driver.center.valueForSessions(after: after, through: .max - 1) {
+            values.append(value)
+            after = serial
+        }
+        return values
+    }
+
+    /// To look at.
+    var center: DistributedCenter { driver.center }
+    /// Whether what waits would be lost with the process, for want of room in the state.
+    var isWithoutQueues: Bool { driver.effects.store?.isWithoutQueues ?? false }
+
+    /// What the bus carries of a notification, in bytes; larger ones are not sent, and announced as lost.
+    var mostBytes: Int {
+        get { driver.center.mostBytes }
+        set { driver.center.mostBytes = newValue }
+    }
+
+    /// Takes up what an object had whose connection the bus closed, instead of ``recover(directory:busID:address:takesLock:)``.
+    func inherit(_ heritage: Heritage) {
+        driver.inherit(heritage.center, heritage.store)
+        mostBytes = heritage.mostBytes
+    }
+
+    /// Reads the configuration files again. With a fault in one, which is logged, everything stays as it was.
+    func reloadConfiguration() {
+        try? configuration.read()
+    }
+
+    // MARK: What arrives
+
+    /// Takes a message that arrived. Returns whether it was one for this object.
+    package func handle(_ message: Message) -> Bool {
+        !callers.admit(message) || handleNow(message)
+    }
+
+    private func handleNow(_ message: Message) -> Bool {
+        // What lies unread behind the end is for nobody here. Who called gets an error of the bus.
+        guard !driver.isOver else { return true }
+        turns.noteActivity()
+        if message.kind == .methodCall, let sender = message.sender {
+            guard let calls else { return serve(message, of: sender) }
+            return calls.take(message, of: sender, line(of: sender)) { serve(message, of: sender) }
+        }
+        if let change = OwnerChange(message) {
+            #if CARILLON_PLANTED
+                if change.departed != nil, PlantedFault.strikes(.missedDeparture, oneOf: 4) { return true }
+            #endif
+            if let client = change.departed, let calls {
+                channelPosts.isLeaving(client)
+                calls.takeEnd(message, of: client, line(of: client)) { ownerChanged(change) }
+            } else {
+                ownerChanged(change)
+            }
+            return true
+        }
+        if let error = message.error, error.name == BusError.limitsExceededName, message.isFromBus {
+            refusals.noteRejection(error)
+            driver.effects.signalRefused(serial: message.replySerial)
+            return true
+        }
+        return driver.effects.activity?.handle(message) == true
+    }
+
+    private func account(of connection: UniqueName) -> AccountID {
+        callers[connection]?.account ?? .connection(connection)
+    }
+
+    /// Whose turn it is with a connection. Of those that had left before anybody knew whose they are all are one: they may
+    /// be many, of one process.
+    private func line(of connection: UniqueName) -> AccountID {
+        callers[connection]?.hasLeft == true ? .user(.max) : account(of: connection)
+    }
+
+    /// Serves a message that ``CallQueue`` kept.
+    private func serveKept(_ message: Message) {
+        turns.noteActivity()
+        if parts.goOn(message) { return }
+        if let change = OwnerChange(message) { return ownerChangeIsDue(change, message) }
+        guard let sender = message.sender, !serve(message, of: sender), !message.expectsNoReply else { return }
+        answers.send(message.errorReply(.unknownMethod("there is no such method")))
+    }
+
+    private func ownerChangeIsDue(_ change: OwnerChange, _ message: Message) {
+        guard let client = change.departed, driver.center.takesPartsToLeave(client) else {
+            return ownerChanged(change)
+        }
+        parts.begin(message) { [unowned self] _ in
+            let isMore = driver.perform { effects in driver.center.takeApart(client, effects: &effects) }
+            if !isMore { ownerChanged(change) }
+            return !isMore
+        }
+    }
+
+    private func ownerChanged(_ change: OwnerChange) {
+        if let client = change.departed {
+            channelPosts.left(client)
+            driver.perform { effects in driver.center.clientDisappeared(client, effects: &effects) }
+        }
+        driver.effects.activity?.ownerChanged(change)
+    }
+
+    /// Serves a call of a connection of which it is known who is behind it.
+    private func serve(_ call: Message, of sender: UniqueName) -> Bool {
+        guard isServed(call, of: sender) else { return true }
+        if hasLeft(sender), Self.questions.contains(where: call.hasMember) { return true }
+        driver.noteServing()
+        driver.effects.activity?.noteUse()
+        if driver.center.isAnythingReady, isBarrier(call) {
+            driver.perform { effects in driver.center.sendAllReady(effects: &effects) }
+        }
+        return driver.effects.activity?.handle(call) == true
+            || exporter.handle(call, from: answers)
+    }
+
+    /// Whether a connection is known to have left, while what it sent before is still to be served.
+    private func hasLeft(_ connection: UniqueName) -> Bool {
+        callers[connection]?.hasLeft == true || calls?.hasLeft(connection) == true
+    }
+
+    private var overload: BusError {
+        let limit = CenterError.limitExceeded(.waitingCallBytes, value: driver.center.limits[.waitingCallBytes])
+        return BusError(.limitExceeded, message: "calls come faster than they can be served: \(limit)")
+    }
+
+    /// Whoever does not read its answers is not served before it does (A4).
+    private func isServed(_ call: Message, of sender: UniqueName) -> Bool {
+        guard !call.expectsNoReply, !driver.center.isServed(sender) else { return true }
+        refuse(call, of: sender, with: ChannelPosts.unread)
+        return false
+    }
+
+    /// Refuses a call with a word, as long as there is room for that.
+    private func refuse(_ call: Message, of sender: UniqueName, with error: BusError) {
+        if driver.center.mayRefuse(sender) {
+            exporter.refuse(call, with: error, from: answers)
+        } else {
+            refusals.noteUnserved(call, of: sender)
+        }
+    }
+
+    /// Asks the bus about callers over `control` from now on, where the answers do not wait behind their calls, and
+    /// probes clients over it.
+    ///
+    /// - Parameter main: where calls come from; the caller keeps both.
+    func use(control: Connection, beside main: Connection) {
+        let calls = makeCallQueue(on: main)
+        self.calls = calls
+        // The connection may read on for a moment when this object is gone.
+        main.onArrivingCall = { [weak calls] call in calls?.takeAtGlance(call) == true }
+        barrier.use(control: control)
+        callers.control = control
+        control.routePeerCalls()
+        control.onMessage = { [unowned self, unowned control] message in
+            barrier.handle(message) || refuseStray(message, on: control)
+        }
+    }
+
+    private func makeCallQueue(on main: Connection) -> CallQueue {
+        let calls = CallQueue(of: driver, parts, on: main)
+        calls.serve = { [unowned self] message in serveKept(message) }
+        calls.serveChannel = { [unowned channelPosts] channel in channelPosts.take(from: channel) }
+        channelPosts.calls = calls
+        callers.onPutOff = { [unowned calls] in calls.keptElsewhere = $0 }
+        calls.refuse = { [unowned self] message in
+            guard let sender = message.sender else { return }
+            refuse(message, of: sender, with: overload)
+        }
+        calls.onRefusedPosts = { [refusals] poster, count in refusals.noteLost(count, of: poster) }
+        calls.mayTakeAtGlance = { [unowned self] in !driver.isOver && !callers.isAnythingWaiting }
+        calls.onGlance = { [unowned turns] in turns.noteGlance() }
+        calls.onPart = { [unowned turns] posts in turns.notePart(posts: posts) }
+        calls.mayPost = { [gate] poster in
+            guard !gate.isFree(poster) else { return nil }
+            return { name in (try? gate.check(poster) { .post(name: name) }) != nil }
+        }
+        return calls
+    }
+
+    /// Answers a call to the control connection, which has no objects.
+    private func refuseStray(_ message: Message, on control: Connection) -> Bool {
+        guard message.kind == .methodCall, let sender = message.sender else { return false }
+        return !isServed(message, of: sender)
+            || ObjectExporter.answerWithoutObject(message, from: driver.effects.answers.way(to: control))
+    }
+
+    /// Whether what was accepted before has to be sent before this call is answered, so that a client that waits for
+    /// the answer knows that all is on its way. Posts wait for their own turns, and suspension comes before everything
+    /// that waits for its turn (M6).
+    private func isBarrier(_ message: Message) -> Bool {
+        !Self.withoutBarrier.contains(where: message.hasMember)
+    }
+
+    private static let withoutBarrier = [
+        PostCall.member, PostJSON.member, PostMany.member, SetSuspended.member, FollowActivity.member,
+    ]
+
+    /// Calls that nothing comes of but an answer.
+    private static let questions = [
+        ListClients.member, ListPosters.member, ListObservers.member, ListObserversFrom.member, GetClient.member,
+        Explain.member, Get.member, FollowInterest.member, FollowValues.member,
+    ]
+
+    // MARK: Changes
+
+    private func applyConfiguration() {
+        let configuration = configuration.current
+        let hasLimits = driver.center.limits == configuration.limits
+        driver.center.limits = configuration.limits
+        if !hasLimits { driver.perform { effects in driver.center.limitsChanged(effects: &effects) } }
+        driver.perform { effects in
+            driver.center.setAutomaticSuspension(configuration.suspendsAutomatically, effects: &effects)
+        }
+        driver.effects.activity?.choose(configuration.activityChoice, configuration.inactivity)
+        if !configuration.allowsChannels { channelPosts.endAll() }
+        gate.sessions = configuration.sessions
+        sessions.use(configuration.sessions)
+        guard configuration.policy != gate.policy else { return }
+        gate.policy = configuration.policy
+        #if CARILLON_PLANTED
+            if PlantedFault.strikes(.policyKeepsObservers) { return }
+        #endif
+        revocations.begin()
+    }
+
+    private func announceChanges(since before: Configuration) {
+        guard configuration.current != before else { return }
+        Log.notice("configuration changed")
+        var changed: [CenterProperties.Name] = []
+        if configuration.current.limits != before.limits { changed.append(.limits) }
+        if configuration.current.policy != before.policy { changed.append(.policy) }
+        if !changed.isEmpty { announce(changed) }
+    }
+
+    /// Tells everybody that these properties have new values.
+    private func announce(_ properties: [CenterProperties.Name]) {
+        bus.send(exporter.propertiesChanged(Set(properties.map(\.rawValue))))
+    }
+}

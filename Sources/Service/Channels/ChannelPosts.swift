@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: Apache-2.0
+import CarillonBusNames
+import CarillonCore
+import CarillonDBus
+import CarillonMainLoop
+import CarillonWire
+
+/// Opens channels, takes what clients post on them, and ends them (F2).
+///
+/// A post is checked, counted and posted as one that came on the bus. What a process sends beyond its part of the time
+/// stays in the socket until its turn, so that it is the process that waits (E4).
+final class ChannelPosts {
+    private enum Outcome {
+        case accepted(ChannelPost, Receipt)
+        case refused(ChannelPost, name: String, BusError)
+    }
+
+    /// Options of a post that nobody keeps more of.
+    private static let mostBytesOfOptions = 4 << 10
+    /// Those that a name and an object take besides their own.
+    private static let maxBytesBesideTexts = 16
+
+    private unowned let driver: CenterDriver
+    private unowned let turns: DeliveryTurns
+    private unowned let callers: Callers
+    private unowned let gate: PolicyGate
+    private unowned let refusals: Refusals
+    private unowned let configuration: ConfigurationKeeper
+    private let machine: Machine
+    /// Says whose turn it is; nil where nothing is read from a bus.
+    weak var calls: CallQueue?
+    private var faults = Log.Throttle<ClientName>()
+    /// Where the answers to the calls went that opened the channels there are. Not the channels' own: answers that are kept
+    /// refer to those.
+    private var openings: [UniqueName: MethodCall.Answer] = [:]
+
+    init(
+        driver: CenterDriver, turns: DeliveryTurns, callers: Callers, gate: PolicyGate, refusals: Refusals,
+        configuration: ConfigurationKeeper, machine: Machine
+    ) {
+        self.driver = driver
+        self.turns = turns
+        self.callers = callers
+        self.gate = gate
+        self.refusals = refusals
+        self.configuration = configuration
+        self.machine = machine
+    }
+
+    private var channels: Channels { driver.effects.channels }
+
+    // MARK: Opening
+
+    /// Answers a call of ``OpenChannel``. A channel that the caller had before ends first: who asks anew may never have
+    /// got it. What was posted on it is taken before the answer.
+    func open(_ call: MethodCall) throws(BusError) {
+        var arguments = call.arguments
+        _ = try OpenChannel(from: &arguments)
+        try call.expectNoDescriptors()
+        guard call.answer.isWanted else { throw .invalidArgs("a channel is in the answer, which the caller wants not") }
+        guard configuration.current.allowsChannels else {
+            throw BusError(.channelsDisabled, message: "the configuration of the service allows no channels")
+        }
+        let client = call.sender
+        // It would hold a descriptor each time.
+        guard !driver.effects.answers.keepsReplies(for: client) else {
+            throw Self.unread
+        }
+        if let before = channels[client] {
+            // The client's next call comes behind it, unless the bus has told meanwhile of which process it is.
+            before.next?.reply(with: BusError(.limitExceeded, message: "the caller has asked for another one since"))
+            before.next = call
+            end(before, .finishing(mayBeUnread: true), next: true)
+            return
+        }
+        let account = callers[client]?.account ?? .connection(client)
+        let most = driver.center.limits[.channelsPerProcess]
+        guard channels.count(of: account) < most else {
+            throw BusError(.limitExceeded(.channelsPerProcess, value: most))
+        }
+        guard let (own, other) = machine.makeStream() else {
+            throw BusError(.limitExceeded, message: "the service has no file descriptors left")
+        }
+        let before = try mappingCenterErrors { () throws(CenterError) in
+            try driver.perform { effects throws(CenterError) in
+                try driver.center.channelOpened(
+                    of: client, mostUnasked: Channels.mostUnasked, effects: &effects)
+            }
+        }
+        let channel = Channel(of: client, account, own, context: driver.context)
+        channel.isServed = { [unowned driver] in driver.center.isServed(client) }
+        channel.onReadable = { [unowned self] channel in
+            if let calls { calls.take(channel) } else { _ = take(from: channel) }
+        }
+        // Before the answer, with which a probe may be due.
+        channels.add(channel, after: before)
+        call.reply(to: OpenChannel.self, other)
+        // The answer may wait for room.
+        openings[client] = call.answer
+        driver.effects.answers.whenSent(to: client) { [weak channel, unowned self] in
+            let isWanted = { [weak channel] in channel?.isOpen == true }
+            driver.effects.whenCarried(while: isWanted) { [weak channel, unowned self] in
+                guard let channel, !driver.isOver else { return }
+                channel.refusalEnd = driver.context.now + Self.timeOfRefusal
+                channels.noteCarried(channel)
+                driver.effects.eventEnded(isMoreDue: false)
+            }
+        }
+        Log.info("\(client) has a channel", ["CARILLON_CLIENT": client.rawValue])
+    }
+
+    /// When the bus has passed on the answer or not, it is known soon that the client's end is closed: at the channel's next
+    /// turn.
+    private static let timeOfRefusal = Duration.seconds(10)
+    static let unread = BusError(.limitExceeded, message: "the caller does not read its answers")
+    private static let refused = BusError(
+        name: BusError.notSupportedName,
+        message: "the descriptor of the channel was not carried: the caller takes none, or the system carries no more")
+
+    // MARK: Taking
+
+    /// Takes the next posts of a channel.
+    ///
+    /// - Returns: how many, and whether there may be more at once.
+    func take(from channel: Channel) -> (count: Int, isMore: Bool) {
+        let count = take(from: channel, Piece(isCrowded: driver.center.isCrowded, at: driver.context.now))
+        let isMore =
+            channel.end == nil
+            ? channel.waiting != nil || channel.reader.hasNext && channel.readsOutcomes : !channel.isExhausted
+        return (count, isMore && channel.isOpen && !driver.isOver)
+    }
+
+    /// - Returns: how many.
+    private func take(from channel: Channel, _ piece: Piece) -> Int {
+        guard channel.isOpen, !driver.isOver else { return 0 }
+        let limits = driver.center.limits
+        let mostOfTexts = Int(limits[.nameLength] + limits[.objectLength])
+        channel.beginPiece(
+            mostKept: mostOfTexts + Int(limits[.userInfoBytes]) + Self.mostBytesOfOptions,
+            maxHead: mostOfTexts + Self.maxBytesBesideTexts)
+        var piece = piece
+        var results: [Outcome] = []
+        var waitsForIdleness = false
+        driver.perform { effects in
+            while piece.hasRoom(at: driver.context.now), let next = next(of: channel, limits, &effects) {
+                piece.take()
+                if let result = take(next, of: channel, &waitsForIdleness, &effects) { results.append(result) }
+                guard channel.waiting == nil else { break }
+            }
+            channel.endPiece()
+            if !hold(channel.bytesToHold, of: channel, isWhole: !channel.mayGiveUpPart, &effects) {
+                channel.giveUpPart()
+                _ = hold(channel.bytesToHold, of: channel, isWhole: true, &effects)
+            }
+        }
+        for _ in 0..<(piece.count + 7) / 8 { turns.noteActivity() }
+        let answers = results.compactMap { result -> ChannelAnswer? in
+            switch result {
+            case .accepted(let post, let receipt): return driver.answer(to: post, with: receipt)
+            case .refused(let post, let name, let error):
+                refusals.note(post, error, name: name)
+                return post.answered(ChannelOutcome(error))
+            }
+        }
+        driver.send(answers)
+        if waitsForIdleness { turns.expectIdleness() }
+        endIfOver(channel)
+        return piece.count
+    }
+
+    /// The next post of a channel; nil when there is none now, or none that can be read.
+    private func next(of channel: Channel, _ limits: Limits, _ effects: inout [Effect]) -> ReadPost? {
+        if let waiting = channel.waiting.take() { return waiting }
+        guard let frame = channel.nextFrame(hold: { hold($0, of: channel, &effects) }) else { return nil }
+        driver.noteServing()
+        do throws(ChannelFrame.Fault) {
+            return try read(frame, of: channel, limits)
+        } catch {
+            channel.fail(error)
+            return nil
+        }
+    }
+
+    /// Charges a channel's client for what the channel holds. Processes that hold more give up some of it.
+    ///
+    /// - Returns: false where there is no room for it; nothing has changed then.
+    private func hold(
+        _ byteCount: Int, of channel: Channel, isWhole: Bool = false, _ effects: inout [Effect]
+    ) -> Bool {
+        guard byteCount != channel.heldBytes else { return true }
+        let (center, client) = (driver.center, channel.client)
+        if !center.holdParts(of: client, byteCount: byteCount, isWhole: isWhole, effects: &effects) {
+            let others = center.partsToGiveUp(for: client, byteCount: byteCount) { channels[$0]?.mayGiveUpPart == true }
+            guard !others.isEmpty else { return false }
+            for other in others.compactMap({ channels[$0] }) {
+                other.giveUpPart()
+                _ = hold(other.bytesToHold, of: other, &effects)
+            }
+            guard center.holdParts(of: client, byteCount: byteCount, effects: &effects) else { return false }
+        }
+        channel.heldBytes = byteCount
+        return true
+    }
+
+    private func read(
+        _ frame: ChannelFrame, of channel: Channel, _ limits: Limits
+    ) throws(ChannelFrame.Fault) -> ReadPost {
+        let answer = ChannelPost(channel: channel, number: frame.number)
+        if frame.cut == .room, frame.number == 0, let outline = PostOutline(channelHead: frame.body),
+            calls?.lose(outline, ofChannelOf: channel.client) == true
+        {
+            return ReadPost(answer: answer, name: outline.name, post: nil)
+        }
+        if let cut = frame.cut {
+            let key = cut == .length ? Limits.Key.userInfoBytes : .waitingCallBytes
+            let error = BusError(.limitExceeded(key, value: limits[key]))
+            return ReadPost(answer: answer, name: "", post: .failure(error))
+        }
+        let client = channel.client
+        let (name, post) = try Post<WireUserInfo>.read(channelBody: frame.body, limits: limits) {
+            [gate, driver] name, object throws(BusError) in
+            // That a name is missing is for the post's own check to say.
+            #if CARILLON_PLANTED
+                let isPoliced = !name.isEmpty && !PlantedFault.strikes(.channelUnpoliced)
+            #else
+                let isPoliced = !name.isEmpty
+            #endif
+            if isPoliced { try gate.check(client) { .post(name: name) } }
+            try mappingCenterErrors { () throws(CenterError) in
+                try driver.center.checkPost(name: name, object: object)
+            }
+        }
+        return ReadPost(answer: answer, name: name, post: post)
+    }
+
+    /// - Returns: nil for what was accepted and wants no outcome, and for what waits for more to be taken out.
+    private func take(
+        _ read: ReadPost, of channel: Channel, _ waitsForIdleness: inout Bool, _ effects: inout [Effect]
+    ) -> Outcome? {
+        let client = channel.client
+        do throws(BusError) {
+            guard let post = try read.post?.get() else { return nil }
+            if !read.isChecked { try gate.check(post.options, ofPost: post.name, client, isOfMany: true) }
+            guard try driver.makeWay(for: post, from: client, effects: &effects) else {
+                channel.waiting = read
+                channel.waiting?.isChecked = true
+                return nil
+            }
+            let receipt = try mappingCenterErrors { () throws(CenterError) in
+                try driver.center.post(
+                    name: post.name, object: post.object, userInfo: post.userInfo, options: post.options,
+                    from: client, effects: &effects)
+            }
+            if post.options.postingStyle == .whenIdle { waitsForIdleness = true }
+            return read.answer.number == 0 ? nil : .accepted(read.answer, receipt)
+        } catch {
+            return .refused(read.answer, name: read.name, error)
+        }
+    }
+
+    // MARK: Ending
+
+    /// Has a channel end when all is taken that its client has written, which comes in its turns, as ever.
+    ///
+    /// - Parameter isNext: whether that comes before what else waits of its account.
+    private func end(_ channel: Channel, _ end: Channel.End, next isNext: Bool = false) {
+        channel.end = end
+        driver.effects.answers.release(for: channel)
+        // The client can't write any more, so this comes to an end.
+        channel.socket.stopReceiving()
+        if let calls { calls.keep(channel, first: isNext) } else { takeRest(of: channel) }
+    }
+
+    private func endIfOver(_ channel: Channel) {
+        switch channel.end {
+        case .finishing(let mayBeUnread)?:
+            if channel.isOpen, channel.isExhausted { finish(channel, mayBeUnread: mayBeUnread) }
+            return
+        case .left?: return
+        case nil: break
+        }
+        guard channel.isOpen, channel.isExhausted else { return }
+        if channel.fault == nil {
+            // It may have closed its end for writing only: then it reads to the end what becomes of its posts.
+            if channel.outcomesDue > 0 { driver.perform { effects in driver.center.sendAllReady(effects: &effects) } }
+            driver.effects.answers.release(for: channel)
+            driver.effects.eventEnded(isMoreDue: false)
+            guard channel.isOpen, !channel.owesOutcomes else { return }
+        }
+        if let fault = channel.fault {
+            if let count = faults.note(channel.client) {
+                Log.warning(
+                    "the channel of \(channel.client) ended: it sent \(fault) (\(count) such ends so far)",
+                    ["CARILLON_CLIENT": channel.client.rawValue, "CARILLON_REASON": "malformed-frame"])
+            }
+            channels.end(channel, mayBeUnread: channel.socket.wasReset)
+        } else {
+            if channel.mayBeRefused(at: driver.context.now) {
+                openings[channel.client]?.reply(with: Self.refused)
+            }
+            let isCut = !channel.reader.isBetweenFrames
+            Log.info(
+                "the channel of \(channel.client) ended\(isCut ? " in the middle of a frame" : "")",
+                ["CARILLON_CLIENT": channel.client.rawValue])
+            channels.end(channel, mayBeUnread: channel.socket.wasReset || channel.socket.isAnythingUnread)
+        }
+        openings[channel.client] = nil
+        driver.effects.eventEnded(isMoreDue: false)
+    }
+
+    /// Ends a channel of which all is taken, and opens the next.
+    private func finish(_ channel: Channel, mayBeUnread: Bool) {
+        // Outcomes stand behind them.
+        driver.perform { effects in driver.center.sendAllReady(effects: &effects) }
+        // Nor may what the bus has not carried the client's end of ever be read.
+        let isUnread = (mayBeUnread || !channel.isCarried) && channel.socket.isAnythingUnread
+        channels.end(channel, mayBeUnread: channel.socket.wasReset || isUnread)
+        openings[channel.client] = nil
+        driver.effects.eventEnded(isMoreDue: false)
+        guard let call = channel.next else { return }
+        channel.next = nil
+        do throws(BusError) {
+            try open(call)
+        } catch {
+            refusals.note(call, error)
+            call.reply(with: error)
+        }
+    }
+
+    /// Takes it at once: there is no later.
+    private func takeRest(of channel: Channel) {
+        for _ in 0..<Self.mostPiecesAtEnd {
+            guard channel.isOpen, !channel.isExhausted, !driver.isOver else { break }
+            _ = take(from: channel, Piece(most: Self.pieceAtEnd))
+        }
+        endIfOver(channel)
+    }
+
+    private static let pieceAtEnd = 256
+    /// More than any socket holds.
+    private static let mostPiecesAtEnd = 1 << 16
+
+    /// Ends all channels. Their clients go on by the bus.
+    ///
+    /// - Parameter isLast: whether the process ends, and there are no turns any more.
+    func endAll(isLast: Bool = false) {
+        for channel in channels.all {
+            if channel.end == nil { end(channel, .finishing(mayBeUnread: false)) }
+            if isLast { takeRest(of: channel) }
+        }
+    }
+
+    /// Takes the rest of the posts that were begun: there will be no later.
+    func finishBegun() {
+        for channel in channels.all {
+            while channel.isOpen, channel.waiting != nil, !driver.isOver { _ = take(from: channel, Piece(most: 1)) }
+        }
+    }
+
+    /// The client has left the bus, and its turn comes with what it has posted before.
+    func isLeaving(_ client: UniqueName) {
+        guard let channel = channels[client] else { return }
+        end(channel, .left)
+    }
+
+    /// The client has left the bus.
+    func left(_ client: UniqueName) {
+        openings[client] = nil
+        guard let channel = channels[client] else { return }
+        takeRest(of: channel)
+        channels.forget(client)
+    }
+}

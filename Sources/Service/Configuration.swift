@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+import CarillonActivity
+import CarillonCore
+import CarillonMainLoop
+
+/// What an administrator or a user can set: `carillon/carillon.conf` in the XDG configuration directories.
+///
+/// Each file may set any of the keys; the user's own counts before the system's.
+package struct Configuration: Equatable, KeyFileConfiguration {
+    package var limits = Limits()
+    /// Whether the service suspends applications by itself (A2).
+    package var suspendsAutomatically = true
+    /// Where it learns which one is active (A3).
+    var activitySource = ActivityChoice.automatic
+    /// When it counts as inactive (A1).
+    var inactivity = InactivityRules()
+    /// Who may do what (P3).
+    var policy = Policy()
+    /// What goes to other sessions, and what comes from them (G1).
+    var sessions = SessionRules()
+    /// Whether clients may have channels (F2).
+    package var allowsChannels = true
+
+    /// That of a machine without files.
+    package static let standard = Configuration(standard: ())
+    package static let path = "carillon/carillon.conf"
+
+    private init(standard: Void) {}
+
+    /// Nobody needs a source whose word does not count.
+    var activityChoice: ActivityChoice { suspendsAutomatically ? activitySource : .none }
+
+    package typealias Reading = KeyFileReading<Configuration>
+
+    /// Takes from a file with a fault what can only restrict (E9): a mistake must not give anybody more than the file would,
+    /// and the less important files do. A line with a fault may stand for any key of its group, and a group that does not
+    /// exist for any group, unless its name is close to that of one that opens nothing.
+    package mutating func restrict(by file: KeyFile) {
+        if file.hasUnknownEntries {
+            restrictSharing()
+            allowsChannels = false
+        }
+        var lists: [String: Policy.Restriction] = [:]
+        var unknown: Set<String> = []
+        for entry in file.entries {
+            switch entry.group {
+            case "Limits":
+                guard let key = Limits.Key(rawValue: entry.key) else { continue }
+                let value = try? file.number(entry, Limits.row(key).range)
+                limits[key] = min(limits[key], value ?? limits[key])
+            case "Channels" where entry.value != "true": allowsChannels = false
+            case "Channels", "Activity": continue
+            case "Policy": policy.restrict(by: entry)
+            case let group where SessionRules.groups.contains(group): sessions.restrict(by: entry, of: file)
+            case let group where group.hasPrefix(Self.activityPrefix): continue
+            case let group where group.hasPrefix(Policy.groupPrefix):
+                let application = String(group.dropFirst(Policy.groupPrefix.count))
+                if Policy.isID(application) {
+                    lists[application, default: .init()].add(entry)
+                } else {
+                    restrictSharing()
+                }
+            case let group: unknown.insert(group)
+            }
+        }
+        for group in unknown {
+            switch Spelling.closest(to: group, among: ["Limits", "Channels", "Activity"]) {
+            case "Channels": allowsChannels = false
+            case nil: restrictSharing()
+            default: continue
+            }
+        }
+        for (application, restriction) in lists { policy.restrict(application, by: restriction) }
+    }
+
+    /// Nothing goes to applications in a sandbox, or to other sessions, that a file which can't be read may have forbidden.
+    private mutating func restrictSharing() {
+        policy.closeSandboxes()
+        sessions = SessionRules()
+    }
+
+    package mutating func apply(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) {
+        switch entry.group {
+        case "Limits": try applyLimit(entry, of: file)
+        case "Activity": try applyActivity(entry, of: file)
+        case let group where group.hasPrefix(Self.activityPrefix): try applyInactivity(entry, of: file)
+        case "Channels": try applyChannels(entry, of: file)
+        case let group where SessionRules.groups.contains(group): try sessions.apply(entry, of: file)
+        case "Policy": try policy.apply(entry, of: file)
+        case let group where group.hasPrefix(Policy.groupPrefix): try policy.applyApplication(entry, of: file)
+        default:
+            throw file.fault(
+                entry,
+                "there is no group [\(entry.group)], only [Limits], [Activity], [Activity ID], [Channels], [Sessions], "
+                    + "[Policy] and [Policy ID]")
+        }
+    }
+
+    private mutating func applyLimit(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) {
+        guard let key = Limits.Key(rawValue: entry.key) else {
+            let known = Limits.Key.allCases.map(\.rawValue).joined(separator: ", ")
+            throw file.fault(entry, "there is no limit '\(entry.key)', only: \(known)")
+        }
+        limits[key] = try file.number(entry, Limits.row(key).range)
+    }
+
+    private mutating func applyChannels(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) {
+        guard entry.key == "channels" else {
+            throw file.fault(entry, "there is no key '\(entry.key)' in [Channels], only: channels")
+        }
+        allowsChannels = try file.boolean(entry)
+    }
+
+    private mutating func applyActivity(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) {
+        switch entry.key {
+        case "automatic-suspension":
+            suspendsAutomatically = try file.boolean(entry)
+        case "source":
+            guard let choice = ActivityChoice(rawValue: entry.value) else {
+                let known = ActivityChoice.allCases.map(\.rawValue).joined(separator: ", ")
+                throw file.fault(entry, "'\(entry.value)' is no source of activity; there are: \(known)")
+            }
+            activitySource = choice
+        case Self.inactiveWhen: inactivity.general = try inactiveWhen(entry, of: file)
+        default:
+            throw file.fault(
+                entry, "there is no key '\(entry.key)' in [Activity], only: automatic-suspension, inactive-when, source"
+            )
+        }
+    }
+
+    /// Of one application, by its id or the name of its program.
+    private static let activityPrefix = "Activity "
+    private static let inactiveWhen = "inactive-when"
+
+    private mutating func applyInactivity(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) {
+        let application = String(entry.group.dropFirst(Self.activityPrefix.count))
+        guard application.contains(where: { !$0.isWhitespace }) else {
+            throw file.fault(entry, "[\(entry.group)] names no application")
+        }
+        guard entry.key == Self.inactiveWhen else {
+            throw file.fault(entry, "there is no key '\(entry.key)' in [\(entry.group)], only: inactive-when")
+        }
+        inactivity.applications[application] = try inactiveWhen(entry, of: file)
+    }
+
+    private func inactiveWhen(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) -> InactiveWhen {
+        guard let value = InactiveWhen(rawValue: entry.value) else {
+            let known = InactiveWhen.allCases.map(\.rawValue).joined(separator: ", ")
+            throw file.fault(entry, "'\(entry.value)' is not when an application is inactive; there are: \(known)")
+        }
+        return value
+    }
+}

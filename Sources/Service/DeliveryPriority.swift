@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+import CarillonCore
+import CarillonMainLoop
+
+extension EventSource.Priority {
+    /// The place of what is due in a lane, in the one table (``of(_:in:)``).
+    static func of(lane: DeliveryLane) -> EventSource.Priority {
+        switch lane {
+        case .flushed: of(.control)
+        case .immediate: of(.immediate)
+        case .eventTracking: of(.delivery, in: .eventTracking)
+        case .modalPanel: of(.delivery, in: .modalPanel)
+        case .standard: of(.delivery)
+        }
+    }
+}

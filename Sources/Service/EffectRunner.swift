@@ -1,0 +1,408 @@
+// SPDX-License-Identifier: Apache-2.0
+import CarillonActivity
+import CarillonCollections
+import CarillonCore
+import CarillonDBus
+import CarillonMainLoop
+import CarillonWire
+
+/// What the core decided, done: signals, probes, timers, state on disk, log lines.
+///
+/// Threads: that of the bus's context. Nothing here blocks.
+final class EffectRunner {
+    /// What comes of an effect later: the core's next event.
+    enum Event {
+        case answered(ClientName)
+        case repliesAnswered(ClientName)
+        case repliesWitnessed(ClientName, hasRead: Bool)
+        case ofChannel(Channels.Event)
+        case witnessed(ClientName, hasRead: Bool)
+        case deliveryRefused(ClientName, SentSignals.Recent)
+        case probeRefused(ClientName, isCounted: Bool)
+        case inactivityTimerEnded(ClientName, epoch: UInt64)
+        case intervalTimerEnded(ClientName)
+    }
+
+    /// Gets these events. Set before the first effect.
+    var report: ((Event) -> Void)!
+    /// Told of one that is to be watched, and turns out to have left.
+    var onGone: ((ClientName) -> Void)!
+    /// Called when a client is new, or came back from an earlier process.
+    var onWatched: ((ClientName) -> Void)?
+    /// Called when the core has forgotten a connection.
+    var onForgotten: ((ClientName) -> Void)?
+    /// What survives the process; nil where nothing does.
+    var store: RecoveryStore? {
+        didSet { receipts = store.map(makeReceipts) }
+    }
+    private var receipts: DeliveryReceipts?
+    /// Where the activity of applications comes from; nil until that is followed.
+    var activity: ActivityMonitor?
+
+    /// The other sessions of the machine; nil until they are looked for.
+    var sessions: Sessions?
+    /// The name of the service's own connection.
+    var ownName: () -> ClientName? = { nil }
+
+    private unowned let bus: any MessageBus
+    private let clients: ClientRegistry
+    private let barrier: BusBarrier
+    private let prober: ClientProber
+    private let witness: ReadingWitness
+    /// Through which answers to calls go out.
+    let answers = AnswerGate()
+    /// Clients that are sent things elsewhere.
+    let channels: Channels
+    /// The message serial of the last notification, or word about losses. They are counted in the upper half of the
+    /// numbers, where the connection, which numbers all other messages, does not come.
+    private var lastSignal = firstSignal
+    private static let firstSignal: UInt32 = 1 << 31
+    #if !DEBUG && !CARILLON_METER
+        @exclusivity(unchecked)
+    #endif
+    private var sentSignals = SentSignals()
+    /// The headers of notifications to each client.
+    #if !DEBUG && !CARILLON_METER
+        @exclusivity(unchecked)
+    #endif
+    private var heads = ClientTable<MessageHead>()
+    /// Whether the bus answers a signal that it refuses, as dbus-daemon does: then what is lost is known exactly.
+    private var areRefusalsTold = false
+    /// Clients of which it is being found out whether they read the replies beside their channels.
+    private var witnessedReplies: Set<ClientName> = []
+    /// How often the queue of a client began to overflow.
+    private var overflows: [ClientName: UInt64] = [:]
+    /// Those who wait for a barrier that the bus refused, until they ask again.
+    private var uncarried: [Uncarried] = []
+    private var askAgain: EventSource?
+    private static let pauseForBus: UInt32 = 1000
+    /// For clients whose application became inactive; also those that are over.
+    private var inactivityTimers: [ClientName: EventSource] = [:]
+    /// For clients for which something waits for the end of an interval; also those that are over.
+    private var intervalTimers: [ClientName: EventSource] = [:]
+
+    /// - Parameter bus: where signals go; the caller keeps it.
+    init(bus: any MessageBus, clients: ClientRegistry, barrier: BusBarrier, machine: Machine) {
+        self.bus = bus
+        self.clients = clients
+        self.barrier = barrier
+        let prober = ClientProber(bus: bus, barrier: barrier)
+        self.prober = prober
+        witness = ReadingWitness(
+            bus: bus, socket: { [unowned bus] in (bus as? Connection)?.socket }, sockets: machine.sockets,
+            work: BlockingWork(on: bus.context, priority: .of(.control)))
+        channels = Channels(on: bus.context, prober: prober, witness: witness)
+        channels.report = { [unowned self] event in report(.ofChannel(event)) }
+        channels.sendOnBus = { [unowned self] effects in
+            let now = bus.context.now
+            bus.gather {
+                for effect in effects { carryOut(effect, at: now, over: bus) }
+            }
+            receipts?.eventEnded()
+        }
+        channels.onUncertain = { [unowned self] client, sent in receipts?.noteSent(sent, to: client) }
+        channels.releaseKept = { [unowned answers] channel in answers.release(for: channel) }
+        channels.onWritten = { [unowned self] in eventEnded(isMoreDue: false) }
+        witness.onFinding = { [unowned self] client, hasRead in
+            // One look tells of both.
+            if witnessedReplies.remove(client) != nil { report(.repliesWitnessed(client, hasRead: hasRead)) }
+            if !channels.witnessed(client, hasRead: hasRead) { report(.witnessed(client, hasRead: hasRead)) }
+        }
+        witness.isOnTheWay = { [unowned prober] client in prober.isOnTheWay(to: client) }
+        prober.onAnswer = { [unowned self] client, line in
+            switch line {
+            case .replies: report(.repliesAnswered(client))
+            case .client: if !channels.answered(client) { report(.answered(client)) }
+            }
+        }
+        prober.onRefusal = { [unowned self] client, line in
+            // What it has on the bus besides has no number.
+            guard line == .client, channels[client] == nil else { return }
+            report(.probeRefused(client, isCounted: areRefusalsTold))
+        }
+    }
+
+    /// The entries that are kept for each client here, to look at.
+    var kept: [(what: String, count: Int)] {
+        [
+            ("counts of overflows", overflows.count), ("timers of activity", inactivityTimers.count),
+            ("timers of intervals", intervalTimers.count), ("probes", prober.keptCount),
+            ("witnesses of replies", witnessedReplies.count),
+            ("barriers that were refused", uncarried.count),
+        ]
+    }
+
+    /// Tables give up what they keep of what is gone (E8).
+    func releaseRoom() {
+        // They are made again for those that get something.
+        heads.removeAll()
+        overflows.releaseRoom()
+        witnessedReplies.releaseRoom()
+        inactivityTimers.releaseRoom()
+        intervalTimers.releaseRoom()
+        receipts?.releaseRoom()
+        store?.releaseRoom()
+        prober.releaseRoom()
+        witness.releaseRoom()
+        answers.releaseRoom()
+        channels.releaseRoom()
+        activity?.releaseRoom()
+    }
+
+    /// The bus refused the signal with this message serial.
+    func signalRefused(serial: UInt32) {
+        guard serial >= Self.firstSignal else { return }
+        areRefusalsTold = true
+        if let (client, content) = sentSignals.take(serial) { report(.deliveryRefused(client, content)) }
+    }
+
+    /// What went to each client lately, so that it may still have been on its way.
+    /// `largest` is the size of the largest notification, as ``DistributedCenter/mostBytes`` counts.
+    func recentDeliveries() -> (counts: [ClientName: SentSignals.Recent], largest: Int) {
+        sentSignals.recent(at: bus.context.now)
+    }
+
+    /// Calls `completion` when the bus has carried all that was sent before, and all that it refused of that was heard;
+    /// never where the connection ends before. At once without a control connection.
+    ///
+    /// - Parameter isWanted: whether somebody still wants to know.
+    func whenCarried(while isWanted: @escaping () -> Bool, _ completion: @escaping () -> Void) {
+        barrier.pass { [weak self] result in
+            guard let self else { return }
+            switch result {
+            case .success:
+                guard barrier.isAnsweredLater else { return completion() }
+                // The barrier comes by the control connection, and refusals by this one.
+                bus.busID { result in
+                    if case .failure(let error) = result, error.name == BusError.disconnectedName { return }
+                    completion()
+                }
+            case .failure(let error):
+                // The bus may have no room for it now.
+                guard error.name != BusError.disconnectedName else { return }
+                passLater(Uncarried(isWanted: isWanted, completion: completion))
+            }
+        }
+    }
+
+    private func passLater(_ one: Uncarried) {
+        uncarried.append(one)
+        guard askAgain == nil else { return }
+        askAgain = .once(milliseconds: Self.pauseForBus, on: bus.context) { [unowned self] in
+            askAgain = nil
+            let waiting = uncarried.filter { $0.isWanted() }
+            uncarried = []
+            barrier.share { for one in waiting { whenCarried(while: one.isWanted, one.completion) } }
+        }
+    }
+
+    private struct Uncarried {
+        let isWanted: () -> Bool
+        let completion: () -> Void
+    }
+
+    /// Calls `completion` when the bus has carried all that was sent, and the store knows; or can't be asked.
+    ///
+    /// - Parameter hearsRefusals: whether also what the bus refused of that has been heard, which comes behind all calls that
+    ///   it holds for the service.
+    func settle(hearsRefusals: Bool = true, _ completion: @escaping () -> Void) {
+        func carried(_ isKnown: Bool) {
+            guard isKnown, receipts?.areComplete == false else { return completion() }
+            settle(hearsRefusals: hearsRefusals, completion)
+        }
+        barrier.pass { [weak self] result in
+            guard let self else { return completion() }
+            if case .failure(let error) = result, error.name == BusError.disconnectedName { return completion() }
+            guard hearsRefusals || !barrier.isAnsweredLater else { return carried(true) }
+            bus.busID { result in
+                if case .success = result { carried(true) } else { carried(false) }
+            }
+        }
+    }
+
+    /// Carries out what one event decided, in its order.
+    func carryOut(_ effects: [Effect]) {
+        guard !effects.isEmpty else { return }
+        store?.keep(effects)
+        let bus = bus
+        let now = bus.context.now
+        bus.gather {
+            barrier.share {
+                for effect in effects { carryOut(effect, at: now, over: bus) }
+                // With what was sent, unless it would be answered at once.
+                if barrier.isAnsweredLater { receipts?.eventEnded() }
+            }
+        }
+    }
+
+    private func carryOut(_ effect: Effect, at now: SuspendingClock.Instant, over bus: any MessageBus) {
+        if !channels.isEmpty, channels.carryOut(effect) { return }
+        switch effect {
+        case .deliver(let delivery): send(delivery, at: now, over: bus)
+        case .deliverTogether(let client, let batch): send(batch, to: client)
+        case .dropped(let client, let count, let observers, let reason, let sequence):
+            tell(client, count: count, lost: observers, because: reason, sequence: sequence)
+        case .suspensionChanged(let client, let isSuspended, let cause):
+            send(
+                SuspensionChangedSignal(isSuspended: isSuspended, cause: cause.rawValue).message(to: client), to: client
+            )
+        #if CARILLON_PLANTED
+            case .revoked where PlantedFault.strikes(.revocationUntold): break
+        #endif
+        case .revoked(let client, let observers):
+            Log.notice(
+                "\(client) lost \(observers.count) observers, which policy no longer allows",
+                ["CARILLON_CLIENT": client.rawValue, "CARILLON_REASON": DroppedSignal.notAllowed])
+            send(
+                DroppedSignal(count: 0, observers: observers, reason: DroppedSignal.notAllowed).message(to: client),
+                to: client)
+        case .export(let notification): sessions?.export(notification)
+        case .exportEnded(let kind): sessions?.exportEnded(kind)
+        case .interestChanged(let client): send(InterestChangedSignal().message(to: client), to: client)
+        case .valuesRemoved(let client): send(ValuesRemovedSignal().message(to: client), to: client)
+        case .probe(let client): prober.probe(client)
+        case .witness(let client): witness.find(client)
+        case .sendAnswer(let client): answers.sendKeptAnswer(for: client)
+        case .probeReplies(let client): prober.probe(client, of: .replies)
+        case .witnessReplies(let client):
+            witnessedReplies.insert(client)
+            witness.find(client)
+        case .sendReply(let client): answers.sendKeptReply(for: client)
+        case .startInactivityTimer(let client, let epoch, let milliseconds):
+            // M6: with the other changes of suspension, ahead of calls, which a flood of them would hold up for its length.
+            inactivityTimers[client] = .once(
+                milliseconds: UInt32(milliseconds), on: bus.context, priority: .of(.control)
+            ) { [unowned self] in
+                report(.inactivityTimerEnded(client, epoch: epoch))
+            }
+        case .startIntervalTimer(let client, let milliseconds):
+            intervalTimers[client] = .once(milliseconds: milliseconds, on: bus.context) { [unowned self] in
+                report(.intervalTimerEnded(client))
+            }
+        case .overflowed(let client, let reason): noteOverflow(of: client, because: reason)
+        case .uncarried, .remember: break  // kept, before
+        case .watch(let client):
+            activity?.clientAppeared(client)
+            onWatched?(client)
+            clients.watch(client) { [unowned self] in onGone(client) }
+        case .watchDeparture(let connection):
+            // The service itself, which posts what comes from other sessions, is there as long as anybody looks.
+            guard connection != ownName() else { break }
+            clients.watch(connection) { [unowned self] in onGone(connection) }
+        case .forget(let client):
+            witness.forget(client)
+            witnessedReplies.remove(client)
+            answers.forget(client)
+            inactivityTimers[client] = nil
+            intervalTimers[client] = nil
+            activity?.forget(client)
+            #if CARILLON_PLANTED
+                let staying = PlantedFault.strikes(.overflowsStay) ? overflows[client] : nil
+            #else
+                let staying: UInt64? = nil
+            #endif
+            overflows[client] = staying
+            prober.forget(client)
+            clients.forget(client)
+            onForgotten?(client)
+        }
+    }
+
+    private func send(_ delivery: Delivery, at now: SuspendingClock.Instant, over bus: any MessageBus) {
+        let serial = nextSignal()
+        sentSignals.note(
+            serial, to: delivery.client, size: delivery.carriedBytes, SentSignals.Recent(notifications: 1), at: now)
+        NotificationSignal.send(
+            delivery, userInfo: Self.userInfo(of: delivery.notification), behind: head(for: delivery),
+            messageSerial: serial, over: bus)
+        receipts?.noteSent(delivery.sequence, to: delivery.client, delivery.clientNumber)
+    }
+
+    private func head(for delivery: Delivery) -> MessageHead {
+        if let head = heads[delivery.client, delivery.clientNumber] { return head }
+        let head = NotificationSignal.head(for: delivery.client)
+        heads[delivery.client, delivery.clientNumber] = head
+        return head
+    }
+
+    private func send(_ batch: [Delivery], to client: ClientName) {
+        let serial = nextSignal()
+        sentSignals.note(
+            serial, to: client, size: batch.reduce(0) { $0 + $1.carriedBytes },
+            SentSignals.Recent(notifications: batch.count), at: bus.context.now)
+        bus.send(
+            NotificationsSignal.message(for: batch, to: client, messageSerial: serial) {
+                Self.userInfo(of: $0)
+            })
+        let last = batch[batch.count - 1]
+        receipts?.noteSent(last.sequence, to: client, last.clientNumber, notifications: UInt64(batch.count))
+    }
+
+    private static func userInfo(of notification: Notification) -> WireUserInfo {
+        guard let userInfo = notification.userInfo as? WireUserInfo else {
+            preconditionFailure("every post of this service carries a WireUserInfo")
+        }
+        return userInfo
+    }
+
+    private func nextSignal() -> UInt32 {
+        lastSignal = lastSignal == .max ? Self.firstSignal : lastSignal + 1
+        return lastSignal
+    }
+
+    /// All that one event decided was carried out.
+    ///
+    /// - Parameter isMoreDue: whether more goes out next.
+    func eventEnded(isMoreDue: Bool) {
+        if channels.owesEvent, channels.eventEnded(isMoreDue: isMoreDue, confirming: store) { store?.flush() }
+        receipts?.eventEnded()
+    }
+
+    private func makeReceipts(for store: RecoveryStore) -> DeliveryReceipts {
+        // It lives as long as the store is ours.
+        DeliveryReceipts(barrier: barrier, context: bus.context) { [unowned store] carried in
+            for row in carried { store.confirm(row.sent, of: row.client) }
+            store.flush()
+        }
+    }
+
+    /// A client that is too slow for long loses again and again.
+    private func noteOverflow(of client: ClientName, because reason: DropReason) {
+        guard let count = Log.throttle(&overflows[client, default: 0]) else { return }
+        if reason == .busLimits || reason == .busDisconnected {
+            return Log.warning(
+                "the bus may not have carried notifications to \(client) (\(reason.rawValue), \(count) times so far)",
+                ["CARILLON_CLIENT": client.rawValue, "CARILLON_REASON": reason.rawValue])
+        }
+        if reason == .channelEnded {
+            return Log.info(
+                "\(client) may not have read the last of its channel (\(count) times so far)",
+                ["CARILLON_CLIENT": client.rawValue, "CARILLON_REASON": reason.rawValue])
+        }
+        if reason == .overload {
+            return Log.warning(
+                "more was posted to \(client) than can be served (\(count) times so far)",
+                ["CARILLON_CLIENT": client.rawValue, "CARILLON_REASON": reason.rawValue])
+        }
+        Log.warning(
+            "\(client) does not keep up: its oldest notifications are lost (\(reason.rawValue), \(count) times so far)",
+            ["CARILLON_CLIENT": client.rawValue, "CARILLON_REASON": reason.rawValue])
+    }
+
+    private func tell(
+        _ client: ClientName, count: UInt64, lost observers: [ObserverID], because reason: DropReason, sequence: UInt64
+    ) {
+        Log.info(
+            "\(client) is told that it lost \(count) notifications (\(reason.rawValue))",
+            ["CARILLON_CLIENT": client.rawValue, "CARILLON_REASON": reason.rawValue])
+        let message = DroppedSignal(count: count, observers: observers, reason: reason.rawValue).message(to: client)
+        send(message, to: client, telling: SentSignals.Recent(losses: count))
+        receipts?.noteSent(sequence, to: client, notifications: 0, dropped: count)
+    }
+
+    /// Sends a word of which it is noticed when the bus refuses it.
+    private func send(_ message: Message, to client: ClientName, telling content: SentSignals.Recent = .init()) {
+        sentSignals.note(message.numbered(nextSignal), to: client, size: 0, content, at: bus.context.now)
+        bus.send(message)
+    }
+}

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+import CarillonMainLoop
+
+extension ReadingWitness {
+    /// How many system calls may be made now, and how much processor time may be used, which counts as some.
+    struct Budget {
+        /// The maximum of calls at once.
+        private static let callsAtOnce = 400
+        private var left = Double(Self.callsAtOnce)
+        private var last: Instant?
+
+        /// So much processor time counts as a call.
+        private static let secondsPerCall = ReadingWitness.processorShare / Double(ReadingWitness.systemCallsPerSecond)
+
+        mutating func spend(_ calls: Int, _ time: Duration) {
+            left -= max(Double(calls), time.inMilliseconds / 1000 / Self.secondsPerCall)
+        }
+
+        /// How long to wait until some may be made; nil when some may be now.
+        mutating func wait(at now: Instant) -> UInt32? {
+            let rate = Double(ReadingWitness.systemCallsPerSecond) / 1000
+            if let last {
+                left = min(Double(Self.callsAtOnce), left + (now - last).inMilliseconds * rate)
+            }
+            last = now
+            return left > 0 ? nil : UInt32(-left / rate) + 1
+        }
+    }
+}
+
+extension Duration {
+    fileprivate var inMilliseconds: Double {
+        let (seconds, attoseconds) = components
+        return Double(seconds) * 1000 + Double(attoseconds) / 1e15
+    }
+}

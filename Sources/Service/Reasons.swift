@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+import CarillonActivity
+import CarillonCore
+
+/// Why a client would get a notification now, later or not at all, in sentences for a person (B3). What the core knows is
+/// put into words here, with what is to be done about it.
+struct Reasons {
+    let client: ClientName
+    /// Empty for whatever its observers want.
+    let name: String
+    let object: String
+    let explanation: Explanation
+    /// All of the client's.
+    let registrations: [Registration]
+    let process: ClientRegistry.Process?
+    /// Why policy does not let it observe the name.
+    let refusal: String?
+    /// When its application counts as inactive.
+    let inactiveWhen: InactiveWhen
+    let others: Others
+    /// As ``Clock/time``.
+    let now: Int64
+
+    /// What is said of other applications.
+    enum Others {
+        case told(active: ActiveApplication?)
+        /// Nothing: the caller may not see them (P2).
+        case untold
+    }
+
+    /// Of so many observers the answer speaks one by one.
+    private static let mostObservers = 16
+    /// Names of so many are looked at for what a person may have meant.
+    private static let mostCompared = 1000
+
+    static func noClient(_ client: ClientName) -> String {
+        "\(client) is no client: it has registered no observer since it came to the bus, or it has left."
+    }
+
+    var sentences: [String] {
+        var all = [verdict]
+        if let refusal { all.append("Policy: \(refusal).") }
+        all += explanation.matches.prefix(Self.mostObservers).map(sentence)
+        if explanation.matches.count > Self.mostObservers {
+            all.append("So it is with \(explanation.matches.count - Self.mostObservers) more of its observers.")
+        }
+        if explanation.matches.isEmpty { all += nearMisses }
+        all += [suspension, flow, waiting, queuedPosts, values, coalesced, losses].compactMap(\.self)
+        return all
+    }
+
+    // MARK: The observers
+
+    private var verdict: String {
+        guard !registrations.isEmpty else {
+            return "\(who) has no observer, so it gets nothing."
+        }
+        guard !name.isEmpty else { return "\(who) has \(count(registrations.count, "observer"))." }
+        let what = "\(quoted(name))\(object.isEmpty ? " without an object" : " of \(quoted(object))")"
+        guard let best = explanation.matches.map(\.fate).min(by: { $0.rank < $1.rank }) else {
+            return "\(who) would not get \(what): none of its \(count(registrations.count, "observer")) matches."
+        }
+        switch best {
+        case .sent: return "\(who) would get \(what) now."
+        case .waitsForReading: return "\(who) would get \(what) when it reads."
+        case .waitsForInterval: return "\(who) would get \(what), or a newer one, at the end of an interval."
+        case .waitsForResuming: return "\(who) would get \(what) when it is resumed."
+        case .dropped: return "\(who) would not get \(what): it is suspended."
+        }
+    }
+
+    private var who: String {
+        process.map { "\(client) (\($0.name), process \($0.id))" } ?? "\(client)"
+    }
+
+    private func sentence(_ match: Explanation.Match) -> String {
+        let (options, it) = (match.registration.options, name.isEmpty ? "what it matches" : "it")
+        let subject = "Observer \(match.registration.id.rawValue), \(words(match.registration)),"
+        let (behavior, interval) = (options.suspensionBehavior.rawValue, options.minimumInterval)
+        switch match.fate {
+        case .sent:
+            let when =
+                switch (others, match.isBehindUrgent) {
+                case (.untold, _): "in its turn"
+                case (.told, true):
+                    "behind what goes to more urgent run-loop modes than \(options.runLoopMode.rawValue)"
+                case (.told, false): "now"
+                }
+            let rate = interval > 0 ? ", and no more than one of a name and object in \(interval) ms" : ""
+            return "\(subject) gets \(it) \(when)\(rate)."
+        case .waitsForReading: return "\(subject) gets \(it) when the client reads."
+        case .waitsForInterval(let microseconds):
+            return "\(subject) gets \(it), or the newest by then, in \(duration(microseconds)): it has a minimum "
+                + "interval of \(interval) ms."
+        case .waitsForResuming:
+            let which =
+                options.suspensionBehavior == .coalesce
+                ? "of each name and object only the newest is kept until then" : "all is kept until then"
+            return "\(subject) gets \(it) when the client is resumed: its suspension behavior is \(behavior), so "
+                + "\(which)."
+        case .dropped:
+            return "\(subject) does not get \(it): the client is suspended, and its suspension behavior is "
+                + "\(behavior)."
+        }
+    }
+
+    private func words(_ registration: Registration) -> String {
+        let name = registration.name.map { "of \(quoted($0))" } ?? "of any name"
+        return name + (registration.object.map { " from \(quoted($0))" } ?? " from any object")
+    }
+
+    /// What a person may have meant.
+    private var nearMisses: [String] {
+        var sentences: [String] = []
+        for registration in registrations.prefix(Self.mostCompared) {
+            guard sentences.count < Self.mostObservers else { break }
+            guard let hint = hint(registration) else { continue }
+            sentences.append(
+                "Observer \(registration.id.rawValue), \(words(registration)), does not match: \(hint).")
+        }
+        return sentences
+    }
+
+    private func hint(_ registration: Registration) -> String? {
+        guard let wanted = registration.name, !wanted.utf8.elementsEqual(name.utf8) else {
+            // The name matches.
+            guard let wanted = registration.object else { return nil }
+            if object.isEmpty { return "it wants an object, and this has none" }
+            return isAlmost(wanted, object) ? "the object differs in case or white space" : "it wants another object"
+        }
+        if isAlmost(wanted, name) { return "the name differs in case or white space" }
+        if isPattern(wanted) {
+            return "names are compared whole, and it looks like a pattern; an observer of any name has an empty one"
+        }
+        return nil
+    }
+
+    /// Whether texts differ in nothing but white space and the case of ASCII letters. It costs as much as to read them.
+    private func isAlmost(_ one: String, _ other: String) -> Bool {
+        func folded(_ text: String) -> some Sequence<UInt8> {
+            text.utf8.lazy.filter { $0 > UInt8(ascii: " ") }
+                .map { (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains($0) ? $0 | 0x20 : $0 }
+        }
+        return folded(one).elementsEqual(folded(other))
+    }
+
+    /// Whether the text looks like a pattern of a shell, or the beginning of names, and the name begins as it does. Patterns
+    /// of others are not tried: some take for ever.
+    private func isPattern(_ text: String) -> Bool {
+        let isWildcard = { (byte: UInt8) in "*?[".utf8.contains(byte) }
+        guard text.utf8.last == UInt8(ascii: ".") || text.utf8.contains(where: isWildcard) else { return false }
+        return name.utf8.starts(with: text.utf8.prefix { !isWildcard($0) })
+    }
+
+    // MARK: The client
+
+    private var suspension: String? {
+        let since = explanation.suspensionTime.map { " for \(duration(now - $0))" } ?? ""
+        guard explanation.status.isSuspended else {
+            guard let override = explanation.override else { return nil }
+            return "It counts as active, whatever it says and does: \(author(override)) said so. 'carillon follow "
+                + "\(client)' takes that back."
+        }
+        let begin = "It has been suspended\(since): "
+        switch explanation.status.cause {
+        case .explicit:
+            return begin + "it said so itself. It is resumed when it calls SetSuspended with false, or FollowActivity."
+        case .override:
+            return begin + (explanation.override.map(author) ?? "somebody")
+                + " said so, to test it. 'carillon follow \(client)' takes that back."
+        case .activity, .none:
+            let (what, end) =
+                switch inactiveWhen {
+                case .unfocused: ("its application is not active\(activeWindow)", "active")
+                case .hidden: ("no window of its application can be seen", "shown")
+                }
+            return begin + what + ". It is resumed when a window of its own is \(end); 'carillon resume \(client)' "
+                + "resumes it for a test."
+        }
+    }
+
+    private func author(_ override: SuspensionOverride) -> String {
+        guard let author = override.author, case .told = others else { return "somebody" }
+        let process = override.identity?.process.map { "\($0), " } ?? ""
+        return override.identity?.processID.map { "\(process)process \($0)," } ?? "\(author)"
+    }
+
+    private var activeWindow: String {
+        guard case .told(let active) = others else { return "" }
+        return switch active {
+        case .process(let id, let name)?:
+            "; the active window is that of \(name.isEmpty ? "" : "\(name), ")process \(id)"
+        case .application(let id)?: "; the active window is that of the application \(id)"
+        case .unknown?: "; the active window is another one"
+        case .nobody?: "; no window is active, or the screen is locked"
+        case nil: "; no window is known to be active"
+        }
+    }
+
+    private var flow: String? {
+        let messages = count(explanation.status.unconfirmed, "message")
+        switch explanation.status.flow {
+        case .open: return nil
+        case .waiting:
+            return "It has not read all: \(messages) to it \(explanation.status.unconfirmed == 1 ? "is" : "are") not "
+                + "confirmed. It reads more slowly than is posted, or its process is stopped or busy, or does not dispatch "
+                + "its connection: whether 'delivered' grows in 'carillon clients' tells which. It gets the rest when it "
+                + "reads."
+        case .unanswered:
+            return "It has never answered org.freedesktop.DBus.Peer.Ping: its D-Bus library does not know how to, or "
+                + "it stopped early. It is sent more as long as its socket shows that it reads."
+        }
+    }
+
+    private var waiting: String? {
+        let waiting = explanation.waiting
+        let sum = waiting.due + waiting.held + waiting.delayed
+        guard sum > 0 else { return nil }
+        let parts = [
+            (waiting.due, explanation.status.flow == .open ? "for its turn" : "until it reads"),
+            (waiting.held, "until it is resumed"),
+            (waiting.delayed, "for the end of an interval"),
+        ]
+        let kind = name.isEmpty ? "" : " of this name and object"
+        return "\(count(sum, "notification"))\(kind) \(sum == 1 ? "waits" : "wait") for it: "
+            + parts.filter { $0.0 > 0 }.map { "\($0.0) \($0.1)" }.joined(separator: ", ") + "."
+    }
+
+    private var queuedPosts: String? {
+        // They are other applications', of which nobody tells a sandbox anything (P2).
+        if case .untold = others { return nil }
+        let styles = PostingStyle.allCases.compactMap { style in
+            explanation.queuedPosts[style].map { "\($0) \(style.rawValue)" }
+        }
+        guard !styles.isEmpty else { return nil }
+        let sum = explanation.queuedPosts.values.reduce(0, +)
+        return "Nobody has got \(count(sum, "post")) of this name and object yet, which \(sum == 1 ? "waits" : "wait") "
+            + "in the queues of their posters: \(styles.joined(separator: ", "))."
+    }
+
+    private var values: String? {
+        guard explanation.valuesToCome > 0 else { return nil }
+        return "Values that are kept are still to come to \(count(explanation.valuesToCome, "observer")) of it."
+    }
+
+    private var coalesced: String? {
+        guard explanation.coalesced > 0 else { return nil }
+        // Of all that it observes: there is no count for each name.
+        return "So far newer ones of their own name and object took the place of "
+            + "\(count(Int(clamping: explanation.coalesced), "notification")) that waited for it, of whatever name."
+    }
+
+    private var losses: String? {
+        let lost = explanation.status.dropped
+        guard lost > 0 else { return nil }
+        let reason = explanation.lastLoss.map { ", last for \($0.rawValue)" } ?? ""
+        let told = explanation.isLossTold ? "It was told so by the signal Dropped" : "It is told so when it reads"
+        return "\(count(Int(clamping: lost), "notification")) for it \(lost == 1 ? "was" : "were") lost\(reason). "
+            + "\(told)."
+    }
+
+    // MARK: Words
+
+    private func count(_ number: Int, _ noun: String) -> String { "\(number) \(noun)\(number == 1 ? "" : "s")" }
+
+    private func duration(_ microseconds: Int64) -> String {
+        switch max(0, microseconds) {
+        case ..<1_000_000: "\(microseconds / 1000) ms"
+        case ..<120_000_000: "\(microseconds / 1_000_000) s"
+        case ..<7_200_000_000: "\(microseconds / 60_000_000) minutes"
+        default: "\(microseconds / 3_600_000_000) hours"
+        }
+    }
+
+    /// Not more of a text than anybody reads.
+    private func quoted(_ text: String) -> String { "'\(text.prefix(200))\(text.count > 200 ? "…" : "")'" }
+}
+
+extension Explanation.Fate {
+    /// What counts for the client: the best that happens to any of its observers.
+    fileprivate var rank: Int {
+        switch self {
+        case .sent: 0
+        case .waitsForReading: 1
+        case .waitsForInterval: 2
+        case .waitsForResuming: 3
+        case .dropped: 4
+        }
+    }
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+import CarillonCore
+import CarillonWire
+
+/// Turns records back into changes.
+struct ChangeDecoder {
+    /// What a record says.
+    enum Content {
+        case change(Change)
+        case numbers(serial: UInt64, observer: UInt64)
+        case queuesUnkept
+        case bus(address: String)
+        /// What later records speak of.
+        case part
+    }
+
+    private var notifications: [UInt64: Notification] = [:]
+    private var lists: [ClientName: [ObserverID]] = [:]
+    private var names = ReadNames()
+    private var identities = ReadIdentities()
+
+    /// - Parameter counts: what the counters have of a client, in the slot that the record names, which had these counts
+    ///   when it was written.
+    /// - Throws: ``RecordReader/Malformed``.
+    mutating func decode(
+        _ record: UnsafeRawBufferPointer, counts: (ClientName, UInt32, ClientCounts) -> ClientCounts?
+    ) throws(RecordReader.Malformed) -> Content {
+        var reader = RecordReader(record)
+        guard let kind = RecordKind(rawValue: try reader.readUInt8()) else { throw RecordReader.Malformed() }
+        switch kind {
+        case .notification:
+            let serial = try reader.readUInt64()
+            let poster = try client(&reader)
+            guard let (name, object, userInfo) = WireUserInfo.restored(fromCommonBody: try reader.readBytes())
+            else { throw RecordReader.Malformed() }
+            // What an earlier version wrote ends here.
+            let time = reader.isAtEnd ? 0 : Int64(bitPattern: try reader.readUInt64())
+            let identity = try identities.identity(&reader)
+            let expiry = try reader.readExpiry()
+            let bringing = try identities.bringing(identity, &reader)
+            notifications[serial] = Notification(
+                name: name, object: object, userInfo: userInfo, poster: poster, identity: bringing, time: time,
+                expiry: expiry, retention: reader.isAtEnd ? nil : try reader.readRetention(),
+                goesToAllSessions: reader.isAtEnd ? false : try reader.readBool(), serial: serial)
+            return .part
+        case .numbers: return .numbers(serial: try reader.readUInt64(), observer: try reader.readUInt64())
+        case .queuesUnkept: return .queuesUnkept
+        case .bus: return .bus(address: try reader.readText())
+        case .excess:
+            let key = Limits.Key(rawValue: try reader.readText())
+            let (amount, limit) = (Int(exactly: try reader.readUInt64()), Int(exactly: try reader.readUInt64()))
+            guard let amount, let limit else { throw RecordReader.Malformed() }
+            // Of a limit of a later version.
+            guard let key else { return .part }
+            return .change(.excess(key, Excess(amount: amount, limit: limit)))
+        default: return .change(try change(kind, &reader, counts))
+        }
+    }
+
+    private mutating func change(
+        _ kind: RecordKind, _ reader: inout RecordReader, _ counts: (ClientName, UInt32, ClientCounts) -> ClientCounts?
+    ) throws(RecordReader.Malformed) -> Change {
+        let client = try client(&reader)
+        switch kind {
+        case .notification, .numbers, .queuesUnkept, .bus, .excess: throw RecordReader.Malformed()
+        case .client:
+            let slot = try reader.readUInt32()
+            let written = ClientCounts(
+                sequence: try reader.readUInt64(), delivered: try reader.readUInt64(),
+                dropped: try reader.readUInt64())
+            guard let counts = counts(client, slot, written) else { throw RecordReader.Malformed() }
+            return .client(client, counts)
+        case .clientGone:
+            lists[client] = nil
+            return .clientGone(client)
+        case .observer: return .observer(try reader.readRegistration(of: client, isMonitor: false))
+        case .monitor: return .observer(try reader.readRegistration(of: client, isMonitor: true))
+        case .observersRemoved: return .observersRemoved(client, Set(try reader.readObservers()))
+        case .observersRevoked: return .observersRevoked(client, Set(try reader.readObservers()))
+        case .revocationsKnown: return .revocationsKnown(client)
+        case .suspension: return .suspension(client, try reader.readWord())
+        case .suspensionOverridden: return .suspensionOverridden(client, try reader.readWord())
+        case .suspendedByActivity: return .suspendedByActivity(client, try reader.readBool())
+        case .suspensionOwed: return .suspensionOwed(client, try reader.readBool())
+        case .interestFollowed: return .interestFollowed(client)
+        case .valuesFollowed: return .valuesFollowed(client)
+        case .options:
+            var options = ClientOptions()
+            options.batches = try reader.readBool()
+            if !reader.isAtEnd {
+                options.details = Details(rawValue: UInt16(truncatingIfNeeded: try reader.readUInt32()))
+            }
+            return .options(client, options)
+        case .queuedDue:
+            return .queuedDue(
+                client, try notification(&reader), observers: try list(of: client, &reader), try reader.readLane())
+        case .held:
+            let notification = try notification(&reader)
+            let observers = try list(of: client, &reader)
+            let coalescing: [ObserverID]
+            switch ListCoding(rawValue: try reader.readUInt8()) {
+            case .whole: coalescing = try reader.readObservers()
+            case .same: coalescing = observers
+            default: throw RecordReader.Malformed()
+            }
+            return .held(client, notification, observers: observers, coalescing: coalescing)
+        case .delayed:
+            return .delayed(client, try notification(&reader), observers: try list(of: client, &reader))
+        case .delayEnded:
+            let (name, object) = (try reader.readText(), try reader.readText())
+            let observers = try list(of: client, &reader)
+            return .delayEnded(
+                client, NotificationKind(name: name, object: object, origin: try reader.readOrigin()),
+                observers: observers)
+        case .flushed: return .flushed(client)
+        case .popped: return .popped(client, try reader.readLane())
+        case .lost: return .lost(client, try reader.readChoice())
+        case .unannouncedLoss:
+            return .unannouncedLoss(
+                client, count: try reader.readUInt64(), observers: ObserverSet(try reader.readObservers()),
+                try reader.readChoice())
+        case .lossAnnounced: return .lossAnnounced(client)
+        case .postQueued:
+            var post = try reader.readPost()
+            let coalescing = try reader.readCoalescing()
+            post.identity = try identities.identity(&reader)
+            post.expiry = try reader.readExpiry()
+            post.retention = reader.isAtEnd ? nil : try reader.readRetention()
+            post.secondsAfterExit = try reader.readSeconds()
+            post.goesToAllSessions = reader.isAtEnd ? false : try reader.readBool()
+            post.identity = try identities.bringing(post.identity, &reader)
+            return .postQueued(client, post, coalescing: coalescing)
+        case .retained:
+            let notification = try notification(&reader)
+            return .retained(notification, try reader.readRetentionOfValue())
+        case .unretained:
+            let (name, object) = (try reader.readText(), try reader.readText())
+            return .unretained(client, NotificationKind(name: name, object: object, origin: try reader.readOrigin()))
+        case .owed:
+            let owed = OwedValues(
+                observer: ObserverID(rawValue: try reader.readUInt64()), after: try reader.readUInt64(),
+                through: try reader.readUInt64(), isHeld: try reader.readBool())
+            return .owed(client, owed)
+        case .postsReplaced:
+            return .postsReplaced(
+                client, name: try reader.readText(), object: try reader.readText(),
+                coalescing: try reader.readCoalescing())
+        case .postsWithdrawn:
+            return .postsWithdrawn(client, name: try reader.readText(), object: try reader.readText())
+        case .postTaken: return .postTaken(client, try reader.readQueuedStyle())
+        }
+    }
+
+    private mutating func list(
+        of client: ClientName, _ reader: inout RecordReader
+    ) throws(RecordReader.Malformed) -> [ObserverID] {
+        switch ListCoding(rawValue: try reader.readUInt8()) {
+        case .again:
+            guard let observers = lists[client] else { throw RecordReader.Malformed() }
+            return observers
+        case .whole:
+            let observers = try reader.readObservers()
+            if observers.count >= ListCoding.long { lists[client] = observers }
+            return observers
+        default: throw RecordReader.Malformed()
+        }
+    }
+
+    private mutating func client(_ reader: inout RecordReader) throws(RecordReader.Malformed) -> ClientName {
+        try names.read(&reader)
+    }
+
+    private func notification(_ reader: inout RecordReader) throws(RecordReader.Malformed) -> Notification {
+        guard let notification = notifications[try reader.readUInt64()] else { throw RecordReader.Malformed() }
+        return notification
+    }
+}

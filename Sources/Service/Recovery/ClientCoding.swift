@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+import CarillonCore
+
+/// How clients and their registrations are laid out in records.
+extension RecordGroup {
+    mutating func append(_ registration: Registration) {
+        append(registration.id.rawValue)
+        append(registration.name ?? "")
+        append(registration.object ?? "")
+        append(registration.options.suspensionBehavior.rawValue)
+        append(registration.options.automaticSuspension)
+        append(registration.options.runLoopMode.rawValue)
+        append(registration.options.minimumInterval)
+    }
+
+    mutating func append(word: Bool?) {
+        append(word.map { $0 ? 2 : 1 } ?? UInt8(0))
+    }
+}
+
+extension RecordReader {
+    mutating func readRegistration(
+        of client: ClientName, isMonitor: Bool
+    ) throws(RecordReader.Malformed) -> Registration {
+        let id = ObserverID(rawValue: try readUInt64())
+        let name = try readText()
+        let object = try readText()
+        let options = ObserverOptions(
+            suspensionBehavior: try readChoice(), automaticSuspension: try readBool(),
+            runLoopMode: try readChoice(), isMonitor: isMonitor,
+            // An earlier version wrote none.
+            minimumInterval: isAtEnd ? 0 : try readUInt32())
+        return Registration(
+            id: id, client: client, name: name.isEmpty ? nil : name, object: object.isEmpty ? nil : object,
+            options: options)
+    }
+
+    mutating func readObservers() throws(RecordReader.Malformed) -> [ObserverID] {
+        try readNumbers(ObserverID.init(rawValue:))
+    }
+
+    mutating func readWord() throws(RecordReader.Malformed) -> Bool? {
+        switch try readUInt8() {
+        case 0: return nil
+        case 1: return false
+        case 2: return true
+        default: throw RecordReader.Malformed()
+        }
+    }
+
+    mutating func readLane() throws(RecordReader.Malformed) -> DeliveryLane {
+        guard let lane = DeliveryLane(rawValue: Int(try readUInt8())) else { throw RecordReader.Malformed() }
+        return lane
+    }
+}
+
+/// The names of connections that were read, each made and checked once: a log has thousands of records of one client.
+struct ReadNames {
+    /// The bytes of a short name, filled up with zeros.
+    private struct Key: Hashable {
+        let count: Int
+        var words: (UInt64, UInt64) = (0, 0)
+
+        /// - Parameter bytes: at most ``most``.
+        init(_ bytes: UnsafeRawBufferPointer) {
+            count = bytes.count
+            withUnsafeMutableBytes(of: &words) { $0.copyMemory(from: bytes) }
+        }
+
+        static let most = 16
+
+        static func == (left: Key, right: Key) -> Bool { left.count == right.count && left.words == right.words }
+
+        func hash(into hasher: inout Hasher) {
+            hasher.combine(words.0)
+            hasher.combine(words.1)
+        }
+    }
+
+    private var names: [Key: ClientName] = [:]
+
+    mutating func read(_ reader: inout RecordReader) throws(RecordReader.Malformed) -> ClientName {
+        var copy = reader
+        let bytes = try reader.readBytes()
+        guard bytes.count <= Key.most else { return try Self.make(&copy) }
+        let key = Key(bytes)
+        if let name = names[key] { return name }
+        let name = try Self.make(&copy)
+        names[key] = name
+        return name
+    }
+
+    private static func make(_ reader: inout RecordReader) throws(RecordReader.Malformed) -> ClientName {
+        guard let name = ClientName(rawValue: try reader.readText()) else { throw RecordReader.Malformed() }
+        return name
+    }
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+import CarillonBusNames
+import CarillonDBus
+import CarillonMainLoop
+import CarillonWire
+
+/// What was refused, counted and logged: an error whose sender wanted no answer is lost silently nowhere (D3).
+final class Refusals {
+    /// Calls that were refused, also those whose sender wanted no answer.
+    private(set) var refused: UInt64 = 0
+    /// Signals that the bus did not carry for want of room.
+    private(set) var rejected: UInt64 = 0
+    private unowned let driver: CenterDriver
+    private let clients: ClientRegistry
+
+    /// - Parameter driver: the caller keeps it.
+    init(driver: CenterDriver, clients: ClientRegistry) {
+        self.driver = driver
+        self.clients = clients
+    }
+
+    /// - Parameter post: the name of the one post of several that was refused; nil for the whole call.
+    func note(_ call: MethodCall, _ error: BusError, post: String? = nil) {
+        refused += 1
+        let sender = call.sender
+        if post != nil || Self.isOfPosts(call.message) { driver.center.postWasRefused(of: sender) }
+        guard call.message.expectsNoReply else {
+            return Log.debug("refused a call of \(sender): \(error.name)", fields(of: call, error, post))
+        }
+        guard let count = clients.countRefusal(of: sender) else { return }
+        // The error's message may name keys of a userInfo, which is nobody's business but the poster's.
+        Log.warning(
+            "refused a call of \(sender), who wants no answer (\(count) so far): \(error.name)",
+            fields(of: call, error, post))
+    }
+
+    /// A post was refused that came on a channel.
+    func note(_ post: ChannelPost, _ error: BusError, name: String) {
+        refused += 1
+        let sender = post.channel.client
+        driver.center.postWasRefused(of: sender)
+        let fields: Log.Fields = [
+            "CARILLON_CLIENT": sender.rawValue, "CARILLON_NAME": String(name.prefix(256)),
+            "CARILLON_REASON": error.name.rawValue,
+        ]
+        guard post.number == 0 else { return Log.debug("refused a post of \(sender): \(error.name)", fields) }
+        guard let count = clients.countRefusal(of: sender) else { return }
+        Log.warning(
+            "refused a post of \(sender), who wants no answer (\(count) so far): \(error.name)", fields)
+    }
+
+    /// Posts that would have been refused were lost with others of their call, whose sender wants no answer.
+    func noteLost(_ count: Int, of sender: UniqueName) {
+        refused += UInt64(count)
+        driver.center.postWasRefused(of: sender, count: UInt64(count))
+        guard let calls = clients.countRefusal(of: sender) else { return }
+        Log.warning(
+            "refused \(count) posts of a call of \(sender), who wants no answer (\(calls) so far)",
+            ["CARILLON_CLIENT": sender.rawValue, "CARILLON_REASON": "overload"])
+    }
+
+    /// A call was dropped, as its sender wants an answer and reads none.
+    func noteUnserved(_ call: Message, of sender: UniqueName) {
+        refused += 1
+        if Self.isOfPosts(call) { driver.center.postWasRefused(of: sender) }
+        guard let count = clients.countRefusal(of: sender) else { return }
+        Log.warning(
+            "\(sender) does not read its answers: its calls are no longer served (\(count) refused so far)",
+            ["CARILLON_CLIENT": sender.rawValue, "CARILLON_REASON": "answers"])
+    }
+
+    /// Calls that are refused as a whole count as one post, also one of many: nobody has counted what is in it.
+    private static func isOfPosts(_ call: Message) -> Bool {
+        call.hasMember(PostCall.member) || call.hasMember(PostMany.member) || call.hasMember(PostJSON.member)
+    }
+
+    /// The bus refused a signal of ours: its limits are narrower than a window and the largest userInfo.
+    func noteRejection(_ error: BusError) {
+        guard let count = Log.throttle(&rejected) else { return }
+        Log.warning("the bus did not carry \(count) signals so far: \(error)", ["CARILLON_REASON": "bus-limits"])
+    }
+
+    /// The name is a notification's where the first argument is one; never more of a message than that.
+    private func fields(of call: MethodCall, _ error: BusError, _ post: String?) -> Log.Fields {
+        var arguments = call.arguments
+        let name = post ?? (try? arguments.readString()) ?? ""
+        return [
+            "CARILLON_CLIENT": call.sender.rawValue, "CARILLON_NAME": String(name.prefix(256)),
+            "CARILLON_REASON": error.name.rawValue,
+        ]
+    }
+}

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+import CarillonDBus
+import CarillonMainLoop
+import CarillonWire
+
+/// One stay of the service on its bus: the connections, the object behind them, and the way to the name.
+final class ServiceLink {
+    /// How it ended.
+    enum End {
+        /// The bus did not take us.
+        case refused(BusError)
+        /// The bus closed a connection.
+        case disconnected
+        /// It is not the bus on which the service was before.
+        case otherBus
+        /// Another connection has the service's name.
+        case nameTaken
+        /// The bus took the name away.
+        case nameLost
+    }
+
+    let object: CenterObject
+    private let machine: Machine
+    private let connection: Connection
+    /// For what is asked of the bus and of clients: its answers don't wait behind what others send.
+    private let control: Connection
+    private var heritage: Heritage?
+    private var sizeTest: SizeTest?
+    private var sizeTimer: EventSource?
+    /// Between tests of a size that the bus did not carry, in milliseconds; twice as long each time.
+    private static let firstPause: UInt32 = 30_000
+    private static let longestPause: UInt32 = 3_600_000
+    private var busID: String?
+    private var hasState = false
+    private var hasEnded = false
+    /// Calls that came before the state was taken up; nil when it has been.
+    private var waitingCalls: [Message]?
+    private var waitingBytes = 0
+    private var stateTimer: EventSource?
+    /// How often another process is asked whether it has given the state up: in milliseconds.
+    private static let stateInterval: UInt32 = 20
+    /// After so long it is taken from a process that has lost the name and does not end.
+    private static let mostAttempts = 500
+    /// What calls that wait meanwhile may take, in bytes.
+    private static let mostWaitingBytes = 16 << 20
+    /// What keeping a call costs besides its bytes, roughly.
+    private static let callOverhead = 512
+    /// Set while it stops.
+    private var stopTimer: EventSource?
+    /// Until nothing more is served and sent, and until nothing more is waited for, in milliseconds.
+    private static let stopTime: UInt32 = 2000
+    private static let timeForCarrying: UInt32 = 1000
+    /// Called when the service has its name and serves.
+    var onServing: (() -> Void)?
+    private let onEnd: (End) -> Void
+
+    /// Connects. Call ``start()`` next.
+    ///
+    /// - Parameters:
+    ///   - machine: where the service runs.
+    ///   - heritage: what the service had when the bus closed its connection before.
+    ///   - onEnd: called once, from the loop.
+    init(
+        on machine: Machine, context: MainContext, heritage: Heritage?, onEnd: @escaping (End) -> Void
+    ) throws(BusError) {
+        self.machine = machine
+        connection = try machine.connect(context, .of(.reading))
+        control = try machine.connect(context, .of(.reading))
+        self.heritage = heritage
+        waitingCalls = heritage?.calls ?? []
+        self.onEnd = onEnd
+        connection.routePeerCalls()
+        connection.gatherTurns()
+        object = CenterObject(
+            bus: connection, on: machine, configuration: heritage?.configuration,
+            sessions: heritage?.sessions)
+        connection.onMessage = { [unowned self] message in
+            if losesName(message) {
+                end(.nameLost)
+                return true
+            }
+            return waitingCalls == nil ? object.handle(message) : hold(message)
+        }
+        for connection in [connection, control] {
+            connection.onDisconnect = { [unowned self] in end(.disconnected) }
+        }
+    }
+
+    /// Registers with the bus, takes the service's name, takes up what was there before, and serves.
+    ///
+    /// In this order: whoever has the name has the state, and who does not get the name does not touch it. The call that
+    /// had the bus start us comes ahead of the answer to RequestName, so calls wait.
+    func start() {
+        connection.hello { [weak self] result in
+            self?.with(result) { $0.startControl() }
+        }
+    }
+
+    /// What the next one needs; nil when this one has not taken it up yet. Call once, when it ended.
+    func handOver() -> Heritage? {
+        guard hasState, let busID else { return nil }
+        hasState = false
+        return object.handOver(busID: busID)
+    }
+
+    /// Leaves in order. The name goes first, so that from then on calls come to the next process, which waits for the
+    /// state; then all that is on its way; then the state. A connection that is closed before the bus has read it would
+    /// lose what it had not read.
+    ///
+    /// - Parameter completion: called once, from the loop, also when the bus answers nothing for three seconds.
+    func stop(_ completion: @escaping () -> Void) {
+        guard hasState else { return completion() }
+        guard stopTimer == nil else { return }
+        let finish = { [weak self] in
+            guard let self, hasState else { return }
+            hasState = false
+            object.finish()
+            completion()
+        }
+        let context = connection.context
+        stopTimer = .once(milliseconds: Self.stopTime, on: context, priority: .of(.control)) { [weak self] in
+            guard let self, hasState else { return }
+            stopTimer = .once(
+                milliseconds: Self.timeForCarrying, on: context, priority: .of(.control), action: finish)
+            object.settleAtOnce(finish)
+        }
+        connection.releaseName(Wire.busName) { [weak self] _ in self?.object.settle(finish) }
+    }
+
+    private func startControl() {
+        control.hello { [weak self] result in
+            self?.with(result) {
+                $0.object.use(control: $0.control, beside: $0.connection)
+                $0.identifyBus()
+            }
+        }
+    }
+
+    private func identifyBus() {
+        connection.busID { [weak self] result in
+            guard let self else { return }
+            switch result {
+            case .failure(let error): end(.refused(error))
+            case .success(let id):
+                busID = id
+                guard heritage?.busID ?? id == id else { return end(.otherBus) }
+                requestName(onBus: id)
+            }
+        }
+    }
+
+    private func requestName(onBus id: String) {
+        connection.requestName(Wire.busName) { [weak self] result in
+            self?.with(result) { link, outcome in
+                guard outcome == .acquired else { return link.end(.nameTaken) }
+                link.takeUpState(onBus: id)
+            }
+        }
+    }
+
+    private func takeUpState(onBus id: String) {
+        guard let heritage else { return recover(onBus: id) }
+        object.inherit(heritage)
+        suspect(heritage.largest, known: heritage.mostBytes)
+        self.heritage = nil
+        serve()
+    }
+
+    private func serve() {
+        hasState = true
+        if let uniqueName = connection.uniqueName { object.followActivity(uniqueName: uniqueName) }
+        object.resume()
+        if let uniqueName = connection.uniqueName { object.joinSessions(as: uniqueName) }
+        Log.notice("serving \(Wire.busName) as \(connection.uniqueName?.rawValue ?? "")")
+        let calls = waitingCalls ?? []
+        waitingCalls = nil
+        // Not before: answers of the bus that were needed stood behind calls that wait.
+        connection.mostReceivedBytes = CallQueue.readAhead
+        for call in calls where !object.handle(call) && !call.expectsNoReply {
+            connection.send(call.errorReply(.unknownMethod("there is no such method")))
+        }
+        onServing?()
+    }
+
+    /// Keeps a call for the object until the state has been taken up. Nobody can expect anything else of us yet.
+    private func hold(_ message: Message) -> Bool {
+        guard message.kind == .methodCall else { return false }
+        let size = message.byteCount + Self.callOverhead
+        if waitingBytes + size <= Self.mostWaitingBytes, !message.hasDescriptors {
+            waitingBytes += size
+            waitingCalls!.append(message)
+        } else if !message.expectsNoReply {
+            connection.send(
+                message.errorReply(BusError(name: BusError.limitsExceededName, message: "the service is starting")))
+        }
+        return true
+    }
+
+    /// A large notification may have cost the connection before: tries whether the bus carries one of that size, and
+    /// sends none meanwhile.
+    private func suspect(_ size: Int, known: Int) {
+        guard size > SizeTest.harmless, size < known else {
+            return testAgain(nil, after: Self.firstPause)
+        }
+        object.mostBytes = size
+        test(size, otherwise: known, pause: Self.firstPause)
+    }
+
+    /// - Parameters:
+    ///   - known: what may be sent when the bus carries one of that size.
+    ///   - pause: until another test, in milliseconds.
+    private func test(_ size: Int, otherwise known: Int, pause: UInt32) {
+        sizeTest = SizeTest(size: size, machine: machine, context: connection.context) { [unowned self] isCarried in
+            let isFirst = pause == Self.firstPause
+            if isCarried {
+                object.mostBytes = known
+                if !isFirst { Log.notice("the bus carries notifications of \(size) bytes again") }
+            } else if isFirst {
+                object.mostBytes = max(SizeTest.harmless, size - size / 8)
+                Log.warning(
+                    "the bus carries no notification of \(size) bytes; larger than \(object.mostBytes) are not sent",
+                    ["CARILLON_REASON": "bus-limits"])
+            }
+            testAgain(isCarried ? nil : size, after: pause)
+        }
+    }
+
+    /// The bus may only have been short of room, which dbus-broker shows in the same way.
+    ///
+    /// - Parameter size: nil for the one that it did not carry to an earlier link.
+    private func testAgain(_ size: Int?, after pause: UInt32) {
+        guard object.mostBytes < .max else { return }
+        let size = size ?? object.mostBytes / 7 * 8
+        sizeTimer = .once(milliseconds: pause, on: connection.context) { [unowned self] in
+            test(size, otherwise: .max, pause: min(pause * 2, Self.longestPause))
+        }
+    }
+
+    private func recover(onBus busID: String) {
+        guard let directory = machine.runtimeDirectory else {
+            Log.notice("XDG_RUNTIME_DIR is not set: a crash of the service will lose registrations")
+            return serve()
+        }
+        guard !busID.isEmpty, busID.allSatisfy(\.isHexDigit) else {
+            Log.warning("the bus has no usable id: a crash of the service will lose registrations")
+            return serve()
+        }
+        recover(directory: directory + "/carillon", busID: busID, attempt: 1)
+    }
+
+    /// The process that had the name before us may still be about to end: its connection goes before its files.
+    private func recover(directory: String, busID: String, attempt: Int) {
+        let isLate = attempt > Self.mostAttempts
+        if isLate { Log.warning("the process that had the name before does not give the state up: it is taken") }
+        guard !object.recover(directory: directory, busID: busID, address: machine.address, takesLock: !isLate), !isLate
+        else {
+            return serve()
+        }
+        stateTimer = .once(milliseconds: Self.stateInterval, on: connection.context) { [unowned self] in
+            recover(directory: directory, busID: busID, attempt: attempt + 1)
+        }
+    }
+
+    private func losesName(_ message: Message) -> Bool {
+        guard stopTimer == nil, message.isSignal("org.freedesktop.DBus", "NameLost"), message.isFromBus else {
+            return false
+        }
+        var reader = MessageReader(message)
+        return (try? reader.readString()) == Wire.busName.rawValue
+    }
+
+    private func with<Value>(_ result: Result<Value, BusError>, _ goOn: (ServiceLink, Value) -> Void) {
+        switch result {
+        case .failure(let error): end(.refused(error))
+        case .success(let value): goOn(self, value)
+        }
+    }
+
+    private func with<Value>(_ result: Result<Value, BusError>, _ goOn: (ServiceLink) -> Void) {
+        with(result) { link, _ in goOn(link) }
+    }
+
+    /// A handshake that fails may be followed by the end of the connection: the first reason is the one that counts. While
+    /// it stops nothing does: what the bus does not answer any more fails, and that is the end of it.
+    private func end(_ reason: End) {
+        guard !hasEnded, stopTimer == nil else { return }
+        hasEnded = true
+        onEnd(reason)
+    }
+}

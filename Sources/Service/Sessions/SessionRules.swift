@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+import CarillonCore
+import CarillonMainLoop
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#endif
+
+/// What goes to other sessions of the machine, and what comes from them (G1): by default nothing.
+struct SessionRules: Equatable {
+    /// What may go out.
+    var export: [NamePattern] = []
+    /// What is taken from each user, by the number.
+    var imports: [UInt32: [NamePattern]] = [:]
+    /// What of that stays where it was retained.
+    var retained: [UInt32: [NamePattern]] = [:]
+
+    /// Whether there is anything to do on the system bus.
+    var areNeeded: Bool { !export.isEmpty || !imports.isEmpty }
+
+    func exports(_ name: String) -> Bool { export.contains { $0.matches(name) } }
+
+    func imports(_ name: String, of user: UInt32) -> Bool { imports[user]?.contains { $0.matches(name) } ?? false }
+
+    func keeps(_ name: String, of user: UInt32) -> Bool {
+        imports(name, of: user) && retained[user]?.contains { $0.matches(name) } ?? false
+    }
+
+    /// Why a name may not go out; nil when it may.
+    func refusal(toExport name: String) -> String? {
+        guard !exports(name) else { return nil }
+        return "'\(name.prefix(200))' may not go to other sessions (all-sessions): "
+            + "export in [Sessions] does not have it"
+    }
+}
+
+/// As they stand in the configuration: `[Sessions]`.
+extension SessionRules {
+    static let groups = ["Sessions", "sessions"]
+
+    private enum Key: String, CaseIterable {
+        case export = "export"
+        case imports = "import"
+        case retained = "import-retained"
+    }
+
+    mutating func apply(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) {
+        switch Key(rawValue: entry.key) {
+        case .export: export = try NamePattern.list(entry, of: file)
+        case .imports: imports = try Self.namesByUser(entry, of: file)
+        case .retained: retained = try Self.namesByUser(entry, of: file)
+        case nil:
+            let known = Key.allCases.map(\.rawValue).joined(separator: ", ")
+            throw file.fault(entry, "there is no key '\(entry.key)' in [\(entry.group)], only: \(known)")
+        }
+    }
+
+    /// Takes an entry of a file with a fault, as far as it can only restrict.
+    mutating func restrict(by entry: KeyFile.Entry, of file: KeyFile) {
+        var other = SessionRules()
+        try? other.apply(entry, of: file)
+        let key = Key(rawValue: entry.key)
+        if key ?? .export == .export { export = NamePattern.common(of: export, and: other.export) }
+        if key ?? .imports == .imports { Self.restrict(&imports, to: other.imports) }
+        if key ?? .retained == .retained { Self.restrict(&retained, to: other.retained) }
+    }
+
+    private static func restrict(_ names: inout [UInt32: [NamePattern]], to others: [UInt32: [NamePattern]]) {
+        for (user, list) in names { names[user] = NamePattern.common(of: list, and: others[user] ?? []) }
+        names = names.filter { !$0.value.isEmpty }
+    }
+
+    /// `1000:org.example.*;com.example.Ding;anna:org.example.*`: a user's names go on to the next user.
+    private static func namesByUser(
+        _ entry: KeyFile.Entry, of file: KeyFile
+    ) throws(KeyFile.Fault) -> [UInt32: [NamePattern]] {
+        var names: [UInt32: [NamePattern]] = [:]
+        var user: UInt32?
+        for part in NamePattern.parts(of: entry.value) {
+            var text = Substring(part)
+            if let colon = text.firstIndex(of: ":") {
+                user = try number(ofUser: text[..<colon], entry, file)
+                text = text[text.index(after: colon)...].drop { $0.isWhitespace }
+            }
+            guard let user else {
+                throw file.fault(entry, "'\(part)' for \(entry.key) stands behind no user (1000:org.example.*)")
+            }
+            // A name may have them, but nobody means that here.
+            if let mark = text.first(where: { $0 == ":" || $0 == "," || $0.isWhitespace }) {
+                let what = mark == ":" ? "a second colon" : mark == "," ? "a comma" : "white space"
+                throw file.fault(
+                    entry, "'\(part)' for \(entry.key) has \(what); ; is between names (1000:org.example.*;org.x.Ding)")
+            }
+            names[user, default: []].append(try NamePattern.read(String(text), entry, of: file))
+        }
+        for (user, list) in names {
+            let bytes = list.reduce(0) { $0 + $1.description.utf8.count }
+            guard list.count <= mostNames, bytes <= mostBytes else {
+                throw file.fault(
+                    entry,
+                    "\(entry.key) has more than \(mostNames) names, or \(mostBytes) bytes of them, of user \(user)")
+            }
+        }
+        return names
+    }
+
+    /// What the other session is told.
+    static let mostNames = 256
+    static let mostBytes = 32 << 10
+
+    private static func number(
+        ofUser text: Substring, _ entry: KeyFile.Entry, _ file: KeyFile
+    ) throws(KeyFile.Fault) -> UInt32 {
+        let text = String(text.filter { !$0.isWhitespace })
+        // The greatest one stands for none.
+        if let number = UInt32(text), number != .max { return number }
+        guard !text.isEmpty, !text.allSatisfy(\.isNumber), let number = UserNames.number(of: text) else {
+            throw file.fault(entry, "'\(text)' for \(entry.key) is no user of this machine")
+        }
+        return number
+    }
+}
+
+/// The users of this machine.
+enum UserNames {
+    static func number(of name: String) -> UInt32? { getpwnam(name)?.pointee.pw_uid }
+
+    /// The number where it has no name.
+    static func name(of number: UInt32) -> String {
+        guard let entry = getpwuid(number), let name = entry.pointee.pw_name else { return "\(number)" }
+        let text = String(cString: name)
+        return text.isEmpty || text.utf8.count > 255 ? "\(number)" : text
+    }
+}

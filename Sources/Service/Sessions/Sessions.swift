@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: Apache-2.0
+import CarillonBusNames
+import CarillonCore
+import CarillonDBus
+import CarillonMainLoop
+import CarillonWire
+
+/// The other sessions of the machine (G1): what goes to them, and what comes from them.
+///
+/// They meet on the system bus, each by its service's own connection. It is there only while the configuration names
+/// something to send or to take; without it, and without a system bus, the session goes on as ever. What the bus verifies
+/// is the user of a connection, so that is what the rules speak of.
+///
+/// Threads: that of the context. Nothing here blocks.
+final class Sessions {
+    /// What came from another session, by the rules.
+    struct Imported {
+        let notification: SessionNotification
+        let options: PostOptions
+        /// The user of the other session, and nothing else that would be a word of its own.
+        let identity: Identity
+    }
+
+    /// The center of this session, as far as other sessions have to do with it.
+    protocol Center: AnyObject {
+        /// The serial of what was posted last.
+        var newestSerial: UInt64 { get }
+        /// Those that came from other sessions, in no particular order.
+        var valuesFromSessions: [DistributedCenter.Kept] { get }
+        var bytesForSessions: Int { get set }
+        /// Whether much waits to be written on the session bus: what comes from other sessions would stand behind that, and
+        /// others behind it.
+        var isWriting: Bool { get }
+
+        /// As ``DistributedCenter/valueForSessions(after:through:)``.
+        func valueForSessions(after: UInt64, through: UInt64) -> (value: ExportedNotification, serial: UInt64)?
+        /// As ``DistributedCenter/value(of:)``.
+        func value(of kind: NotificationKind) -> DistributedCenter.Kept?
+        /// They are values no more.
+        func remove(_ kinds: ArraySlice<NotificationKind>)
+        /// Posts of these names were lost on their way here.
+        func lose(_ entries: [LostSignal.Entry])
+    }
+
+    /// What went on so far.
+    struct Counts {
+        /// Notifications that left, to each session that got them.
+        var sent: UInt64 = 0
+        /// Those that came and were posted here.
+        var received: UInt64 = 0
+        /// Those that did not get through, in either direction.
+        var lost: UInt64 = 0
+        /// Those that came and were not to be taken.
+        var refused: UInt64 = 0
+    }
+
+    /// Posts what came; the error says why not.
+    var post: ((Imported) throws(BusError) -> Void)?
+    /// Values that are kept, and who observes; nil where the service is on no session bus.
+    weak var center: (any Center)?
+    /// Where limits are looked up.
+    var limits: () -> Limits = { Limits() }
+    private(set) var rules = SessionRules()
+    var counts = Counts()
+
+    let context: MainContext
+    private let machine: Machine
+    /// Whether it was asked to be there.
+    private var hasBegun = false
+    /// Whether nothing is to be taken, also of a stay that begins now.
+    private var isPaused = false
+    private(set) var stay: SystemBusStay?
+    private var retry: EventSource?
+    private var release: EventSource?
+    private var attempts = 0
+    /// Of users of whom something is taken: their names are looked up once.
+    private var identities: [UInt32: Identity] = [:]
+    private var values = SessionValues()
+    /// Set while values are to be looked through.
+    private var look: EventSource?
+    /// When that is, in microseconds.
+    private var lookTime: Int64 = 0
+    /// When all sessions that are there have had time to say so, in microseconds.
+    private var settled: Int64 = 0
+    private var refusals: UInt64 = 0
+    private var losses: UInt64 = 0
+
+    private static let firstPause: UInt32 = 1000
+    private static let longestPause: UInt32 = 300_000
+
+    init(on machine: Machine, context: MainContext) {
+        self.machine = machine
+        self.context = context
+    }
+
+    /// Looks for the others from now on, where the rules want them.
+    func begin() {
+        hasBegun = true
+        adapt()
+        settled = now + Self.timeToSettle
+        lookThrough(after: Self.timeToSettle)
+    }
+
+    /// All sessions that are there have said so, when this has passed since the service has come to them, in microseconds.
+    private static let timeToSettle: Int64 = 10_000_000
+
+    /// Microseconds since some moment, without those in which the machine slept.
+    var now: Int64 {
+        let time = (context.now - Self.start).components
+        return time.seconds * 1_000_000 + time.attoseconds / 1_000_000_000_000
+    }
+    private static let start = SuspendingClock().now
+
+    /// The service is on no session bus for now, and what comes waits in the system bus.
+    func pause(_ isPaused: Bool) {
+        self.isPaused = isPaused
+        stay?.pause(isPaused)
+    }
+
+    func use(_ rules: SessionRules) {
+        guard rules != self.rules else { return }
+        let before = self.rules
+        self.rules = rules
+        guard hasBegun else { return }
+        adapt()
+        // Values that may not go out any more end elsewhere, and those that may now are told.
+        if rules.export != before.export { stay?.tellValuesAgain() }
+        lookThrough(after: 0)
+    }
+
+    /// Sends a notification to all that want it.
+    func export(_ notification: ExportedNotification) {
+        // The rules may be others than when it was posted.
+        guard rules.exports(notification.name), let stay else { return noteLoss(1, "to other sessions") }
+        stay.export(notification)
+    }
+
+    /// A value that goes to other sessions is none any more.
+    func exportEnded(_ kind: NotificationKind) {
+        if rules.exports(kind.name) { stay?.exportEnded(kind) }
+    }
+
+    // MARK: Being there
+
+    private func adapt() {
+        guard rules.areNeeded, machine.connectToSystemBus != nil else {
+            if stay != nil { Log.notice("no longer among the sessions of the machine, by the configuration") }
+            (retry, attempts) = (nil, 0)
+            leave()
+            return
+        }
+        if let stay { stay.rulesChanged() } else if retry?.isPending != true { join() }
+    }
+
+    private func join() {
+        guard let connect = machine.connectToSystemBus, rules.areNeeded else { return }
+        do throws(BusError) {
+            // Beside deliveries, so that nothing from outside comes before what is of this session.
+            let connection = try connect(context, .of(.delivery))
+            let stay = SystemBusStay(connection, of: self) { [unowned self] error in ended(because: error) }
+            self.stay = stay
+            stay.pause(isPaused)
+            stay.start()
+        } catch {
+            ended(because: error)
+        }
+    }
+
+    /// It is on the bus.
+    func joined() {
+        if attempts > 0 { Log.notice("the system bus is there") }
+        attempts = 0
+        settled = now + Self.timeToSettle
+        lookThrough(after: Self.timeToSettle)
+    }
+
+    private func ended(because error: BusError) {
+        if attempts == 0 {
+            Log.warning(
+                "other sessions can't be reached, as the system bus can't; it is tried again: \(error)",
+                ["CARILLON_REASON": "no-system-bus"])
+        }
+        leave()
+        #if CARILLON_PLANTED
+            if PlantedFault.strikes(.systemBusGivenUp) { return }
+        #endif
+        let pause = min(Self.firstPause << UInt32(min(attempts, 16)), Self.longestPause)
+        attempts += 1
+        retry = .once(milliseconds: pause, on: context) { [unowned self] in
+            retry = nil
+            join()
+        }
+    }
+
+    /// The process ends in order.
+    func end() {
+        (retry, hasBegun) = (nil, false)
+        leave()
+    }
+
+    private func leave() {
+        guard let left = stay else { return }
+        stay = nil
+        let count = left.close()
+        if count > 0 { noteLoss(count, "to other sessions") }
+        lookThrough(after: SessionValues.grace)
+        // Its callbacks may be running.
+        release = .once(milliseconds: 0, on: context) { [unowned self] in
+            withExtendedLifetime(left) {}
+            release = nil
+        }
+    }
+
+    /// As ``Clock/uptime``.
+    var uptime: Int64 { machine.uptime() }
+
+    /// Posts what came from a session of this user. A value that is told again, as it may be missing here, is not posted
+    /// where it is here already.
+    ///
+    /// - Throws: why it is not.
+    func take(_ notification: SessionNotification, of userID: UInt32, from peer: SessionPeer) throws(BusError) {
+        guard let post, let center else { throw .failed("the service is on no session bus") }
+        var options = PostOptions()
+        options.deliverImmediately = notification.options.deliverImmediately
+        options.expiresAfter = notification.options.expiresAfter
+        if let serial = notification.options.serial, let time = notification.options.time {
+            options.sameAs = SessionIdentity.text(userID: userID, serial: serial, time: time)
+        }
+        if notification.options.isRetained, rules.keeps(notification.name, of: userID) {
+            options.retention = Retention(
+                isFromSession: true, endsWithSession: notification.options.whileConnected)
+        } else if notification.options.isKept {
+            return
+        }
+        #if CARILLON_PLANTED
+            if notification.options.isRetained, PlantedFault.strikes(.importKept) { options.retention = Retention() }
+            if PlantedFault.strikes(.importGoesOut) { options.goesToAllSessions = true }
+        #endif
+        let identity = try identity(of: userID)
+        let kind = NotificationKind(name: notification.name, object: notification.object, origin: identity.origin)
+        let isKept = notification.options.isKept
+        let isWanted = options.retention == nil || values.claim(kind, for: peer, isTold: isKept)
+        if !isKept || isWanted && !isSame(center.value(of: kind), notification, options) {
+            try post(Imported(notification: notification, options: options, identity: identity))
+            counts.received += 1
+        }
+        guard options.retention != nil else { return }
+        // Of ever other ones, which end again.
+        if values.count > 2 * mostValues { lookThrough(after: 0) }
+    }
+
+    private func isSame(
+        _ value: DistributedCenter.Kept?, _ notification: SessionNotification, _ options: PostOptions
+    ) -> Bool {
+        guard let value, value.retention == options.retention,
+            (value.notification.userInfo as? WireUserInfo)?.commonBody == notification.userInfo.commonBody
+        else { return false }
+        guard let seconds = options.expiresAfter else { return value.notification.expiry == nil }
+        // Both are told in whole seconds.
+        return value.notification.expiry.map { abs($0 - uptime - Int64(seconds) * 1_000_000) <= 2_000_000 } ?? false
+    }
+
+    // MARK: Values of other sessions (R8)
+
+    /// A session says that this is its value no more.
+    func removed(name: String, object: String, of userID: UInt32, by peer: SessionPeer) throws(BusError) {
+        guard let center else { throw .failed("the service is on no session bus") }
+        let kind = NotificationKind(name: name, object: object, origin: try identity(of: userID).origin)
+        switch values.release(kind, by: peer) {
+        case .stays: break
+        case .follows(let other): stay?.askForValues(other)
+        // A program here may have brought another one for the same user since.
+        case .ends: if center.value(of: kind)?.retention.isFromSession == true { center.remove([kind]) }
+        }
+    }
+
+    /// Looks which values of other sessions have ended, in a while.
+    ///
+    /// - Parameter time: in microseconds.
+    func lookThrough(after time: Int64) {
+        let due = now + max(time, Self.leastPause)
+        guard look == nil || due < lookTime else { return }
+        lookTime = due
+        look = .once(milliseconds: UInt32((due - now + 999) / 1000), on: context) { [unowned self] in
+            look = nil
+            lookThrough()
+        }
+    }
+
+    /// However often others say something, so long is between two looks, in microseconds.
+    private static let leastPause: Int64 = 250_000
+    private static let mostRemovedAtOnce = 256
+
+    private func lookThrough() {
+        guard let center else { return }
+        let (now, kept) = (now, center.valuesFromSessions)
+        mostValues = max(Self.leastValues, kept.count)
+        for peer in values.takeFollowers(now: now) { stay?.askForValues(peer) }
+        let next = values.clean(keeping: Set(kept.map(\.notification.kind)), now: now)
+        var users: [String: (id: UInt32, presence: SessionValues.Presence)] = [:]
+        for userID in rules.imports.keys {
+            guard let user = (try? identity(of: userID))?.origin?.user else { continue }
+            users[user] = (userID, stay?.presence(of: userID) ?? SessionValues.Presence())
+        }
+        let over = kept.map { ($0.notification.kind, $0.retention) }.filter { kind, retention in
+            guard let user = kind.origin?.user.flatMap({ users[$0] }), rules.keeps(kind.name, of: user.id) else {
+                return true
+            }
+            return values.isOver(kind, retention, user.presence, isSettled: now >= settled, now: now)
+        }.map(\.0)
+        center.remove(over.prefix(Self.mostRemovedAtOnce))
+        if over.count > Self.mostRemovedAtOnce { lookThrough(after: 0) }
+        if let next { lookThrough(after: next - now) }
+        if now < settled { lookThrough(after: settled - now) }
+    }
+
+    /// As many values of other sessions as there were when they were looked through.
+    private var mostValues = Sessions.leastValues
+    private static let leastValues = 1024
+
+    private func identity(of userID: UInt32) throws(BusError) -> Identity {
+        if let known = identities[userID] { return known }
+        let origin = try mappingCenterErrors { () throws(CenterError) in
+            try OutsideOrigin(host: nil, user: UserNames.name(of: userID))
+        }
+        let identity = Identity(userID: userID, origin: origin)
+        identities[userID] = identity
+        return identity
+    }
+
+    // MARK: What happened
+
+    func noteLoss(_ count: UInt64, _ where: String) {
+        // A number that somebody else tells may be any.
+        counts.lost = UInt64(clamping: UInt128(counts.lost) + UInt128(count))
+        if let total = Log.throttle(&losses, times: min(count, 1 << 32)) {
+            Log.warning(
+                "notifications \(`where`) are lost (\(total) so far)", ["CARILLON_REASON": "sessions-lost"])
+        }
+    }
+
+    func noteRefusal(of session: UniqueName, _ user: UInt32?, _ reason: String) {
+        counts.refused += 1
+        if let total = Log.throttle(&refusals) {
+            Log.warning(
+                "refused what \(session) of user \(user.map(String.init) ?? "unknown") sent on the system bus "
+                    + "(\(total) so far): \(reason)", ["CARILLON_REASON": "sessions-refused"])
+        }
+    }
+
+    /// The entries that are kept for each session, to look at.
+    var kept: [(what: String, count: Int)] { stay?.kept ?? [] }
+
+    /// To look at: the property `Sessions`.
+    var shown: [String: PropertyList] {
+        let state = stay.map { $0.isThere ? "joined" : "joining" } ?? (rules.areNeeded && hasBegun ? "waiting" : "off")
+        func list(_ patterns: [NamePattern]) -> PropertyList { .array(patterns.map { .string($0.description) }) }
+        var shown: [String: PropertyList] = [
+            "state": .string(state), "sent": .uint64(counts.sent), "received": .uint64(counts.received),
+            "lost": .uint64(counts.lost), "refused": .uint64(counts.refused),
+            "peers": .array((stay?.shown ?? []).map { .dictionary($0) }),
+        ]
+        if !rules.export.isEmpty { shown["export"] = list(rules.export) }
+        if !rules.imports.isEmpty {
+            shown["import"] = .dictionary(
+                Dictionary(uniqueKeysWithValues: rules.imports.map { ("\($0.key)", list($0.value)) }))
+        }
+        return shown
+    }
+}

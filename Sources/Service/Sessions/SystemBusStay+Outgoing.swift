@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+import CarillonCore
+import CarillonDBus
+import CarillonMainLoop
+import CarillonWire
+
+/// Signals to other sessions: notifications, and the values that they may have (G1, R8).
+extension SystemBusStay {
+    func rulesChanged() {
+        for peer in sessions { tellWants(to: peer) }
+    }
+
+    func export(_ notification: ExportedNotification) {
+        for peer in sessions where wants(notification.name, peer) {
+            #if CARILLON_PLANTED
+                if peer.line.isBlocked, PlantedFault.strikes(.busySessionPassedOver) { continue }
+            #endif
+            append(.notification(notification), byteCount: size(of: notification), to: peer)
+        }
+        giveWay()
+    }
+
+    /// A value that others may have is none any more.
+    func exportEnded(_ kind: NotificationKind) {
+        #if CARILLON_PLANTED
+            if PlantedFault.strikes(.valueEndUntold) { return }
+        #endif
+        for peer in sessions where peer.understandsValues && wants(kind.name, peer) {
+            append(.ended(kind), byteCount: kind.name.utf8.count + kind.object.utf8.count + Self.overhead, to: peer)
+        }
+        giveWay()
+    }
+
+    /// By name, so that the same events come to the same in every process.
+    private var sessions: [SessionPeer] { places.peers.values.sorted { $0.name < $1.name } }
+
+    private func wants(_ name: String, _ peer: SessionPeer) -> Bool {
+        #if CARILLON_PLANTED
+            if !peer.wants.isEmpty, PlantedFault.strikes(.unwantedExport) { return true }
+        #endif
+        return peer.wants.contains { $0.matches(name) }
+    }
+
+    private func size(of notification: ExportedNotification) -> Int {
+        notification.userInfo.byteCount + notification.name.utf8.count + notification.object.utf8.count + Self.overhead
+    }
+
+    /// Header, options and entry, roughly.
+    private static let overhead = 256
+    /// The most that may wait for all sessions together, in bytes: no more than an eighth of everything (E4).
+    private var maxWaitingBytes: Int { min(16 << 20, Int(owner.limits()[.memoryBytes]) / 8) }
+
+    // MARK: What waits
+
+    private func append(_ item: SessionPeer.Item, byteCount: Int, to peer: SessionPeer) {
+        let isNotification = if case .notification = item { true } else { false }
+        let dropped = changeLine(of: peer) {
+            $0.line.append(item, byteCount: byteCount, countsAsLoss: isNotification)
+        }
+        noteDropped(dropped, of: peer)
+        pump(peer)
+    }
+
+    /// Changes what waits for a session, and counts it anew.
+    func changeLine<Result>(of peer: SessionPeer, _ change: (SessionPeer) -> Result) -> Result {
+        let before = peer.line.waitingBytes
+        defer {
+            waitingBytes += peer.line.waitingBytes - before
+            owner.center?.bytesForSessions = waitingBytes
+        }
+        return change(peer)
+    }
+
+    /// Loses the oldest of what waits for the session for which most does, while there is too much.
+    private func giveWay() {
+        let most = maxWaitingBytes
+        while waitingBytes > most,
+            let largest = sessions.max(by: { $0.line.waitingBytes < $1.line.waitingBytes })
+        {
+            noteDropped(changeLine(of: largest) { $0.line.dropFirst() }.map { [$0] } ?? [], of: largest)
+        }
+    }
+
+    private func noteDropped(_ items: [SessionPeer.Item], of peer: SessionPeer) {
+        var count: UInt64 = 0
+        for item in items {
+            switch item {
+            case .notification(let notification):
+                count += 1
+                if peer.understandsLosses { peer.losses.add(notification) }
+                if notification.retention != nil { tellValues(to: peer) }
+            case .ended: tellValues(to: peer)
+            }
+        }
+        if count > 0 { owner.noteLoss(count, "to \(peer.name), which does not keep up,") }
+    }
+
+    // MARK: What goes
+
+    func pump(_ peer: SessionPeer) {
+        while peer.line.hasRoom, sendLosses(to: peer) || sendValue(to: peer) || sendNext(to: peer) {}
+        guard peer.isBlocked else { return peer.doubt = nil }
+        guard peer.doubt == nil else { return }
+        let pause = min(Self.firstDoubt << min(peer.doubts, 16), Self.longestDoubt)
+        peer.doubt = .once(milliseconds: pause, on: bus.context) { [unowned self, unowned peer] in
+            peer.doubt = nil
+            peer.doubts += 1
+            // They may have arrived: what did not the other side counts, when it hears of a later number.
+            peer.line.giveUp()
+            Log.info("\(peer.name) on the system bus confirms nothing: it is tried with one at a time")
+            tellValues(to: peer)
+            pump(peer)
+        }
+    }
+
+    /// Sends what waits longest.
+    ///
+    /// - Returns: whether something did.
+    private func sendNext(to peer: SessionPeer) -> Bool {
+        guard let (item, number, lost) = changeLine(of: peer, { $0.line.next() }) else { return false }
+        switch item {
+        case .notification(let notification): send(notification, number, lost: lost, to: peer)
+        case .ended(let kind):
+            bus.send(RemovedSignal(number, name: kind.name, object: kind.object).message(to: peer.name))
+        }
+        return true
+    }
+
+    /// Tells what was lost, before what comes behind it, by its names.
+    private func sendLosses(to peer: SessionPeer) -> Bool {
+        #if CARILLON_PLANTED
+            if !peer.losses.isEmpty, PlantedFault.strikes(.sessionLossUnreported) {
+                (_, _) = (peer.losses.take(), peer.line.takeUntold())
+                return false
+            }
+        #endif
+        guard !peer.losses.isEmpty, let number = peer.line.next(byteCount: Self.overhead) else { return false }
+        _ = peer.line.takeUntold()
+        bus.send(LostSignal(number, peer.losses.take()).message(to: peer.name))
+        return true
+    }
+
+    /// Tells each session what waits for it, and will not go any more: one message behind all that is on the way.
+    func tellLastLosses() {
+        for peer in sessions where peer.understandsLosses {
+            while let item = changeLine(of: peer, { $0.line.dropFirst() }) {
+                if case .notification(let notification) = item { peer.losses.add(notification) }
+            }
+            guard !peer.losses.isEmpty else { continue }
+            bus.send(LostSignal(peer.line.last(byteCount: Self.overhead), peer.losses.take()).message(to: peer.name))
+        }
+    }
+
+    private func send(
+        _ notification: ExportedNotification, isKept: Bool = false, _ number: UInt64, lost: UInt64 = 0,
+        to peer: SessionPeer
+    ) {
+        var options = options(of: notification, number, lost)
+        let endsWithPoster = notification.retention?.whileConnected == true
+        if peer.understandsValues {
+            (options.isKept, options.whileConnected) = (isKept, endsWithPoster)
+        } else if endsWithPoster {
+            // It would stay there for ever.
+            options.isRetained = false
+        }
+        if peer.understands.contains(UnderstandsSignal.identities) {
+            (options.serial, options.time) = (notification.serial, notification.time)
+        }
+        guard let userInfo = notification.userInfo as? WireUserInfo else {
+            preconditionFailure("every post of this service carries a WireUserInfo")
+        }
+        lastSerial = lastSerial == .max ? Self.firstSerial : lastSerial + 1
+        bus.send(SessionNotification.message(to: peer.name, userInfo, options, serial: lastSerial))
+        owner.counts.sent += 1
+    }
+
+    private func options(
+        of notification: ExportedNotification, _ number: UInt64, _ lost: UInt64
+    ) -> SessionNotification.Options {
+        var options = SessionNotification.Options()
+        options.number = number
+        options.lost = lost
+        #if CARILLON_PLANTED
+            if PlantedFault.strikes(.sessionLossUnreported) { options.lost = 0 }
+        #endif
+        options.deliverImmediately = notification.deliverImmediately
+        options.isRetained = notification.retention != nil
+        if let expiry = notification.expiry {
+            let left = (expiry - owner.uptime + 999_999) / 1_000_000
+            // One that is over says at least that there was one.
+            options.expiresAfter = UInt32(clamping: max(1, left))
+        }
+        return options
+    }
+
+    func confirmed(upTo number: UInt64, by peer: SessionPeer) {
+        guard peer.line.confirm(upTo: number) else {
+            return owner.noteRefusal(of: peer.name, peer.userID, "it confirms what it was not sent")
+        }
+        (peer.doubt, peer.doubts) = (nil, 0)
+        pump(peer)
+    }
+
+    // MARK: Values
+
+    /// Other names may go out than before.
+    func tellValuesAgain() {
+        for peer in sessions {
+            tellValues(to: peer)
+            pump(peer)
+        }
+    }
+
+    /// A session may lack some of the values: it is told all of them.
+    private func tellValues(to peer: SessionPeer) {
+        #if CARILLON_PLANTED
+            if PlantedFault.strikes(.valuesUntold) { return }
+        #endif
+        if peer.understandsValues, !peer.wants.isEmpty { peer.telling = .due }
+    }
+
+    /// Sends the next of the values that a session is told, where it is told any.
+    ///
+    /// - Returns: whether something went.
+    private func sendValue(to peer: SessionPeer) -> Bool {
+        guard let center = owner.center, peer.goingOn == nil else { return false }
+        switch peer.telling {
+        case .done: return false
+        case .due:
+            guard peer.line.waitingCount == 0 else { return false }
+            guard peer.tellings.take(at: now) else {
+                return goOn(with: peer, after: peer.tellings.time(until: 1, at: now))
+            }
+            guard let number = peer.line.next(byteCount: Self.overhead) else { return false }
+            bus.send(ValuesSignal(number, isBeginning: true).message(to: peer.name))
+            peer.telling = .begun(after: 0, through: center.newestSerial)
+            return true
+        case .begun(var after, let through):
+            for _ in 0..<Self.mostLookedAt {
+                guard let (value, serial) = center.valueForSessions(after: after, through: through) else {
+                    guard let number = peer.line.next(byteCount: Self.overhead) else { return false }
+                    bus.send(ValuesSignal(number, isBeginning: false).message(to: peer.name))
+                    peer.telling = .done
+                    return true
+                }
+                after = serial
+                guard owner.rules.exports(value.name), wants(value.name, peer),
+                    value.expiry.map({ $0 > owner.uptime }) ?? true
+                else { continue }
+                guard let number = peer.line.next(byteCount: size(of: value)) else { return false }
+                send(value, isKept: true, number, to: peer)
+                peer.telling = .begun(after: after, through: through)
+                return true
+            }
+            peer.telling = .begun(after: after, through: through)
+            return goOn(with: peer, after: 0)
+        }
+    }
+
+    /// The most values that are looked at in one turn of the loop, for one that is for a session.
+    private static let mostLookedAt = 256
+
+    /// - Parameter time: in microseconds.
+    /// - Returns: that nothing goes now.
+    private func goOn(with peer: SessionPeer, after time: Int64) -> Bool {
+        peer.goingOn = .once(milliseconds: UInt32((time + 999) / 1000), on: bus.context) {
+            [unowned self, unowned peer] in
+            peer.goingOn = nil
+            pump(peer)
+        }
+        return false
+    }
+
+    func takeWants(_ message: Message, of peer: SessionPeer) {
+        guard peer.words.take(at: now), message.byteCount <= 2 * SessionsWire.mostWantedBytes,
+            let wants = try? WantsSignal(message),
+            wants.names.count <= SessionsWire.mostWanted
+        else { return owner.noteRefusal(of: peer.name, peer.userID, "it wants more than a session may") }
+        // A text that is no pattern here may be one of a later version.
+        peer.wants = wants.names.compactMap(NamePattern.init)
+        guard places.standing(of: peer.name) != .turnedAway else { return peer.forgetMuch() }
+        tellValues(to: peer)
+        if places.standing(of: peer.name) == .session { pump(peer) }
+    }
+
+    /// It has a place again, and was told nothing meanwhile.
+    func welcome(_ peer: SessionPeer) {
+        tellValues(to: peer)
+        pump(peer)
+    }
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+import CarillonCore
+import CarillonDBus
+
+/// The errors that only this service has, by their names on the bus: the one table.
+public enum CenterErrorName: String, CaseIterable, Sendable {
+    case invalidName = "org.carillon.Error.InvalidName"
+    case invalidUserInfo = "org.carillon.Error.InvalidUserInfo"
+    case invalidOption = "org.carillon.Error.InvalidOption"
+    case unknownObserver = "org.carillon.Error.UnknownObserver"
+    case limitExceeded = "org.carillon.Error.LimitExceeded"
+    case invalidConfiguration = "org.carillon.Error.InvalidConfiguration"
+    /// Policy; the message names the rule (P2).
+    case notAllowed = "org.carillon.Error.NotAllowed"
+    /// The configuration allows no channels (F2).
+    case channelsDisabled = "org.carillon.Error.ChannelsDisabled"
+}
+
+extension CenterErrorName {
+    /// What it says of a call, or of a post, where nothing else is told: as a part of a sentence.
+    public var words: String {
+        switch self {
+        case .invalidName: "its name is empty"
+        case .invalidUserInfo: "something in its userInfo is no property-list value"
+        case .invalidOption: "an option of it is unknown, or has a value that it can't have"
+        case .unknownObserver: "the program has no such observer"
+        case .limitExceeded: "it is over a limit of the service"
+        case .invalidConfiguration: "there is a fault in a configuration file of the service"
+        case .notAllowed: "policy does not allow it"
+        case .channelsDisabled: "the configuration of the service allows no channels"
+        }
+    }
+
+    init(_ error: CenterError) {
+        switch error {
+        case .invalidName: self = .invalidName
+        case .invalidUserInfo: self = .invalidUserInfo
+        case .invalidOption: self = .invalidOption
+        case .unknownObserver: self = .unknownObserver
+        case .limitExceeded, .shareExceeded: self = .limitExceeded
+        }
+    }
+}
+
+extension BusError {
+    public init(_ error: CenterError) {
+        self.init(CenterErrorName(error), message: error.description)
+    }
+
+    public init(_ name: CenterErrorName, message: String) {
+        self.init(name: InterfaceName(name), message: message)
+    }
+
+    /// For arguments that are read where they lie.
+    static var malformedArguments: BusError { .invalidArgs("the arguments are not laid out as D-Bus lays them out") }
+
+    /// Which of the service's own errors it is; nil for others, and for those of a later service.
+    public var centerError: CenterErrorName? { CenterErrorName(rawValue: name.rawValue) }
+
+    /// The limit that a `LimitExceeded` is about, which its message names; nil where it names none, as that of one post of several,
+    /// and for other errors.
+    public var exceededLimit: Limits.Key? {
+        guard centerError == .limitExceeded else { return nil }
+        let words = message.split(separator: " ")
+        guard let before = words.firstIndex(of: "limit"), before + 1 < words.endIndex else { return nil }
+        return Limits.Key(rawValue: String(words[before + 1]))
+    }
+
+    /// Whether the service understood and said no: asking again changes nothing, unless it is `LimitExceeded`, which may
+    /// pass.
+    public var isRefusal: Bool {
+        name.rawValue.hasPrefix("org.carillon.Error.") || name == Self.invalidArgsName
+    }
+
+    /// Whether whoever has the service's name does not serve this client: as with ``isRefusal``.
+    public var meansNotServed: Bool {
+        isRefusal
+            || name == "org.freedesktop.DBus.Error.AccessDenied" || meansAnotherProgram
+    }
+
+    /// Whether it is the answer of a program that has neither the service's object nor its methods.
+    public var meansAnotherProgram: Bool {
+        ["UnknownMethod", "UnknownInterface", "UnknownObject", "NotSupported"].contains {
+            name.rawValue == "org.freedesktop.DBus.Error." + $0
+        }
+    }
+
+    /// Whether it says that nobody provides the service, and the bus could not start it.
+    public var meansNoService: Bool {
+        [BusError.serviceUnknownName, BusError.nameHasNoOwnerName, BusError.disconnectedName].contains(name)
+            || name.rawValue.hasPrefix("org.freedesktop.DBus.Error.Spawn")
+    }
+}
+
+extension InterfaceName {
+    fileprivate init(_ name: CenterErrorName) {
+        guard let name = InterfaceName(rawValue: name.rawValue) else { preconditionFailure("see the table above") }
+        self = name
+    }
+}
+
+/// Runs a rule of the core inside a D-Bus handler.
+public func mappingCenterErrors<Result>(
+    _ body: () throws(CenterError) -> Result
+) throws(BusError) -> Result {
+    do throws(CenterError) {
+        return try body()
+    } catch {
+        throw BusError(error)
+    }
+}

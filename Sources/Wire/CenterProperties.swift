@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+import CarillonBusNames
+import CarillonCore
+import CarillonDBus
+
+/// The properties of the service.
+public struct CenterProperties: Sendable {
+    /// Of the service's software.
+    public var version: String
+    /// Where the activity of applications comes from; `none` when it comes from nowhere.
+    public var activitySource: String
+    /// How far that is.
+    public var activityState: String
+    /// Why nobody is suspended by activity now, and what a person can do about it; empty while the source is followed.
+    public var activityReason: String
+    public var policy: ShownPolicy
+    public var limits: NamedNumbers<Limits.Key>
+    public var statistics: NamedNumbers<StatisticsKey>
+    /// The other sessions of the machine; empty for a service or a reader that has nothing to do with them.
+    public var sessions: [String: PropertyList]
+    /// The configuration files, and what is wrong with them; nil for an older service.
+    public var configuration: ShownConfiguration?
+    /// Those of a later service, by their names.
+    public var others: [String: PropertyList] = [:]
+
+    public init(
+        version: String, activitySource: String, activityState: String, activityReason: String,
+        policy: ShownPolicy, limits: NamedNumbers<Limits.Key>, statistics: NamedNumbers<StatisticsKey>,
+        sessions: [String: PropertyList] = [:], configuration: ShownConfiguration? = nil
+    ) {
+        self.version = version
+        self.activitySource = activitySource
+        self.activityState = activityState
+        self.activityReason = activityReason
+        self.policy = policy
+        self.limits = limits
+        self.statistics = statistics
+        self.sessions = sessions
+        self.configuration = configuration
+    }
+
+    /// The names on the bus.
+    public enum Name: String, CaseIterable, Sendable {
+        case version = "Version"
+        case activitySource = "ActivitySource"
+        case activityState = "ActivityState"
+        case activityReason = "ActivityReason"
+        case policy = "Policy"
+        case limits = "Limits"
+        case statistics = "Statistics"
+        case sessions = "Sessions"
+        case configuration = "Configuration"
+    }
+
+    // MARK: Clients
+
+    /// The call that asks for all of them.
+    ///
+    /// - Parameter startsService: let the bus start a service when there is none.
+    public static func getAll(startsService: Bool = true) -> Message {
+        let message = Message.methodCall(
+            to: Wire.busName, path: Wire.path, interface: "org.freedesktop.DBus.Properties", member: "GetAll",
+            startsService: startsService)
+        var writer = MessageWriter(message)
+        writer.append(Wire.interface.rawValue)
+        return message
+    }
+
+    /// Decodes the answer to ``getAll(startsService:)``.
+    ///
+    /// - Throws: InvalidArgs when a property of the contract is missing, or of another type.
+    public init(in reply: Message) throws(BusError) {
+        var reader = MessageReader(reply)
+        var rest = WireDictionary(try UserInfoCoding.read(from: &reader))
+        version = try rest.take(Name.version.rawValue, \.string)
+        activitySource = try rest.take(Name.activitySource.rawValue, \.string)
+        activityState = try rest.take(Name.activityState.rawValue, \.string)
+        activityReason = try rest.take(Name.activityReason.rawValue, \.string, orElse: "")
+        policy = try ShownPolicy(try rest.take(Name.policy.rawValue, \.dictionary, orElse: [:]))
+        limits = try NamedNumbers(try rest.take(Name.limits.rawValue, \.dictionary))
+        statistics = try NamedNumbers(try rest.take(Name.statistics.rawValue, \.dictionary))
+        sessions = try rest.take(Name.sessions.rawValue, \.dictionary, orElse: [:])
+        let configuration = try rest.take(Name.configuration.rawValue, \.dictionary, orElse: [:])
+        self.configuration = configuration.isEmpty ? nil : try ShownConfiguration(configuration)
+        others = rest.entries
+    }
+
+    /// All of them, by their names.
+    public var entries: [String: PropertyList] {
+        var entries = others
+        entries[Name.version.rawValue] = .string(version)
+        entries[Name.activitySource.rawValue] = .string(activitySource)
+        entries[Name.activityState.rawValue] = .string(activityState)
+        entries[Name.activityReason.rawValue] = .string(activityReason)
+        entries[Name.policy.rawValue] = .dictionary(policy.entries)
+        entries[Name.limits.rawValue] = limits.propertyList
+        entries[Name.statistics.rawValue] = statistics.propertyList
+        entries[Name.sessions.rawValue] = .dictionary(sessions)
+        entries[Name.configuration.rawValue] = configuration.map { .dictionary($0.entries) }
+        return entries
+    }
+
+    // MARK: The service
+
+    /// The rows of the service's table.
+    ///
+    /// - Parameter current: the values, asked whenever a property is read; gets who reads, nil for what goes to all.
+    public static func table(_ current: @escaping (UniqueName?) -> CenterProperties) -> [Interface.Property] {
+        [
+            Interface.Property(Name.version.rawValue, "s", change: .never) { $0.append(current(nil).version) },
+            Interface.Property(Name.activitySource.rawValue, "s", change: .announced) {
+                $0.append(current(nil).activitySource)
+            },
+            Interface.Property(Name.activityState.rawValue, "s", change: .announced) {
+                $0.append(current(nil).activityState)
+            },
+            Interface.Property(Name.activityReason.rawValue, "s", change: .announced) {
+                $0.append(current(nil).activityReason)
+            },
+            Interface.Property(Name.policy.rawValue, "a{sv}", change: .invalidated) { writer, reader in
+                UserInfoCoding.append(checked: current(reader).policy.entries, emptyArraysOf: { _ in "s" }, to: &writer)
+            },
+            Interface.Property(Name.limits.rawValue, "a{sv}", change: .announced) { writer in
+                UserInfoCoding.append(current(nil).limits.entries.map { ($0.key, .uint64($0.value)) }, to: &writer)
+            },
+            Interface.Property(Name.statistics.rawValue, "a{st}", change: .notAnnounced) { writer in
+                writer.array(of: "{st}") { writer in
+                    for (key, value) in current(nil).statistics.entries {
+                        writer.dictEntry { writer in
+                            writer.append(key)
+                            writer.append(value)
+                        }
+                    }
+                }
+            },
+            Interface.Property(Name.sessions.rawValue, "a{sv}", change: .notAnnounced) { writer, reader in
+                UserInfoCoding.append(
+                    checked: current(reader).sessions, emptyArraysOf: { $0 == "peers" ? "a{sv}" : "s" }, to: &writer)
+            },
+            Interface.Property(Name.configuration.rawValue, "a{sv}", change: .notAnnounced) { writer, reader in
+                UserInfoCoding.append(
+                    checked: current(reader).configuration?.entries ?? [:], emptyArraysOf: { _ in "s" }, to: &writer)
+            },
+        ]
+    }
+}
+
+/// The numbers in the property `Statistics`, by their names on the bus.
+public enum StatisticsKey: String, CaseIterable, Sendable {
+    case posted = "posted"
+    case delivered = "delivered"
+    case queued = "queued"
+    case dropped = "dropped"
+    case clients = "clients"
+    case observers = "observers"
+    case observerBytes = "observer-bytes"
+    case memoryBytes = "memory-bytes"
+    case unmatched = "unmatched"
+    case coalesced = "coalesced"
+    case queuedBytes = "queued-bytes"
+    case intervalBytes = "interval-bytes"
+    case queuedPosts = "queued-posts"
+    case queuedPostBytes = "queued-post-bytes"
+    case lostPosts = "lost-posts"
+    case inFlightBytes = "in-flight-bytes"
+    case answerBytes = "answer-bytes"
+    case waitingCallBytes = "waiting-call-bytes"
+    /// Values that are kept.
+    case retained = "retained"
+    case retainedBytes = "retained-bytes"
+    /// Posts that were to be kept, and found no room.
+    case unretained = "unretained"
+    /// Values whose posters have left, which were removed to make room for others.
+    case displaced = "displaced"
+    /// Notifications and values whose time was over.
+    case expired = "expired"
+    /// Clients that have one now.
+    case channels = "channels"
+    /// Calls that the service refused.
+    case refused = "refused"
+    /// Signals that the bus did not carry.
+    case rejected = "rejected"
+}
+
+/// Numbers with names that the contract fixes, and those that a later service adds.
+public struct NamedNumbers<Key: RawRepresentable<String> & CaseIterable & Sendable>: Sendable {
+    private var values: [String: UInt64]
+
+    /// - Parameter value: of each key.
+    public init(_ value: (Key) -> UInt64) {
+        values = Dictionary(uniqueKeysWithValues: Key.allCases.map { ($0.rawValue, value($0)) })
+    }
+
+    init(_ entries: [String: PropertyList]) throws(BusError) {
+        values = [:]
+        for (key, entry) in entries {
+            guard let value = entry.uint64 else { throw .invalidArgs("'\(key)' is no number") }
+            values[key] = value
+        }
+    }
+
+    /// Nil when the service does not tell it.
+    public subscript(key: Key) -> UInt64? { values[key.rawValue] }
+
+    /// All of them: those that are known in the order of the contract, then the others by their names.
+    public var entries: [(key: String, value: UInt64)] {
+        let known = Key.allCases.map(\.rawValue)
+        return (known + values.keys.filter { !known.contains($0) }.sorted()).compactMap { key in
+            values[key].map { (key, $0) }
+        }
+    }
+
+    var propertyList: PropertyList { .dictionary(values.mapValues(PropertyList.uint64)) }
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+import CarillonCore
+import CarillonDBus
+
+/// Frames that are to be written, laid out one behind the other.
+public final class ChannelFrameWriter {
+    private static let leastSize = 4 << 10
+    private static let mostKept = 64 << 10
+
+    /// What is to be written is from `first` to `end`.
+    private var buffer = UnsafeMutableRawBufferPointer(start: nil, count: 0)
+    private var (first, end) = (0, 0)
+    /// All bytes that were ever written.
+    public private(set) var written: UInt64 = 0
+
+    public init() {}
+
+    deinit {
+        buffer.deallocate()
+    }
+
+    /// What is to be written, in bytes.
+    public var byteCount: Int { end - first }
+
+    /// The place behind all that was appended, counted from the first byte ever.
+    public var position: UInt64 { written + UInt64(byteCount) }
+
+    /// Gives what is to be written to `sink`, which returns how much of it was.
+    public func write(_ sink: (UnsafeRawBufferPointer) -> Int) {
+        guard byteCount > 0 else { return }
+        let count = sink(UnsafeRawBufferPointer(rebasing: buffer[first..<end]))
+        precondition(count >= 0 && count <= byteCount, "no more can be written than there is")
+        written += UInt64(count)
+        first += count
+        guard first == end else { return }
+        (first, end) = (0, 0)
+        guard buffer.count > Self.mostKept else { return }
+        buffer.deallocate()
+        buffer = UnsafeMutableRawBufferPointer(start: nil, count: 0)
+    }
+
+    /// Gives memory back that there is no use for now.
+    public func releaseRoom() {
+        guard byteCount == 0, buffer.count > 0 else { return }
+        buffer.deallocate()
+        buffer = UnsafeMutableRawBufferPointer(start: nil, count: 0)
+        (first, end) = (0, 0)
+    }
+
+    /// Appends a frame.
+    ///
+    /// - Parameters:
+    ///   - size: the most that the body takes.
+    ///   - body: appends values of exactly the types of the kind.
+    public func append(
+        _ kind: ChannelFrame.Kind, number: UInt64, atMost size: Int, _ body: (inout MarshalledBytes) -> Void
+    ) {
+        makeRoom(for: ChannelFrame.headerSize + size)
+        let start = end + ChannelFrame.headerSize
+        let length = MarshalledBytes.layOut(
+            in: UnsafeMutableRawBufferPointer(rebasing: buffer[start..<start + size]), body)
+        buffer.storeBytes(of: UInt32(length), toByteOffset: end, as: UInt32.self)
+        buffer.storeBytes(of: kind.rawValue, toByteOffset: end + 4, as: UInt32.self)
+        buffer.storeBytes(of: number, toByteOffset: end + 8, as: UInt64.self)
+        end = start + length
+    }
+
+    /// Appends a post whose body is laid out already.
+    ///
+    /// - Parameter body: `ssa{sv}a{sv}`, as ``Message/marshalledBody`` of a call of ``Post`` has it.
+    public func appendPost(number: UInt64, body: [UInt8]) {
+        append(.post, number: number, atMost: body.count) { $0.append(bytes: body) }
+    }
+
+    /// Appends a notification out of the bytes that its post came in.
+    public func append(_ delivery: Delivery, userInfo: WireUserInfo) {
+        let size = NotificationSignal.mostBytes(of: delivery, userInfo) + NotificationDetails.mostBytes(of: delivery)
+        append(.notification, number: delivery.sequence, atMost: size) { body in
+            NotificationSignal.append(delivery, userInfo: userInfo, to: &body)
+            NotificationDetails.append(of: delivery, to: &body)
+        }
+    }
+
+    public func append(_ outcome: ChannelOutcome, number: UInt64) {
+        let size =
+            4 + MarshalledBytes.mostBytes(of: outcome.errorName) + MarshalledBytes.mostBytes(of: outcome.message)
+        append(.outcome, number: number, atMost: size) { body in
+            body.append(UInt32(truncatingIfNeeded: outcome.receivers))
+            body.append(outcome.errorName)
+            body.append(outcome.message)
+        }
+    }
+
+    public func append(_ dropped: DroppedSignal) {
+        let size =
+            8 + MarshalledBytes.mostBytes(ofIntegers: dropped.observers.count)
+            + MarshalledBytes.mostBytes(of: dropped.reason)
+        append(.dropped, number: 0, atMost: size) { body in
+            body.append(dropped.count)
+            body.append(dropped.observers.map(\.rawValue))
+            body.append(dropped.reason)
+        }
+    }
+
+    public func append(_ change: SuspensionChangedSignal) {
+        append(.suspensionChanged, number: 0, atMost: 4 + MarshalledBytes.mostBytes(of: change.cause)) { body in
+            body.append(UInt32(change.isSuspended ? 1 : 0))
+            body.append(change.cause)
+        }
+    }
+
+    private func makeRoom(for size: Int) {
+        guard buffer.count - end < size else { return }
+        let rest = UnsafeRawBufferPointer(rebasing: buffer[first..<end])
+        if buffer.count - byteCount >= size, byteCount <= first {
+            // Without overlap, and no more is moved than was written since.
+            buffer.copyMemory(from: rest)
+        } else {
+            let needed = max(Self.leastSize, byteCount + size)
+            let other = UnsafeMutableRawBufferPointer.allocate(byteCount: max(needed, 2 * byteCount), alignment: 8)
+            if !rest.isEmpty { other.copyMemory(from: rest) }
+            buffer.deallocate()
+            buffer = other
+        }
+        (first, end) = (0, end - first)
+    }
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+import CarillonBusNames
+import CarillonDBus
+
+/// What became of a post on a channel: what ``Post`` would have been answered with.
+public struct ChannelOutcome: Equatable, Sendable {
+    /// How many clients matched; 0 for one that is queued, or was refused.
+    public let receivers: Int
+    /// The name of the error; empty for a post that was accepted.
+    public let errorName: String
+    public let message: String
+
+    public init(receivers: Int) {
+        self.receivers = receivers
+        errorName = ""
+        message = ""
+    }
+
+    /// Words that quote the poster's own are cut.
+    public init(_ error: BusError) {
+        receivers = 0
+        errorName = error.name.rawValue
+        let words = error.message.utf8.count > Self.longestMessage ? error.shortened(to: Self.longestMessage) : error
+        // D-Bus texts hold no NUL.
+        message = words.message.utf8.contains(0) ? words.message.replacingNulls : words.message
+    }
+
+    init(receivers: Int, errorName: String, message: String) {
+        self.receivers = receivers
+        self.errorName = errorName
+        self.message = message
+    }
+
+    private static let longestMessage = 1 << 10
+
+    /// The error; nil for a post that was accepted.
+    public var error: BusError? {
+        guard !errorName.isEmpty else { return nil }
+        return BusError(
+            name: InterfaceName(rawValue: errorName) ?? "org.freedesktop.DBus.Error.Failed", message: message)
+    }
+}
+
+extension BusError {
+    fileprivate func shortened(to most: Int) -> BusError {
+        BusError(name: name, message: String(decoding: message.utf8.prefix(most), as: UTF8.self) + "…")
+    }
+}
+
+extension String {
+    fileprivate var replacingNulls: String { String(decoding: utf8.map { $0 == 0 ? 0x3F : $0 }, as: UTF8.self) }
+}

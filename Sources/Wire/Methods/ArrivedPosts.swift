@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+import CarillonCore
+import CarillonDBus
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#endif
+
+/// The posts of a call of ``PostMany``, read one by one where they lie.
+///
+/// How they are laid out is looked at first, so that a call of which nobody can tell where a post ends posts nothing.
+public struct ArrivedPosts {
+    private let call: Message
+    /// A copy, where they can't be taken as they lie.
+    private let copy: [UInt8]?
+    /// Behind what was read.
+    private var offset: Int
+    /// How many there are.
+    public let count: Int
+    /// How many have been read.
+    public private(set) var read = 0
+
+    /// - Parameter call: its types are ``PostMany/inputs``.
+    /// - Throws: InvalidArgs for what is not laid out as D-Bus lays it out; LimitExceeded for more than one call may have.
+    public init(_ call: Message, limits: Limits) throws(BusError) {
+        self.call = call
+        copy = call.hasBodyInPlace ? nil : call.marshalledBody
+        var count = 0
+        let most = Int(limits[.postsPerCall])
+        offset = try Self.withBody(of: call, or: copy) { body throws(BusError) in
+            var reader = MarshalledReader(body)
+            guard let posts = reader.readArray(alignedTo: 8), posts.upperBound == body.count else {
+                throw BusError.malformedArguments
+            }
+            while !reader.isAtEnd {
+                guard Self.passOver(&reader) != nil else { throw BusError.malformedArguments }
+                count += 1
+                guard count <= most else { throw BusError(.limitExceeded(.postsPerCall, value: UInt64(most))) }
+            }
+            return posts.lowerBound
+        }
+        self.count = count
+    }
+
+    public var isAtEnd: Bool { read == count }
+
+    /// Reads the next. Call only while there is one.
+    ///
+    /// - Parameter check: of name and object, before userInfo is looked at.
+    /// - Returns: its name, as far as it can be read, and the post, or why it is refused: as for a call of its own.
+    public mutating func next(
+        limits: Limits, checking check: (String, String) throws(BusError) -> Void
+    ) -> (name: String, post: Result<Post<WireUserInfo>, BusError>) {
+        precondition(!isAtEnd, "there are \(count) posts")
+        read += 1
+        var name = ""
+        var end = offset
+        let post = Self.withBody(of: call, or: copy) { body in
+            var reader = MarshalledReader(body, at: offset)
+            guard let place = Self.passOver(&reader) else { preconditionFailure("it was looked at") }
+            end = reader.offset
+            var post = MarshalledReader(UnsafeRawBufferPointer(rebasing: body[place]))
+            return Result { () throws(BusError) in
+                try Post<WireUserInfo>(at: &post, limits: limits) { postName, object throws(BusError) in
+                    name = postName
+                    try check(postName, object)
+                }
+            }
+        }
+        offset = end
+        return (name, post)
+    }
+
+    /// Posts that would have reached the same observers.
+    public struct Run: Equatable {
+        /// Nil for any that nobody observes.
+        public let name: String?
+        /// Empty for none, and for any that nobody observes.
+        public let object: String
+        public let isImmediate: Bool
+        public fileprivate(set) var count: UInt64 = 1
+    }
+
+    /// The posts of a call that was lost.
+    public struct Outline {
+        public fileprivate(set) var runs: [Run] = []
+        /// How many of its posts would have been refused for their names, objects or options.
+        public fileprivate(set) var refused = 0
+    }
+
+    /// The runs of all posts of a call that could be posted, without a look at their userInfo; nil for a call that is not laid
+    /// out as its types say, or has more than one may have. Posts that take turns with a few others are one run as well; of
+    /// many kinds there may be several runs that are the same.
+    ///
+    /// - Parameters:
+    ///   - call: of ``PostMany``.
+    ///   - limits: those of the service.
+    ///   - isName: false for the bytes of a name that nobody observes.
+    ///   - isObject: false for the bytes of an object that nobody observes.
+    public static func runs(
+        of call: Message, limits: Limits, isName: (UnsafeRawBufferPointer) -> Bool,
+        isObject: (UnsafeRawBufferPointer) -> Bool
+    ) -> Outline? {
+        call.withMarshalledBody { runs(inBody: $0, limits: limits, isName: isName, isObject: isObject) }
+    }
+
+    /// The same of one that lies where it arrived; nil for a call of something else.
+    public static func runs(
+        of call: ArrivingCall, limits: Limits, isName: (UnsafeRawBufferPointer) -> Bool,
+        isObject: (UnsafeRawBufferPointer) -> Bool
+    ) -> Outline? {
+        guard call.hasMember(PostMany.member), call.hasPath(Wire.path), call.mayBeOf(Wire.interface),
+            call.hasSignature(PostMany.inputs[0].signature)
+        else { return nil }
+        return runs(inBody: call.body, limits: limits, isName: isName, isObject: isObject)
+    }
+
+    private static func runs(
+        inBody body: UnsafeRawBufferPointer, limits: Limits, isName: (UnsafeRawBufferPointer) -> Bool,
+        isObject: (UnsafeRawBufferPointer) -> Bool
+    ) -> Outline? {
+        func text(_ range: Range<Int>) -> UnsafeRawBufferPointer { UnsafeRawBufferPointer(rebasing: body[range]) }
+        func isSame(_ one: Range<Int>?, _ other: Range<Int>?) -> Bool {
+            guard one != other else { return true }
+            guard let one, let other, one.count == other.count, let start = body.baseAddress else { return false }
+            return memcmp(start + one.lowerBound, start + other.lowerBound, one.count) == 0
+        }
+        let limits = (posts: limits[.postsPerCall], name: limits[.nameLength], object: limits[.objectLength])
+        // Those that were met last.
+        var names = RecentlyMet<(name: Range<Int>, isPossible: Bool, isObserved: Bool)>()
+        var options = RecentlyMet<(options: Range<Int>, isImmediate: Bool?)>()
+        var kinds = RecentlyMet<(name: Range<Int>?, object: Range<Int>?, isImmediate: Bool, run: Int)>()
+        func found(_ name: Range<Int>) -> (name: Range<Int>, isPossible: Bool, isObserved: Bool) {
+            if let met = names.first(where: { isSame($0.name, name) }) { return met }
+            let isPossible = !name.isEmpty && name.count <= limits.name && MarshalledReader.isText(text(name))
+            let found = (name, isPossible, isObserved: isPossible && isName(text(name)))
+            names.insert(found)
+            return found
+        }
+        func isImmediate(_ range: Range<Int>) -> Bool? {
+            if let met = options.first(where: { isSame($0.options, range) }) { return met.isImmediate }
+            let found = try? PostOptions(at: range, of: MarshalledReader(body)).deliverImmediately
+            options.insert((range, found))
+            return found
+        }
+        var reader = MarshalledReader(body)
+        guard reader.readArray(alignedTo: 8) != nil else { return nil }
+        var outline = Outline()
+        var count = 0
+        while !reader.isAtEnd {
+            count += 1
+            guard count <= limits.posts, reader.align(to: 8), let (postName, postObject) = passOverTexts(&reader),
+                let options = passOverArrays(&reader)
+            else { return nil }
+            let met = found(postName)
+            guard met.isPossible, postObject.count <= limits.object, MarshalledReader.isText(text(postObject)),
+                let isImmediate = isImmediate(options)
+            else {
+                outline.refused += 1
+                continue
+            }
+            let name = met.isObserved ? met.name : nil
+            let object = !postObject.isEmpty && isObject(text(postObject)) ? postObject : nil
+            let kind = kinds.first {
+                $0.isImmediate == isImmediate && isSame($0.name, name) && isSame($0.object, object)
+            }
+            if let kind {
+                outline.runs[kind.run].count += 1
+            } else {
+                kinds.insert((name, object, isImmediate, outline.runs.count))
+                outline.runs.append(
+                    Run(
+                        name: name.map { String(decoding: body[$0], as: UTF8.self) },
+                        object: object.map { String(decoding: body[$0], as: UTF8.self) } ?? "",
+                        isImmediate: isImmediate))
+            }
+        }
+        return outline
+    }
+
+    /// Passes over a structure `(ssa{sv}a{sv})`, without a look at what is in it, and returns where it stands. It ends where
+    /// its last array does.
+    private static func passOver(_ reader: inout MarshalledReader) -> Range<Int>? {
+        guard reader.align(to: 8) else { return nil }
+        let start = reader.offset
+        guard passOverTexts(&reader) != nil, let options = passOverArrays(&reader) else { return nil }
+        return start..<options.upperBound
+    }
+
+    /// Passes over name and object, and returns where they stand.
+    private static func passOverTexts(_ reader: inout MarshalledReader) -> (name: Range<Int>, object: Range<Int>)? {
+        guard let name = reader.passOverText(), let object = reader.passOverText() else { return nil }
+        return (name, object)
+    }
+
+    /// Passes over userInfo and options, and returns where the options stand.
+    private static func passOverArrays(_ reader: inout MarshalledReader) -> Range<Int>? {
+        guard let userInfo = reader.readArray(alignedTo: 8) else { return nil }
+        reader.move(to: userInfo.upperBound)
+        guard let options = reader.readArray(alignedTo: 8) else { return nil }
+        reader.move(to: options.upperBound)
+        return options
+    }
+
+    private static func withBody<Result, Failure: Error>(
+        of call: Message, or copy: [UInt8]?, _ body: (UnsafeRawBufferPointer) throws(Failure) -> Result
+    ) throws(Failure) -> Result {
+        guard let copy else { return try call.withMarshalledBody(body) }
+        let result: Swift.Result<Result, Failure> = copy.withUnsafeBytes { bytes in
+            do throws(Failure) { return .success(try body(bytes)) } catch { return .failure(error) }
+        }
+        return try result.get()
+    }
+}
+
+/// A few values, of which a new one takes the place of the one that was put in first.
+private struct RecentlyMet<Value> {
+    private static var most: Int { 8 }
+    private var values: [Value] = []
+    private var oldest = 0
+    private var found = 0
+
+    /// The one that was found last is asked for first.
+    @inline(__always)
+    mutating func first(where isWanted: (Value) -> Bool) -> Value? {
+        if found < values.count, isWanted(values[found]) { return values[found] }
+        guard let place = values.firstIndex(where: isWanted) else { return nil }
+        found = place
+        return values[place]
+    }
+
+    mutating func insert(_ value: Value) {
+        guard values.count == Self.most else { return values.append(value) }
+        values[oldest] = value
+        oldest = (oldest + 1) % Self.most
+    }
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+import CarillonDBus
+
+/// Why a client would get a notification now, later or not at all, in sentences for a person (B3).
+public struct Explain: CenterMethod {
+    /// A text, as the caller may ask for anything.
+    public var client: String
+    /// Empty for whatever the client's observers want.
+    public var name: String
+    /// Empty for none.
+    public var object: String
+
+    public init(_ client: String, name: String = "", object: String = "") {
+        self.client = client
+        self.name = name
+        self.object = object
+    }
+
+    public static let member: MemberName = "Explain"
+    public static let inputs: [Interface.Argument] = [
+        .init("client", "s"), .init("name", "s"), .init("object", "s"),
+    ]
+    public static let outputs: [Interface.Argument] = [.init("reasons", "as")]
+
+    public init(from arguments: inout MessageReader) throws(BusError) {
+        client = try arguments.read()
+        name = try arguments.read()
+        object = try arguments.read()
+    }
+
+    public func append(to writer: inout MessageWriter) {
+        writer.append(client)
+        writer.append(name)
+        writer.append(object)
+    }
+
+    public static func readReply(from reader: inout MessageReader) throws(BusError) -> [String] {
+        var reasons: [String] = []
+        var texts = try reader.readContainer(.array)
+        while !texts.isAtEnd { reasons.append(try texts.read()) }
+        return reasons
+    }
+
+    public static func append(_ reply: [String], to writer: inout MessageWriter) {
+        writer.array(of: "s") { writer in reply.forEach { writer.append($0) } }
+    }
+}

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+import CarillonDBus
+
+/// Hands the caller's suspension back to the activity of its application (A2).
+public struct FollowActivity: CenterMethod {
+    public init() {}
+
+    public static let member: MemberName = "FollowActivity"
+
+    public init(from arguments: inout MessageReader) throws(BusError) {}
+
+    public func append(to writer: inout MessageWriter) {}
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+import CarillonBusNames
+import CarillonCore
+import CarillonDBus
+
+/// The values that are kept, in the order of their serials and without their content: those behind ``after`` (G5). From the
+/// first call on the caller is told by ``ValuesRemovedSignal`` when one has gone since it asked from the beginning, once
+/// until it asks so again.
+///
+/// An answer with fewer than ``most`` need not be the last: the service bounds it by its size too. One without values is.
+public struct FollowValues: CenterMethod {
+    /// A value, and where it is from.
+    public struct Listed: Equatable, Sendable {
+        public var name: String
+        /// Empty when it has none.
+        public var object: String
+        public var serial: UInt64
+        /// Nil where that is this machine.
+        public var host: String?
+        /// Nil where that is this user.
+        public var user: String?
+
+        public init(name: String, object: String, serial: UInt64, host: String? = nil, user: String? = nil) {
+            self.name = name
+            self.object = object
+            self.serial = serial
+            self.host = host
+            self.user = user
+        }
+
+        public var isOfThisSession: Bool { host == nil && user == nil }
+    }
+
+    /// The last serial that is known; 0 for the first.
+    public var after: UInt64
+    public var most: UInt32
+
+    public init(after: UInt64 = 0, most: UInt32 = 1024) {
+        self.after = after
+        self.most = most
+    }
+
+    public static let member: MemberName = "FollowValues"
+    public static let inputs: [Interface.Argument] = [.init("after", "t"), .init("most", "u")]
+    public static let outputs: [Interface.Argument] = [
+        .init("values", "a(ssta{sv})", qtType: "QList<CarillonListedValue>")
+    ]
+
+    public init(from arguments: inout MessageReader) throws(BusError) {
+        after = try arguments.read()
+        most = try arguments.read()
+    }
+
+    public func append(to writer: inout MessageWriter) {
+        writer.append(after)
+        writer.append(most)
+    }
+
+    public static func readReply(from reader: inout MessageReader) throws(BusError) -> [Listed] {
+        var values: [Listed] = []
+        var structures = try reader.readContainer(.array)
+        while !structures.isAtEnd {
+            var structure = try structures.readContainer(.structure)
+            var value = Listed(
+                name: try structure.read(), object: try structure.read(), serial: try structure.read())
+            let details = try UserInfoCoding.read(from: &structure)
+            value.host = details[Detail.host.rawValue]?.string
+            value.user = details[Detail.user.rawValue]?.string
+            values.append(value)
+        }
+        return values
+    }
+
+    public static func append(_ reply: [Listed], to writer: inout MessageWriter) {
+        writer.array(of: "(ssta{sv})") { writer in
+            for value in reply {
+                writer.structure { writer in
+                    writer.append(value.name)
+                    writer.append(value.object)
+                    writer.append(value.serial)
+                    var details: [String: PropertyList] = [:]
+                    details[Detail.host.rawValue] = value.host.map { .string($0) }
+                    details[Detail.user.rawValue] = value.user.map { .string($0) }
+                    UserInfoCoding.append(checked: details, to: &writer)
+                }
+            }
+        }
+    }
+
+    /// What a value takes in an answer, in bytes, at most.
+    public static func byteCount(of notification: Notification) -> Int {
+        let origin = notification.identity?.origin
+        return 128 + notification.name.utf8.count + notification.object.utf8.count + (origin?.host?.utf8.count ?? 0)
+            + (origin?.user?.utf8.count ?? 0)
+    }
+}
+
+extension FollowValues.Listed {
+    public init(_ notification: Notification) {
+        let origin = notification.identity?.origin
+        self.init(
+            name: notification.name, object: notification.object, serial: notification.serial, host: origin?.host,
+            user: origin?.user)
+    }
+}

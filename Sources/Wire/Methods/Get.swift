@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+import CarillonBusNames
+import CarillonCore
+import CarillonDBus
+
+/// The values that are kept of a name and an object, in the order of their serials (R3).
+///
+/// An answer beyond ``Wire/mostAnswerBytes`` is refused with LimitExceeded.
+public struct Get: MatchingMethod {
+    /// Empty for whatever name.
+    public var name: String
+    /// Empty for whatever object.
+    public var object: String
+
+    public init(name: String, object: String = "") {
+        self.name = name
+        self.object = object
+    }
+
+    public static let member: MemberName = "Get"
+    public static let outputs: [Interface.Argument] = [
+        .init("values", "a(ssa{sv}a{sv})", qtType: "QList<CarillonValue>")
+    ]
+
+    public static func readReply(from reader: inout MessageReader) throws(BusError) -> [KeptValue] {
+        var values: [KeptValue] = []
+        var structures = try reader.readContainer(.array)
+        while !structures.isAtEnd {
+            var structure = try structures.readContainer(.structure)
+            values.append(try KeptValue(from: &structure))
+        }
+        return values
+    }
+
+    public static func append(_ reply: [KeptValue], to writer: inout MessageWriter) {
+        writer.array(of: "(ssa{sv}a{sv})") { writer in
+            for value in reply {
+                writer.structure { writer in
+                    writer.append(value.name)
+                    writer.append(value.object)
+                    UserInfoCoding.append(checked: value.userInfo, to: &writer)
+                    UserInfoCoding.append(checked: value.details, to: &writer)
+                }
+            }
+        }
+    }
+
+    private static func tooLong(_ size: Int) -> BusError {
+        BusError(
+            .limitExceeded,
+            message: "an answer has \(Wire.mostAnswerBytes) bytes at most, and this one would have \(size) or more; "
+                + "ask for one name, or one object, at a time")
+    }
+
+    /// Answers out of the bytes that the posts came in.
+    ///
+    /// - Parameter isVisible: whether the caller may see what is told of a notification.
+    /// - Throws: LimitExceeded when that would be too long.
+    public static func answer(
+        _ call: MethodCall, with values: [DistributedCenter.Kept], showing isVisible: (Detail) -> Bool
+    ) throws(BusError) {
+        // Before anything is made of them: there may be tens of thousands.
+        let least = values.reduce(0) { $0 + $1.notification.userInfo.heldByteCount }
+        guard least <= Wire.mostAnswerBytes else { throw tooLong(least) }
+        let bodies = values.map { value in
+            guard let userInfo = value.notification.userInfo as? WireUserInfo else {
+                preconditionFailure("every post of this service carries a WireUserInfo")
+            }
+            return (userInfo.commonBody, details(of: value, showing: isVisible))
+        }
+        let size = bodies.reduce(MarshalledBytes.mostBytesOfArray) { $0 + 8 + $1.0.count + mostBytes(of: $1.1) }
+        guard size <= Wire.mostAnswerBytes else { throw tooLong(size) }
+        call.answer.reply(in: form, size: size) { body in
+            body.array { structures in
+                for (common, details) in bodies {
+                    structures.append(bytes: common)
+                    let holdsNoNUL = UserInfoLayout.append(entries: details, to: &structures)
+                    assert(holdsNoNUL, "P1: no text that tells who somebody is holds a NUL character")
+                }
+            }
+        }
+    }
+
+    private static let form = MessageForm.methodReturn(signature: "a(ssa{sv}a{sv})")
+
+    private static func details(
+        of kept: DistributedCenter.Kept, showing isVisible: (Detail) -> Bool
+    ) -> [(key: String, value: PropertyList)] {
+        let notification = kept.notification
+        var details: [(key: String, value: PropertyList)] = [
+            ("serial", .uint64(notification.serial)), ("time", .int64(notification.time)),
+            ("poster", .string(notification.poster.rawValue)),
+        ]
+        func add(_ detail: Detail, _ value: PropertyList?) {
+            if let value, isVisible(detail) { details.append((detail.rawValue, value)) }
+        }
+        add(.expiry, kept.expiryTime.map(PropertyList.int64))
+        let identity = notification.identity
+        add(.userID, identity?.userID.map(PropertyList.uint32))
+        add(.application, identity?.application.map(PropertyList.string))
+        add(.host, identity?.origin?.host.map(PropertyList.string))
+        add(.user, identity?.origin?.user.map(PropertyList.string))
+        return details
+    }
+
+    private static func mostBytes(of details: [(key: String, value: PropertyList)]) -> Int {
+        details.reduce(MarshalledBytes.mostBytesOfArray) { sum, detail in
+            let text = if case .string(let text) = detail.value { text.utf8.count } else { 0 }
+            return sum + 48 + text
+        }
+    }
+}
+
+/// A value that the service keeps (R1).
+public struct KeptValue: Equatable, Sendable {
+    public var name: String
+    /// Empty when it has none.
+    public var object: String
+    public var userInfo: [String: PropertyList]
+    /// `serial`, `time`, `poster`, `expiry` where there is one, and what is known of who posted it.
+    public var details: [String: PropertyList]
+
+    public init(
+        name: String, object: String, userInfo: [String: PropertyList], details: [String: PropertyList]
+    ) {
+        self.name = name
+        self.object = object
+        self.userInfo = userInfo
+        self.details = details
+    }
+
+    init(from reader: inout MessageReader) throws(BusError) {
+        name = try reader.read()
+        object = try reader.read()
+        userInfo = try UserInfoCoding.read(from: &reader)
+        details = try UserInfoCoding.read(from: &reader)
+    }
+
+    /// The place among all posts.
+    public var serial: UInt64? { details["serial"]?.uint64 }
+    /// When it was posted, in microseconds since 1970 in UTC.
+    public var time: Int64? { if case .int64(let time)? = details["time"] { time } else { nil } }
+    public var poster: String? { details["poster"]?.string }
+    /// The machine that it comes from; nil where it is this one (G3).
+    public var host: String? { details["host"]?.string }
+    /// The user in whose session it was posted; nil where it is this session.
+    public var user: String? { details["user"]?.string }
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+import CarillonBusNames
+import CarillonCore
+import CarillonDBus
+
+/// Who is behind a connection that has called the service, also for a minute after it has left (P1).
+///
+/// One that the service does not know, and one that the caller may not see, is the bus's error NameHasNoOwner.
+public struct GetClient: CenterMethod {
+    /// A text, as the caller may ask for anything.
+    public var client: String
+
+    public init(_ client: String) {
+        self.client = client
+    }
+
+    public static let member: MemberName = "GetClient"
+    public static let inputs: [Interface.Argument] = [.init("client", "s")]
+    public static let outputs: [Interface.Argument] = [.init("facts", "a{sv}")]
+
+    public init(from arguments: inout MessageReader) throws(BusError) {
+        client = try arguments.read()
+    }
+
+    public func append(to writer: inout MessageWriter) {
+        writer.append(client)
+    }
+
+    public static func readReply(from reader: inout MessageReader) throws(BusError) -> KnownClient {
+        try KnownClient(try UserInfoCoding.read(from: &reader))
+    }
+
+    public static func append(_ reply: KnownClient, to writer: inout MessageWriter) {
+        UserInfoCoding.append(reply.entries, to: &writer)
+    }
+}
+
+/// What is known of who is behind a connection. What nothing tells is not there.
+public struct KnownClient: Sendable {
+    public var name: UniqueName
+    public var identity: Identity?
+
+    public init(name: UniqueName, identity: Identity?) {
+        self.name = name
+        self.identity = identity
+    }
+
+    /// Under the contract's keys, in its order.
+    public var entries: [(key: String, value: PropertyList)] {
+        var entries: [(key: String, value: PropertyList)] = [("name", .string(name.rawValue))]
+        guard let identity else { return entries }
+        if let id = identity.userID { entries.append(("uid", .uint32(id))) }
+        if let id = identity.processID { entries.append(("pid", .uint32(id))) }
+        for (key, text) in [
+            ("process", identity.process), ("app", identity.application), ("sandbox", identity.sandbox),
+            ("unit", identity.unit),
+        ] {
+            if let text { entries.append((key, .string(text))) }
+        }
+        return entries
+    }
+
+    /// - Throws: InvalidArgs when the name is missing, or a value is of another type.
+    init(_ entries: [String: PropertyList]) throws(BusError) {
+        var rest = WireDictionary(entries)
+        guard let name = UniqueName(rawValue: try rest.take("name", \.string)) else {
+            throw .invalidArgs("a client has no name")
+        }
+        self.name = name
+        identity = Identity(
+            userID: try rest.takeIfThere("uid", \.uint32), processID: try rest.takeIfThere("pid", \.uint32),
+            process: try rest.takeIfThere("process", \.string), application: try rest.takeIfThere("app", \.string),
+            sandbox: try rest.takeIfThere("sandbox", \.string), unit: try rest.takeIfThere("unit", \.string))
+    }
+}

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+import CarillonDBus
+
+/// A method about what is there of a name and an object; empty for whatever name, or whatever object.
+public protocol MatchingMethod: CenterMethod {
+    var name: String { get }
+    var object: String { get }
+
+    init(name: String, object: String)
+}
+
+extension MatchingMethod {
+    public static var inputs: [Interface.Argument] { [.init("name", "s"), .init("object", "s")] }
+
+    public init(from arguments: inout MessageReader) throws(BusError) {
+        let name: String = try arguments.read()
+        self.init(name: name, object: try arguments.read())
+    }
+
+    public func append(to writer: inout MessageWriter) {
+        writer.append(name)
+        writer.append(object)
+    }
+}
+
+/// One that removes that, and is answered with how many there were.
+public protocol RemovingMethod: MatchingMethod where Reply == Int {}
+
+extension RemovingMethod {
+    public static var outputs: [Interface.Argument] { [.init("removed", "u")] }
+
+    public static func readReply(from reader: inout MessageReader) throws(BusError) -> Int {
+        Int(try reader.read(UInt32.self))
+    }
+
+    public static func append(_ reply: Int, to writer: inout MessageWriter) {
+        writer.append(UInt32(reply))
+    }
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+import CarillonCore
+import CarillonDBus
+
+/// Posts as the library and the command send them: laid out at once, without libdbus.
+extension Post where UserInfo == [String: PropertyList] {
+    /// The call of a post; it wants no answer unless it is told to.
+    ///
+    /// - Throws: ``CenterError/invalidName`` for a name that is empty or holds a NUL character;
+    ///   ``CenterError/invalidUserInfo(path:reason:)`` for another text with one, which D-Bus can't carry;
+    ///   ``CenterError/limitExceeded(_:value:)`` for what no service accepts, whatever its configuration.
+    public static func laidOut(
+        name: String, object: String = "", userInfo: [String: PropertyList] = [:],
+        options: PostOptions = PostOptions()
+    ) throws(CenterError) -> Message {
+        try laidOut(name, object, userInfo, options)
+    }
+
+    /// The same for whoever has the entries of userInfo in no dictionary.
+    ///
+    /// - Parameter entries: none has the key of another.
+    public static func laidOut(
+        name: String, object: String, entries: [(key: String, value: PropertyList)], options: PostOptions
+    ) throws(CenterError) -> Message {
+        try laidOut(name, object, entries, options)
+    }
+
+    private static func laidOut(
+        _ name: String, _ object: String, _ userInfo: some Sequence<(key: String, value: PropertyList)>,
+        _ options: PostOptions
+    ) throws(CenterError) -> Message {
+        guard !name.isEmpty else { throw .invalidName }
+        let options = options.entries
+        // Each text begins where D-Bus aligns to 4.
+        let texts = ((4 + name.utf8.count + 1 + 3) & ~3) + 4 + object.utf8.count + 1
+        let before = try texts + UserInfoLayout.byteCount(ofEntries: userInfo, at: texts)
+        let size = try before + UserInfoLayout.byteCount(ofEntries: options, at: before)
+        let message = try postForm.call(size: size) { body throws(CenterError) in
+            guard body.append(checking: name) else { throw .invalidName }
+            guard body.append(checking: object) else {
+                throw .invalidUserInfo(path: "object", reason: "a D-Bus string can't hold a NUL character")
+            }
+            try UserInfoLayout.append(checking: userInfo, to: &body)
+            guard UserInfoLayout.append(entries: options, to: &body) else {
+                preconditionFailure("no option holds a NUL character")
+            }
+        }
+        // Names and objects have no bound here.
+        guard let message else { throw .limitExceeded(.nameLength, value: Limits.row(.nameLength).hardMaximum) }
+        return message
+    }
+
+    /// The call of this post, which was checked when it was made.
+    public func laidOut() throws(CenterError) -> Message {
+        try Self.laidOut(name: name, object: object, userInfo: userInfo, options: options)
+    }
+}
+
+private let postForm = MessageForm.methodCall(
+    to: Wire.busName, path: Wire.path, interface: Wire.interface, member: PostCall.member, signature: "ssa{sv}a{sv}")

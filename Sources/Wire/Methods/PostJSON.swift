@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+import CarillonCore
+import CarillonDBus
+
+/// Posts a notification whose userInfo is a text, for programs that can send nothing but strings (B12).
+public struct PostJSON: CenterMethod {
+    public let name: String
+    /// Empty for none.
+    public let object: String
+    /// A JSON object as ``PropertyListJSON`` reads it; empty for none.
+    public let userInfo: String
+
+    /// A longer text is refused: programs that send strings have it from a command line, and reading it costs a multiple of
+    /// what checking a dictionary costs.
+    public static let maxBytes = 64 << 10
+
+    public init(name: String, object: String = "", userInfo: String = "") {
+        (self.name, self.object, self.userInfo) = (name, object, userInfo)
+    }
+
+    public static let member: MemberName = "PostJSON"
+    public static let inputs: [Interface.Argument] = [
+        .init("name", "s"), .init("object", "s"), .init("user_info", "s"),
+    ]
+    public static let outputs: [Interface.Argument] = [.init("receivers", "u")]
+
+    public init(from arguments: inout MessageReader) throws(BusError) {
+        name = try arguments.read()
+        object = try arguments.read()
+        userInfo = try arguments.read()
+    }
+
+    public func append(to writer: inout MessageWriter) {
+        writer.append(name)
+        writer.append(object)
+        writer.append(userInfo)
+    }
+
+    public static func readReply(from reader: inout MessageReader) throws(BusError) -> Int {
+        Int(try reader.read(UInt32.self))
+    }
+
+    public static func append(_ reply: Int, to writer: inout MessageWriter) {
+        writer.append(UInt32(reply))
+    }
+
+    /// The post that it stands for, as the service takes it.
+    ///
+    /// - Parameter check: of name and object, before userInfo is looked at.
+    /// - Throws: what `check` throws; ``CenterError/invalidUserInfo(path:reason:)`` for what is no JSON object, and as
+    ///   ``Post``; ``CenterError/limitExceeded(_:value:)``, also for a text that has more bytes than a userInfo may have.
+    public func post(
+        limits: Limits, checking check: (String, String) throws(CenterError) -> Void
+    ) throws(BusError) -> Post<WireUserInfo> {
+        try mappingCenterErrors { () throws(CenterError) in
+            try check(name, object)
+            let limit = limits[.userInfoBytes]
+            guard UInt64(userInfo.utf8.count) <= limit else { throw .limitExceeded(.userInfoBytes, value: limit) }
+        }
+        guard userInfo.utf8.count <= Self.maxBytes else {
+            let message = "the JSON text has more than the \(Self.maxBytes) bytes that PostJSON takes"
+            throw BusError(.limitExceeded, message: message)
+        }
+        let call = try mappingCenterErrors { () throws(CenterError) -> Message in
+            try PostCall(name: name, object: object, userInfo: try dictionary()).message()
+        }
+        return try Post(call, limits: limits, checking: check)
+    }
+
+    private func dictionary() throws(CenterError) -> [String: PropertyList] {
+        guard !userInfo.isEmpty else { return [:] }
+        do throws(PropertyListJSON.Failure) {
+            return try PropertyListJSON.userInfo(from: userInfo)
+        } catch {
+            throw .invalidUserInfo(path: "user_info", reason: error.description)
+        }
+    }
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+import CarillonCore
+import CarillonDBus
+
+/// Posts several notifications in one call (F1), as one ``Post`` behind the other would; answered with what became of
+/// each. One that is refused does not stop the others.
+///
+/// The service takes them where they lie: ``ArrivedPosts``.
+public struct PostMany: CenterMethod {
+    public var posts: [PostCall]
+
+    public init(_ posts: [PostCall]) {
+        self.posts = posts
+    }
+
+    public static let member: MemberName = "PostMany"
+    public static let inputs: [Interface.Argument] = [
+        .init("posts", "a(ssa{sv}a{sv})", qtType: "QList<CarillonPost>")
+    ]
+    public static let outputs: [Interface.Argument] = [
+        .init("outcomes", "a(us)", qtType: "QList<CarillonOutcome>")
+    ]
+
+    public init(from arguments: inout MessageReader) throws(BusError) {
+        posts = []
+        var structures = try arguments.readContainer(.array)
+        while !structures.isAtEnd {
+            var post = try structures.readContainer(.structure)
+            posts.append(try PostCall(from: &post))
+        }
+    }
+
+    public func append(to writer: inout MessageWriter) {
+        writer.array(of: "(ssa{sv}a{sv})") { writer in
+            for post in posts { writer.structure { post.append(to: &$0) } }
+        }
+    }
+
+    /// The same call out of calls of ``Post`` that were made already.
+    ///
+    /// - Returns: nil when it would be too long for D-Bus.
+    public static func message(of calls: [Message], wantsAnswer: Bool) -> Message? {
+        let size = calls.reduce(MarshalledBytes.mostBytesOfArray) { $0 + 8 + $1.withMarshalledBody(\.count) }
+        let message = form.call(size: size) { body in
+            body.array { posts in
+                for call in calls { call.withMarshalledBody { posts.append(laidOut: $0) } }
+            }
+        }
+        message?.expectsNoReply = !wantsAnswer
+        return message
+    }
+
+    private static let form = MessageForm.methodCall(
+        to: Wire.busName, path: Wire.path, interface: Wire.interface, member: member, signature: "a(ssa{sv}a{sv})")
+
+    public static func readReply(from reader: inout MessageReader) throws(BusError) -> [PostOutcome] {
+        var outcomes: [PostOutcome] = []
+        var rows = try reader.readContainer(.array)
+        while !rows.isAtEnd {
+            var row = try rows.readContainer(.structure)
+            outcomes.append(PostOutcome(receivers: Int(try row.read(UInt32.self)), errorName: try row.read()))
+        }
+        return outcomes
+    }
+
+    public static func append(_ reply: [PostOutcome], to writer: inout MessageWriter) {
+        writer.array(of: "(us)") { writer in
+            for outcome in reply {
+                writer.structure { writer in
+                    writer.append(UInt32(outcome.receivers))
+                    writer.append(outcome.errorName)
+                }
+            }
+        }
+    }
+}
+
+/// What became of one post of several.
+public struct PostOutcome: Equatable, Sendable {
+    /// How many clients matched; 0 for one that is queued, or was refused.
+    public let receivers: Int
+    /// The name of the error; empty for a post that was accepted.
+    public let errorName: String
+
+    public init(receivers: Int, errorName: String = "") {
+        self.receivers = receivers
+        self.errorName = errorName
+    }
+
+    public init(_ error: BusError) {
+        self.init(receivers: 0, errorName: error.name.rawValue)
+    }
+
+    /// The error, with words that say no more than its name; nil for a post that was accepted.
+    public var error: BusError? {
+        guard !errorName.isEmpty else { return nil }
+        let name = InterfaceName(rawValue: errorName) ?? "org.freedesktop.DBus.Error.Failed"
+        let words =
+            name == BusError.invalidArgsName
+            ? "it is not laid out as a post is" : CenterErrorName(rawValue: errorName)?.words
+        return BusError(name: name, message: "the post was refused: \(words ?? errorName)")
+    }
+}
+
+extension MethodCall.Answer {
+    /// Answers a call of ``PostMany``.
+    public func reply(toPosts outcomes: [PostOutcome]) {
+        // Each begins where D-Bus aligns to 8.
+        let size = outcomes.reduce(MarshalledBytes.mostBytesOfArray) {
+            $0 + 8 + 4 + MarshalledBytes.mostBytes(of: $1.errorName)
+        }
+        reply(in: Self.postManyReply, size: size) { body in
+            body.array { rows in
+                for outcome in outcomes {
+                    rows.append(bytes: [])
+                    rows.append(UInt32(outcome.receivers))
+                    rows.append(outcome.errorName)
+                }
+            }
+        }
+    }
+
+    private static let postManyReply = MessageForm.methodReturn(signature: "a(us)")
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+import CarillonCore
+import CarillonDBus
+
+extension PostOptions {
+    /// The options of a post where they lie.
+    ///
+    /// - Parameters:
+    ///   - entries: where the entries of the `a{sv}` stand in the arguments.
+    ///   - arguments: of the call.
+    /// - Throws: as `init(from:)`; InvalidArgs for what is not laid out as D-Bus lays it out.
+    init(at entries: Range<Int>, of arguments: MarshalledReader) throws(BusError) {
+        self.init()
+        var (isRetained, isWhileConnected) = (false, false)
+        var (host, user): (String?, String?) = (nil, nil)
+        try readMarshalledOptions(at: entries, of: arguments) { option throws(BusError) in
+            switch option.key {
+            case "deliver-immediately": deliverImmediately = try option.boolean()
+            case "posting-style": postingStyle = try option.choice()
+            case "coalesce-on": coalescing = Set(try option.choices())
+            case "retain": isRetained = try option.boolean()
+            case "while-connected": isWhileConnected = try option.boolean()
+            case "expires-after": expiresAfter = try option.number()
+            case "host": host = try option.text()
+            case "user": user = try option.text()
+            case "all-sessions": goesToAllSessions = try option.boolean()
+            case "same-as": sameAs = try option.text()
+            default: throw BusError(WireOption.unknown(option.key))
+            }
+        }
+        try mappingCenterErrors { () throws(CenterError) in
+            origin = try OutsideOrigin(host: host, user: user)
+            try setRetention(isRetained, whileConnected: isWhileConnected)
+            try checkForAllSessions()
+        }
+    }
+}
+
+/// Calls `body` with every option of an `a{sv}` where it lies; it reads the value.
+///
+/// - Parameters:
+///   - entries: where the entries stand in the arguments.
+///   - arguments: of the message.
+/// - Throws: what `body` throws; InvalidArgs for what is not laid out as D-Bus lays it out.
+func readMarshalledOptions(
+    at entries: Range<Int>, of arguments: MarshalledReader,
+    _ body: (inout MarshalledOption) throws(BusError) -> Void
+) throws(BusError) {
+    var reader = arguments
+    reader.move(to: entries.lowerBound)
+    while reader.offset < entries.upperBound {
+        guard reader.align(to: 8), let key = reader.readString(), let type = reader.readSignature() else {
+            throw BusError.malformedArguments
+        }
+        var option = MarshalledOption(key: key, type: type, value: reader)
+        try body(&option)
+        reader = option.value
+    }
+    guard reader.offset == entries.upperBound else { throw BusError.malformedArguments }
+}
+
+/// One option where it lies: as ``WireOption``.
+struct MarshalledOption {
+    let key: String
+    /// Where the signature of the value stands.
+    let type: Range<Int>
+    var value: MarshalledReader
+
+    mutating func boolean() throws(BusError) -> Bool {
+        try expect("b", "a boolean (b)")
+        guard let number = value.readUInt32(), number <= 1 else { throw BusError.malformedArguments }
+        return number == 1
+    }
+
+    mutating func number<Number: FixedWidthInteger>() throws(BusError) -> Number {
+        let integer: Int128? =
+            switch value.bytes[type].count == 1 ? value.bytes[type.lowerBound] : 0 {
+            case UInt8(ascii: "y"): integer(UInt8.self)
+            case UInt8(ascii: "n"): integer(Int16.self)
+            case UInt8(ascii: "q"): integer(UInt16.self)
+            case UInt8(ascii: "i"): integer(Int32.self)
+            case UInt8(ascii: "u"): integer(UInt32.self)
+            case UInt8(ascii: "x"): integer(Int64.self)
+            case UInt8(ascii: "t"): integer(UInt64.self)
+            default: throw wrongType("an integer")
+            }
+        guard let integer else { throw BusError.malformedArguments }
+        return try mappingCenterErrors { () throws(CenterError) in try WireOption.number(integer, of: key) }
+    }
+
+    /// Nil where it is not there as D-Bus lays it out.
+    private mutating func integer<Number: FixedWidthInteger & BitwiseCopyable>(_: Number.Type) -> Int128? {
+        let size = MemoryLayout<Number>.size
+        guard value.skip(size) else { return nil }
+        return Int128(value.bytes.loadUnaligned(fromByteOffset: value.offset - size, as: Number.self))
+    }
+
+    mutating func text() throws(BusError) -> String {
+        try expect("s", "a string (s)")
+        guard let text = value.readString() else { throw BusError.malformedArguments }
+        return text
+    }
+
+    mutating func choice<Choice: RawRepresentable<String> & CaseIterable>() throws(BusError) -> Choice {
+        try expect("s", "a string (s)")
+        return try readChoice()
+    }
+
+    mutating func choices<Choice: RawRepresentable<String> & CaseIterable>() throws(BusError) -> [Choice] {
+        try expect("as", "an array of strings (as)")
+        guard let texts = value.readArray(alignedTo: 4) else { throw BusError.malformedArguments }
+        var choices: [Choice] = []
+        while value.offset < texts.upperBound { choices.append(try readChoice()) }
+        guard value.offset == texts.upperBound else { throw BusError.malformedArguments }
+        return choices
+    }
+
+    private mutating func readChoice<Choice: RawRepresentable<String> & CaseIterable>() throws(BusError) -> Choice {
+        guard let text = value.readString() else { throw BusError.malformedArguments }
+        return try mappingCenterErrors { () throws(CenterError) in try WireOption.choice(named: text, of: key) }
+    }
+
+    private func expect(_ wanted: StaticString, _ description: String) throws(BusError) {
+        guard !wanted.withUTF8Buffer({ value.bytes[type].elementsEqual($0) }) else { return }
+        throw wrongType(description)
+    }
+
+    private func wrongType(_ description: String) -> BusError {
+        let found = String(decoding: value.bytes[type], as: UTF8.self)
+        return BusError(WireOption.wrongType(of: key, expected: description, found: found))
+    }
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+import CarillonCore
+import CarillonDBus
+
+/// The options of `Post` on the wire.
+extension PostOptions {
+    /// Reads the `a{sv}` that comes next.
+    ///
+    /// - Throws: ``CenterError/invalidOption(_:reason:)`` for an unknown key, a wrong type or an unknown value.
+    public init(from reader: inout MessageReader) throws(CenterError) {
+        self.init()
+        var (isRetained, isWhileConnected) = (false, false)
+        var (host, user): (String?, String?) = (nil, nil)
+        try readOptions(&reader) { option throws(CenterError) in
+            switch option.key {
+            case "deliver-immediately": deliverImmediately = try option.boolean()
+            case "posting-style": postingStyle = try option.choice()
+            case "coalesce-on": coalescing = Set(try option.choices())
+            case "retain": isRetained = try option.boolean()
+            case "while-connected": isWhileConnected = try option.boolean()
+            case "expires-after": expiresAfter = try option.number()
+            case "host": host = try option.text()
+            case "user": user = try option.text()
+            case "all-sessions": goesToAllSessions = try option.boolean()
+            case "same-as": sameAs = try option.text()
+            default: throw option.unknown
+            }
+        }
+        origin = try OutsideOrigin(host: host, user: user)
+        try setRetention(isRetained, whileConnected: isWhileConnected)
+        try checkForAllSessions()
+    }
+
+    /// What does not go together with other sessions.
+    func checkForAllSessions() throws(CenterError) {
+        if let sameAs {
+            guard origin?.user != nil, postingStyle == .now else {
+                throw .invalidOption("same-as", reason: "it is for what comes from a session (user), and at once")
+            }
+            guard (1...Self.maxIdentity).contains(sameAs.utf8.count) else {
+                throw .invalidOption("same-as", reason: "it has 1 to \(Self.maxIdentity) bytes")
+            }
+        }
+        guard goesToAllSessions else { return }
+        guard origin == nil else {
+            throw .invalidOption(
+                "all-sessions", reason: "what comes from elsewhere (host, user) does not go out again")
+        }
+    }
+
+    /// What several options say together.
+    mutating func setRetention(_ isRetained: Bool, whileConnected: Bool) throws(CenterError) {
+        guard isRetained || !whileConnected else {
+            throw .invalidOption("while-connected", reason: "what is not retained does not go with its poster")
+        }
+        guard !whileConnected || postingStyle != .atExit else {
+            throw .invalidOption("while-connected", reason: "a post at its poster's exit would be gone at once")
+        }
+        if isRetained { retention = Retention(whileConnected: whileConnected) }
+        if expiresAfter == 0 { throw .invalidOption("expires-after", reason: "it is 1 second at least") }
+    }
+
+    /// What is not as by default, as entries of an `a{sv}`.
+    var entries: [(key: String, value: PropertyList)] {
+        var entries: [(key: String, value: PropertyList)] = []
+        if deliverImmediately { entries.append(("deliver-immediately", .boolean(true))) }
+        if postingStyle != .now { entries.append(("posting-style", .string(postingStyle.rawValue))) }
+        if !coalescing.isEmpty {
+            let keys = CoalescingKey.allCases.filter { coalescing.contains($0) }
+            entries.append(("coalesce-on", .array(keys.map { .string($0.rawValue) })))
+        }
+        if let retention {
+            entries.append(("retain", .boolean(true)))
+            if retention.whileConnected { entries.append(("while-connected", .boolean(true))) }
+        }
+        if let expiresAfter { entries.append(("expires-after", .uint32(expiresAfter))) }
+        if goesToAllSessions { entries.append(("all-sessions", .boolean(true))) }
+        if let host = origin?.host { entries.append(("host", .string(host))) }
+        if let user = origin?.user { entries.append(("user", .string(user))) }
+        if let sameAs { entries.append(("same-as", .string(sameAs))) }
+        return entries
+    }
+
+    /// Appends the `a{sv}`; what is as by default is left out.
+    public func append(to writer: inout MessageWriter) {
+        UserInfoCoding.append(entries, to: &writer)
+    }
+}

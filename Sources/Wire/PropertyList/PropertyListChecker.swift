@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+import CarillonCore
+import CarillonDBus
+
+/// Walks a userInfo, in the bytes that it came in, and refuses what is no property list on the wire, or beyond the limits
+/// (N3, E1).
+///
+/// Allowed: `s b y n q i u x t d`, `ay` (data), `(x)` (a date), arrays and `a{s…}` of these, `v`. The walk allocates
+/// nothing; the path of a fault is put together only when there is one, on the way out. Nothing is taken for granted: the
+/// bytes may be anything.
+struct PropertyListChecker {
+    /// One complete type, as a signature has it.
+    private typealias TypeText = UnsafeRawBufferPointer
+
+    /// Characters of a key that a path shows.
+    private static let longestKey = 128
+    /// For what was accepted once, which is good whatever the limits are now.
+    static let withoutLimits = {
+        var limits = Limits()
+        limits[.userInfoBytes] = .max
+        limits[.userInfoDepth] = .max
+        return limits
+    }()
+    /// Nesting of arrays in a type.
+    private static let mostArrays = 32
+    /// Where the walk is.
+    private(set) var reader: MarshalledReader
+    /// How many values it has come by, keys not counted.
+    private(set) var valueCount = 0
+    private let limits: Limits
+    private let maximumDepth: Int
+    /// The offset at which the limit of bytes is reached.
+    private var end = 0
+
+    /// - Parameter reader: at the `a{sv}`.
+    init(at reader: MarshalledReader, limits: Limits) {
+        self.reader = reader
+        self.limits = limits
+        maximumDepth = Int(limits[.userInfoDepth])
+    }
+
+    /// Checks the `a{sv}`, and moves ``reader`` behind it.
+    ///
+    /// - Returns: its bytes on the wire, where it begins at a place that D-Bus aligns to 8.
+    mutating func check() throws(CenterError) -> Int {
+        do throws(Fault) {
+            guard maximumDepth >= 1 else { throw Fault(.tooDeep) }
+            let contents = try array(alignedTo: 8)
+            // With the length in front of them, and its padding.
+            let start = contents.lowerBound - 8
+            end = start + Int(limits[.userInfoBytes])
+            try checkSize()
+            try checkEntries(until: contents.upperBound, of: nil, depth: 1)
+            return offset - start
+        } catch {
+            throw error.centerError(limits: limits)
+        }
+    }
+
+    // MARK: Values
+
+    /// - Parameter depth: of the collection that holds the value.
+    private mutating func checkValue(of type: TypeText, depth: Int) throws(Fault) {
+        switch type[0] {
+        case UInt8(ascii: "s"): _ = try text()
+        case UInt8(ascii: "v"): return try checkVariant(depth: depth)  // which counts what it holds
+        case UInt8(ascii: "a"):
+            // Data is a value, not a collection.
+            let isData = type[1] == UInt8(ascii: "y")
+            try checkArray(of: TypeText(rebasing: type[1...]), depth: isData ? depth : depth + 1)
+        case UInt8(ascii: "("): try skip(8)  // (x), as the type was looked at
+        case UInt8(ascii: "b"): try boolean()
+        case let letter: try skip(Self.fixedSize(letter))
+        }
+        valueCount += 1
+        try checkSize()
+    }
+
+    private mutating func checkArray(of type: TypeText, depth: Int) throws(Fault) {
+        guard depth <= maximumDepth else { throw Fault(.tooDeep) }
+        let size = Self.fixedSize(type[0])
+        let isOfEntries = type[0] == UInt8(ascii: "{")
+        // The padding before the first element is there without one, too.
+        let contents = try array(alignedTo: Self.alignment(type[0]))
+        try checkSize()
+        guard !isOfEntries else {
+            let value = TypeText(rebasing: type[2..<type.count - 1])
+            return try checkEntries(until: contents.upperBound, of: value, depth: depth)
+        }
+        guard size == 0 || type[0] == UInt8(ascii: "b") else {
+            guard contents.count % size == 0 else { throw Fault(.malformed) }
+            reader.move(to: contents.upperBound)
+            // Data is one value.
+            if size > 1 { valueCount += contents.count / size }
+            return try checkSize()
+        }
+        var position = 0
+        while offset < contents.upperBound {
+            do throws(Fault) {
+                try checkValue(of: type, depth: depth)
+            } catch {
+                throw error.inside("[\(position)]")
+            }
+            position += 1
+        }
+        guard offset == contents.upperBound else { throw Fault(.malformed) }
+    }
+
+    /// - Parameter type: of their values; nil for variants.
+    private mutating func checkEntries(until end: Int, of type: TypeText?, depth: Int) throws(Fault) {
+        while offset < end {
+            try align(to: 8)
+            let key = try text()
+            do throws(Fault) {
+                try checkSize()
+                if let type { try checkValue(of: type, depth: depth) } else { try checkVariant(depth: depth) }
+            } catch {
+                throw error.inside(".\(String(decoding: reader.bytes[key], as: UTF8.self).prefix(Self.longestKey))")
+            }
+        }
+        guard offset == end else { throw Fault(.malformed) }
+    }
+
+    private mutating func checkVariant(depth: Int) throws(Fault) {
+        guard let signature = reader.readSignature(), !signature.isEmpty else { throw Fault(.malformed) }
+        let type = TypeText(rebasing: reader.bytes[signature])
+        // The whole type, so that an empty collection of something forbidden is refused as well.
+        guard Self.endOfType(type, from: 0, arrays: 0) == type.count else {
+            throw Fault(.notPropertyList(String(decoding: type, as: UTF8.self)))
+        }
+        try checkSize()
+        guard type[0] == UInt8(ascii: "v") else { return try checkValue(of: type, depth: depth) }
+        // A variant in a variant is no collection, but has to be bounded like one.
+        guard depth < maximumDepth else { throw Fault(.tooDeep) }
+        try checkVariant(depth: depth + 1)
+    }
+
+    private func checkSize() throws(Fault) {
+        guard offset <= end else { throw Fault(.tooLarge) }
+    }
+
+    // MARK: Types
+
+    /// Where the type ends that begins at `index`; nil when it is made of others than property-list types.
+    private static func endOfType(_ text: TypeText, from index: Int, arrays: Int) -> Int? {
+        guard index < text.count else { return nil }
+        switch text[index] {
+        case UInt8(ascii: "s"), UInt8(ascii: "v"): return index + 1
+        case UInt8(ascii: "("):
+            guard text[index...].starts(with: "(x)".utf8) else { return nil }
+            return index + 3
+        case UInt8(ascii: "a"):
+            guard arrays < mostArrays else { return nil }
+            guard text[(index + 1)...].starts(with: "{s".utf8) else {
+                return endOfType(text, from: index + 1, arrays: arrays + 1)
+            }
+            guard let end = endOfType(text, from: index + 3, arrays: arrays + 1), end < text.count,
+                text[end] == UInt8(ascii: "}")
+            else { return nil }
+            return end + 1
+        case let letter: return fixedSize(letter) > 0 ? index + 1 : nil
+        }
+    }
+
+    /// Bytes on the wire, which is also the alignment; 0 for other types than numbers and booleans.
+    private static func fixedSize(_ letter: UInt8) -> Int {
+        switch letter {
+        case UInt8(ascii: "y"): 1
+        case UInt8(ascii: "n"), UInt8(ascii: "q"): 2
+        case UInt8(ascii: "b"), UInt8(ascii: "i"), UInt8(ascii: "u"): 4
+        case UInt8(ascii: "x"), UInt8(ascii: "t"), UInt8(ascii: "d"): 8
+        default: 0
+        }
+    }
+
+    static func alignment(_ letter: UInt8) -> Int {
+        switch letter {
+        case UInt8(ascii: "v"): 1
+        case UInt8(ascii: "s"), UInt8(ascii: "a"): 4
+        case UInt8(ascii: "("), UInt8(ascii: "{"): 8
+        default: fixedSize(letter)
+        }
+    }
+
+    // MARK: Bytes
+
+    private var offset: Int { reader.offset }
+
+    private mutating func text() throws(Fault) -> Range<Int> {
+        guard let text = reader.readText() else { throw Fault(.malformed) }
+        return text
+    }
+
+    private mutating func array(alignedTo alignment: Int) throws(Fault) -> Range<Int> {
+        guard let elements = reader.readArray(alignedTo: alignment) else { throw Fault(.malformed) }
+        return elements
+    }
+
+    private mutating func align(to alignment: Int) throws(Fault) {
+        guard reader.align(to: alignment) else { throw Fault(.malformed) }
+    }
+
+    private mutating func skip(_ size: Int) throws(Fault) {
+        guard reader.skip(size) else { throw Fault(.malformed) }
+    }
+
+    private mutating func boolean() throws(Fault) {
+        guard let value = reader.readUInt32(), value <= 1 else { throw Fault(.malformed) }
+    }
+}
+
+/// What is wrong, and the way to it, put together from the inside out.
+private struct Fault: Error {
+    enum Reason {
+        /// A type, as a signature has it.
+        case notPropertyList(String)
+        case tooDeep
+        case tooLarge
+        /// The bytes are not as D-Bus lays values out.
+        case malformed
+    }
+
+    let reason: Reason
+    var path = ""
+
+    init(_ reason: Reason) {
+        self.reason = reason
+    }
+
+    func inside(_ component: String) -> Fault {
+        var outer = self
+        outer.path = component + path
+        return outer
+    }
+
+    func centerError(limits: Limits) -> CenterError {
+        switch reason {
+        case .notPropertyList(let signature):
+            .invalidUserInfo(
+                path: "userInfo" + path, reason: "D-Bus type '\(signature)' is no property-list type")
+        case .malformed: .invalidUserInfo(path: "userInfo" + path, reason: "it is not laid out as D-Bus lays it out")
+        case .tooDeep: .limitExceeded(.userInfoDepth, value: limits[.userInfoDepth])
+        case .tooLarge: .limitExceeded(.userInfoBytes, value: limits[.userInfoBytes])
+        }
+    }
+}

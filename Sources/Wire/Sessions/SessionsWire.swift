@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+import CarillonBusNames
+import CarillonDBus
+
+/// The contract between the services of several sessions, on the system bus (G1), version 1: signals alone, as that bus
+/// denies method calls between users.
+public enum SessionsWire {
+    public static let path: ObjectPath = "/org/carillon/Sessions1"
+    public static let interface: InterfaceName = "org.carillon.Sessions1"
+
+    /// The most names that a session may want of another, and their bytes together.
+    public static let mostWanted = 256
+    public static let mostWantedBytes = 32 << 10
+
+    /// All of it, for introspection.
+    public static var table: Interface {
+        Interface(
+            name: interface, methods: [],
+            signals: [
+                Interface.Signal(HereSignal.self), Interface.Signal(WantsSignal.self),
+                Interface.Signal(SessionNotification.member, SessionNotification.arguments),
+                Interface.Signal(TakenSignal.self), Interface.Signal(UnderstandsSignal.self),
+                Interface.Signal(RemovedSignal.self), Interface.Signal(ValuesSignal.self),
+                Interface.Signal(LostSignal.self),
+            ], properties: [])
+    }
+
+    /// Which broadcasts of others are asked for.
+    public static let matchRule =
+        "type='signal',path='\(path)',interface='\(interface)',member='\(HereSignal.member)'"
+}
+
+/// A signal of that contract with its arguments, coded both ways.
+public protocol SessionsSignal: Sendable {
+    static var member: MemberName { get }
+    static var arguments: [Interface.Argument] { get }
+
+    /// - Throws: InvalidArgs when what comes next is not of the types in ``arguments``.
+    init(from reader: inout MessageReader) throws(BusError)
+    func append(to writer: inout MessageWriter)
+}
+
+extension SessionsSignal {
+    /// - Throws: InvalidArgs when its arguments are not those of the contract.
+    public init(_ message: Message) throws(BusError) {
+        var reader = MessageReader(message)
+        try self.init(from: &reader)
+    }
+
+    /// - Parameter session: nil for a broadcast.
+    public func message(to session: UniqueName?) -> Message {
+        let message = Message.signal(
+            to: session, path: SessionsWire.path, interface: SessionsWire.interface, member: Self.member)
+        var writer = MessageWriter(message)
+        append(to: &writer)
+        return message
+    }
+}
+
+extension Interface.Signal {
+    fileprivate init<Signal: SessionsSignal>(_: Signal.Type) {
+        self.init(Signal.member, Signal.arguments)
+    }
+}
+
+/// `Here`: the sender is a session's service. A broadcast when it comes, and addressed to who has broadcast it.
+public struct HereSignal: SessionsSignal, Equatable {
+    public init() {}
+
+    public static let member: MemberName = "Here"
+    public static let arguments: [Interface.Argument] = []
+
+    public init(from reader: inout MessageReader) throws(BusError) {}
+
+    public func append(to writer: inout MessageWriter) {}
+}
+
+/// `Wants`: the names that the sender takes from the receiver's user, each alone or with a star at its end.
+public struct WantsSignal: SessionsSignal, Equatable {
+    public var names: [String]
+
+    public init(_ names: [String]) {
+        self.names = names
+    }
+
+    public static let member: MemberName = "Wants"
+    public static let arguments: [Interface.Argument] = [.init("names", "as")]
+
+    public init(from reader: inout MessageReader) throws(BusError) {
+        names = []
+        var elements = try reader.readContainer(.array)
+        while !elements.isAtEnd { names.append(try elements.readString()) }
+    }
+
+    public func append(to writer: inout MessageWriter) {
+        writer.array(of: "s") { writer in for name in names { writer.append(name) } }
+    }
+}
+
+/// `Taken`: the sender has taken all that the receiver sent it, up to this number.
+public struct TakenSignal: SessionsSignal, Equatable {
+    public var number: UInt64
+
+    public init(upTo number: UInt64) {
+        self.number = number
+    }
+
+    public static let member: MemberName = "Taken"
+    public static let arguments: [Interface.Argument] = [.init("number", "t")]
+
+    public init(from reader: inout MessageReader) throws(BusError) {
+        number = try reader.read()
+    }
+
+    public func append(to writer: inout MessageWriter) {
+        writer.append(number)
+    }
+}
+
+/// `Understands`: what the sender makes something of beyond the first version of this contract.
+public struct UnderstandsSignal: SessionsSignal, Equatable {
+    public var features: [String]
+
+    /// Values that end, and are told to those that come later: ``RemovedSignal``, ``ValuesSignal``, and the options
+    /// `while-connected` and `kept`.
+    public static let values = "values"
+    /// Losses by their names: ``LostSignal``.
+    public static let losses = "losses"
+    /// The identity of a notification, by whichever way it comes: the options `serial` and `time`.
+    public static let identities = "identities"
+
+    public init(_ features: [String]) {
+        self.features = features
+    }
+
+    public static let member: MemberName = "Understands"
+    public static let arguments: [Interface.Argument] = [.init("features", "as")]
+
+    public init(from reader: inout MessageReader) throws(BusError) {
+        features = []
+        var elements = try reader.readContainer(.array)
+        while !elements.isAtEnd { features.append(try elements.readString()) }
+    }
+
+    public func append(to writer: inout MessageWriter) {
+        writer.array(of: "s") { writer in for feature in features { writer.append(feature) } }
+    }
+}
+
+/// `Removed`: the value of this name and object is none any more.
+public struct RemovedSignal: SessionsSignal, Equatable {
+    /// As ``SessionNotification/Options/number``, in the same row.
+    public var number: UInt64
+    public var name: String
+    /// Empty for none.
+    public var object: String
+
+    public init(_ number: UInt64, name: String, object: String) {
+        self.number = number
+        self.name = name
+        self.object = object
+    }
+
+    public static let member: MemberName = "Removed"
+    public static let arguments: [Interface.Argument] = [
+        .init("number", "t"), .init("name", "s"), .init("object", "s"),
+    ]
+
+    public init(from reader: inout MessageReader) throws(BusError) {
+        number = try reader.read()
+        name = try reader.readString()
+        object = try reader.readString()
+    }
+
+    public func append(to writer: inout MessageWriter) {
+        writer.append(number)
+        writer.append(name)
+        writer.append(object)
+    }
+}
+
+/// `Values`: the sender tells all values that the receiver may have of it, or has told them all.
+public struct ValuesSignal: SessionsSignal, Equatable {
+    /// As ``SessionNotification/Options/number``, in the same row.
+    public var number: UInt64
+    /// Whether they follow. Otherwise they have been told, and nothing else is a value of the sender.
+    public var isBeginning: Bool
+
+    public init(_ number: UInt64, isBeginning: Bool) {
+        self.number = number
+        self.isBeginning = isBeginning
+    }
+
+    public static let member: MemberName = "Values"
+    public static let arguments: [Interface.Argument] = [.init("number", "t"), .init("is_beginning", "b")]
+
+    public init(from reader: inout MessageReader) throws(BusError) {
+        number = try reader.read()
+        isBeginning = try reader.read()
+    }
+
+    public func append(to writer: inout MessageWriter) {
+        writer.append(number)
+        writer.append(isBeginning)
+    }
+}
+
+/// `Lost`: posts that the sender had no room for.
+public struct LostSignal: SessionsSignal, Equatable {
+    /// Some of them, of one name and object.
+    public struct Entry: Equatable, Sendable {
+        /// Empty where it is not known.
+        public var name: String
+        /// Empty for none, and where it is not known.
+        public var object: String
+        public var count: UInt64
+
+        public init(name: String, object: String, count: UInt64) {
+            self.name = name
+            self.object = object
+            self.count = count
+        }
+    }
+
+    /// As ``SessionNotification/Options/number``, in the same row.
+    public var number: UInt64
+    public var entries: [Entry]
+
+    public init(_ number: UInt64, _ entries: [Entry]) {
+        self.number = number
+        self.entries = entries
+    }
+
+    /// The most entries that it has.
+    public static let mostEntries = 64
+    public static let member: MemberName = "Lost"
+    public static let arguments: [Interface.Argument] = [.init("number", "t"), .init("lost", "a(sst)")]
+
+    public init(from reader: inout MessageReader) throws(BusError) {
+        number = try reader.read()
+        entries = []
+        var elements = try reader.readContainer(.array)
+        while !elements.isAtEnd, entries.count <= Self.mostEntries {
+            var entry = try elements.readContainer(.structure)
+            entries.append(
+                Entry(name: try entry.readString(), object: try entry.readString(), count: try entry.read()))
+        }
+    }
+
+    public func append(to writer: inout MessageWriter) {
+        writer.append(number)
+        writer.array(of: "(sst)") { writer in
+            for entry in entries {
+                writer.structure { writer in
+                    writer.append(entry.name)
+                    writer.append(entry.object)
+                    writer.append(entry.count)
+                }
+            }
+        }
+    }
+}

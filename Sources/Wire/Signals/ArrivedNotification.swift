@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+import CarillonBusNames
+import CarillonCore
+import CarillonDBus
+
+/// A notification as it arrived, read where it lies, without libdbus: what clients take (F3).
+///
+/// Its userInfo has been checked and not been decoded. So what a client is told of losses comes in its order, and whoever
+/// looks at the userInfo, perhaps on another thread and later, finds values and no errors.
+public struct ArrivedNotification: Sendable {
+    public let name: String
+    /// Empty when the notification has none.
+    public let object: String
+    public let userInfo: UserInfoBytes
+    /// Those of the client that it matched.
+    public let observers: [ObserverID]
+    /// The poster, as the bus verified it.
+    public let poster: UniqueName
+    public let serial: UInt64
+    public let sequence: UInt64
+    /// What the client asked to be told besides, under the contract's keys (P1); nil where there is nothing.
+    public private(set) var details: UserInfoBytes?
+
+    /// What the last one had that the next one often has again: that is not made anew.
+    public struct Recent: Sendable {
+        fileprivate var name = ""
+        fileprivate var object = ""
+        fileprivate var observers: [ObserverID] = []
+        fileprivate var poster: UniqueName?
+
+        public init() {}
+    }
+
+    /// Reads the `ssa{sv}atstt` at which `reader` is, where D-Bus aligns to 8.
+    ///
+    /// - Throws: InvalidArgs, or what is wrong with userInfo.
+    public init(at reader: inout MarshalledReader, like recent: inout Recent) throws(BusError) {
+        guard let name = reader.readString(like: recent.name), let object = reader.readString(like: recent.object)
+        else { throw Self.malformed }
+        let userInfo: UserInfoBytes
+        do throws(CenterError) {
+            userInfo = try UserInfoBytes(at: &reader)
+        } catch {
+            throw BusError(error)
+        }
+        guard let observers = Self.readObservers(&reader, like: recent.observers),
+            let poster = Self.readPoster(&reader, like: recent.poster),
+            let serial = reader.readFixed(UInt64.self), let sequence = reader.readFixed(UInt64.self)
+        else { throw Self.malformed }
+        self.name = name
+        self.object = object
+        self.userInfo = userInfo
+        self.observers = observers
+        self.poster = poster
+        self.serial = serial
+        self.sequence = sequence
+        (recent.name, recent.object, recent.observers, recent.poster) = (name, object, observers, poster)
+    }
+
+    private static func readObservers(_ reader: inout MarshalledReader, like recent: [ObserverID]) -> [ObserverID]? {
+        let size = MemoryLayout<UInt64>.size
+        guard let place = reader.readArray(alignedTo: size), place.count % size == 0 else { return nil }
+        reader.move(to: place.upperBound)
+        let bytes = reader.bytes
+        func number(_ index: Int) -> UInt64 {
+            bytes.loadUnaligned(fromByteOffset: place.lowerBound + size * index, as: UInt64.self)
+        }
+        let count = place.count / size
+        if count == recent.count, recent.indices.allSatisfy({ recent[$0].rawValue == number($0) }) { return recent }
+        return (0..<count).map { ObserverID(rawValue: number($0)) }
+    }
+
+    private static func readPoster(_ reader: inout MarshalledReader, like recent: UniqueName?) -> UniqueName? {
+        guard let text = reader.readString(like: recent?.rawValue ?? "") else { return nil }
+        if let recent, recent.rawValue == text { return recent }
+        return UniqueName(rawValue: text)
+    }
+
+    /// Reads the `ssa{sv}atstta{sv}` at which `reader` is, as notifications come together, and in frames of a channel.
+    ///
+    /// - Throws: InvalidArgs, or what is wrong with userInfo.
+    public init(withDetailsAt reader: inout MarshalledReader, like recent: inout Recent) throws(BusError) {
+        guard reader.align(to: 8) else { throw Self.malformed }
+        try self.init(at: &reader, like: &recent)
+        let start = reader
+        guard let place = reader.readArray(alignedTo: 8) else { throw Self.malformed }
+        reader.move(to: place.upperBound)
+        guard !place.isEmpty else { return }
+        reader = start
+        do throws(CenterError) {
+            details = try UserInfoBytes(at: &reader)
+        } catch {
+            throw BusError(error)
+        }
+    }
+
+    /// Those of a message ``NotificationSignal`` or ``NotificationsSignal``, in their order. Whether it comes from the
+    /// service is for the caller to know (E6).
+    ///
+    /// - Returns: nil when `message` is another one.
+    /// - Throws: InvalidArgs, or what is wrong with userInfo: then none of them is read.
+    public static func all(
+        in message: Message, like recent: inout Recent
+    ) throws(BusError) -> [ArrivedNotification]? {
+        let isSingle = message.isSignal(Wire.interface, NotificationSignal.member)
+        guard isSingle || message.isSignal(Wire.interface, NotificationsSignal.member) else { return nil }
+        guard message.hasSignature(isSingle ? singleSignature : togetherSignature) else {
+            throw .invalidArgs("'\(message.signature)' is not what notifications are made of")
+        }
+        var all: [ArrivedNotification] = []
+        try message.readMarshalledBody { body throws(BusError) in
+            var reader = MarshalledReader(body)
+            if isSingle {
+                all.append(try ArrivedNotification(at: &reader, like: &recent))
+            } else {
+                guard let place = reader.readArray(alignedTo: 8), place.upperBound == body.count else {
+                    throw malformed
+                }
+                while reader.offset < place.upperBound {
+                    all.append(try ArrivedNotification(withDetailsAt: &reader, like: &recent))
+                }
+            }
+            guard reader.isAtEnd else { throw malformed }
+        }
+        return all
+    }
+
+    /// The same for whoever has had none before.
+    public static func all(in message: Message) throws(BusError) -> [ArrivedNotification]? {
+        var recent = Recent()
+        return try all(in: message, like: &recent)
+    }
+
+    private static let singleSignature: Signature = "ssa{sv}atstt"
+    private static let togetherSignature: Signature = "a(ssa{sv}atstta{sv})"
+
+    private static var malformed: BusError {
+        .invalidArgs("the notification is not laid out as D-Bus lays it out")
+    }
+}

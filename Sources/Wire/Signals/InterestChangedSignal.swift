@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+import CarillonDBus
+
+/// `InterestChanged`: other names are wanted than when the receiver asked with ``FollowInterest``.
+public struct InterestChangedSignal: CenterSignal, Equatable {
+    public init() {}
+
+    public static let member: MemberName = "InterestChanged"
+    public static let arguments: [Interface.Argument] = []
+
+    public init(from reader: inout MessageReader) throws(BusError) {}
+
+    public func append(to writer: inout MessageWriter) {}
+}

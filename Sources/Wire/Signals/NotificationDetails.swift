@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+import CarillonCore
+import CarillonDBus
+
+/// What a client is told about a notification besides its content (P1): the `a{sv}` at its end. What nothing tells, and
+/// what the client did not ask for, is not there.
+enum NotificationDetails {
+    /// The most that an entry takes, without the texts of values.
+    private static let mostBytesOfEntry = 48
+
+    /// The most that ``append(of:to:)`` appends.
+    static func mostBytes(of delivery: Delivery) -> Int {
+        guard !delivery.details.isEmpty else { return MarshalledBytes.mostBytesOfArray }
+        return MarshalledBytes.mostBytesOfArray + mostBytesOfEntry * Detail.allCases.count
+            + (delivery.notification.identity?.byteCount ?? 0)
+    }
+
+    static func append(of delivery: Delivery, to body: inout MarshalledBytes) {
+        guard !delivery.details.isEmpty else { return body.array { _ in } }
+        let holdsNoNUL = UserInfoLayout.append(entries: entries(of: delivery), to: &body)
+        assert(holdsNoNUL, "P1: no text that tells who somebody is holds a NUL character")
+    }
+
+    private static func entries(of delivery: Delivery) -> [(key: String, value: PropertyList)] {
+        delivery.details.all.compactMap { detail in
+            value(of: detail, in: delivery).map { (detail.rawValue, $0) }
+        }
+    }
+
+    private static func value(of detail: Detail, in delivery: Delivery) -> PropertyList? {
+        let identity = delivery.notification.identity
+        return switch detail {
+        case .userID: identity?.userID.map { .uint32($0) }
+        case .processID: identity?.processID.map { .uint32($0) }
+        case .process: identity?.process.map { .string($0) }
+        case .application: identity?.application.map { .string($0) }
+        case .unit: identity?.unit.map { .string($0) }
+        case .host: identity?.origin?.host.map { .string($0) }
+        case .user: identity?.origin?.user.map { .string($0) }
+        case .retained: .boolean(delivery.isRetained)
+        case .time: .int64(delivery.notification.time)
+        case .kept: .boolean(delivery.notification.retention != nil)
+        case .whileConnected: .boolean(delivery.notification.retention?.whileConnected == true)
+        case .allSessions: .boolean(delivery.notification.goesToAllSessions)
+        case .expiry: delivery.expiryTime.map { .int64($0) }
+        }
+    }
+}

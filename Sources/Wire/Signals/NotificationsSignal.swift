@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+import CarillonBusNames
+import CarillonCore
+import CarillonDBus
+
+/// `Notifications`: what was due to a client that asked for batches, together (F1). It takes the place of
+/// ``NotificationSignal``, also for one alone; the order and the numbers are the same.
+public struct NotificationsSignal: CenterSignal, Equatable {
+    public var notifications: [NotificationSignal]
+
+    public init(_ notifications: [NotificationSignal]) {
+        self.notifications = notifications
+    }
+
+    public static let member: MemberName = "Notifications"
+    public static let arguments: [Interface.Argument] = [
+        .init("notifications", "a(ssa{sv}atstta{sv})", qtType: "QList<CarillonNotification>")
+    ]
+
+    public init(from reader: inout MessageReader) throws(BusError) {
+        notifications = []
+        var structures = try reader.readContainer(.array)
+        while !structures.isAtEnd {
+            var structure = try structures.readContainer(.structure)
+            var notification = try NotificationSignal(from: &structure)
+            notification.details = try UserInfoCoding.read(from: &structure)
+            notifications.append(notification)
+        }
+    }
+
+    public func append(to writer: inout MessageWriter) {
+        writer.array(of: "(ssa{sv}atstta{sv})") { writer in
+            for notification in notifications {
+                writer.structure { writer in
+                    notification.append(to: &writer)
+                    UserInfoCoding.append(checked: notification.details, to: &writer)
+                }
+            }
+        }
+    }
+
+    /// The same message out of the bytes that the posts came in, as the service sends it.
+    ///
+    /// - Parameters:
+    ///   - batch: all of it for `client`.
+    ///   - messageSerial: of the message, unique among those of the connection.
+    ///   - userInfo: gives that of a notification.
+    public static func message(
+        for batch: [Delivery], to client: ClientName, messageSerial: UInt32,
+        userInfo: (Notification) -> WireUserInfo
+    ) -> MarshalledMessage {
+        // Each begins where D-Bus aligns to 8.
+        let size = batch.reduce(MarshalledBytes.mostBytesOfArray) {
+            $0 + 8 + NotificationSignal.mostBytes(of: $1, userInfo($1.notification))
+                + NotificationDetails.mostBytes(of: $1)
+        }
+        return form.message(to: client, serial: messageSerial, size: size) { body in
+            body.array { structures in
+                for delivery in batch {
+                    NotificationSignal.append(
+                        delivery, userInfo: userInfo(delivery.notification), to: &structures)
+                    NotificationDetails.append(of: delivery, to: &structures)
+                }
+            }
+        }
+    }
+
+    private static let form = MessageForm.signal(
+        path: Wire.path, interface: Wire.interface, member: member, signature: "a(ssa{sv}atstta{sv})")
+}

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+import CarillonDBus
+
+/// `ValuesRemoved`: a value has gone since the receiver asked with ``FollowValues``.
+public struct ValuesRemovedSignal: CenterSignal, Equatable {
+    public init() {}
+
+    public static let member: MemberName = "ValuesRemoved"
+    public static let arguments: [Interface.Argument] = []
+
+    public init(from reader: inout MessageReader) throws(BusError) {}
+
+    public func append(to writer: inout MessageWriter) {}
+}

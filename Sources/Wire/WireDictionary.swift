@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+import CarillonDBus
+
+/// The entries of an `a{sv}` with keys that the contract fixes, on their way into a typed value. What is left when all
+/// known ones were taken is of a later version.
+struct WireDictionary {
+    private(set) var entries: [String: PropertyList]
+
+    init(_ entries: [String: PropertyList]) {
+        self.entries = entries
+    }
+
+    /// - Throws: InvalidArgs when the key is missing, or its value is of another type.
+    mutating func take<Value>(
+        _ key: String, _ value: (PropertyList) -> Value?
+    ) throws(BusError) -> Value {
+        guard let entry = entries.removeValue(forKey: key) else { throw .invalidArgs("'\(key)' is missing") }
+        guard let value = value(entry) else { throw .invalidArgs("'\(key)' is of another type") }
+        return value
+    }
+
+    /// The same for a key that need not be there.
+    mutating func takeIfThere<Value>(
+        _ key: String, _ value: (PropertyList) -> Value?
+    ) throws(BusError) -> Value? {
+        entries[key] == nil ? nil : try take(key, value)
+    }
+
+    /// The same for a key that earlier services do not have.
+    mutating func take<Value>(
+        _ key: String, _ value: (PropertyList) -> Value?, orElse standard: Value
+    ) throws(BusError) -> Value {
+        entries[key] == nil ? standard : try take(key, value)
+    }
+}
+
+extension PropertyList {
+    var string: String? { if case .string(let value) = self { value } else { nil } }
+    var boolean: Bool? { if case .boolean(let value) = self { value } else { nil } }
+    var uint32: UInt32? { if case .uint32(let value) = self { value } else { nil } }
+    var uint64: UInt64? { if case .uint64(let value) = self { value } else { nil } }
+    var dictionary: [String: PropertyList]? { if case .dictionary(let value) = self { value } else { nil } }
+    var strings: [String]? {
+        guard case .array(let values) = self else { return nil }
+        let strings = values.compactMap(\.string)
+        return strings.count == values.count ? strings : nil
+    }
+}
