@@ -198,6 +198,23 @@ struct ValueAuditTests {
         #expect(lab.gone == [Lab.topic("N")])
     }
 
+    @Test("A value that waited in the session's queue proves nothing: there may have been no room for its end")
+    func queued() throws {
+        let lab = try Lab(wanting: "N")
+        lab.has("N", "a", atBroker: true)
+        lab.certain()
+        lab.pass(seconds: 100)
+        lab.broker.end()
+        lab.pass(seconds: 5)
+        #expect(lab.link.isConnected && lab.broker.connections == 2)
+        lab.has("N", "b")
+        lab.audit.take(Publication(topic: Lab.topic("N", "b"), payload: [1], isRetained: true), isWanted: true)
+        lab.certain()
+        lab.audit.doubt()
+        lab.pass(seconds: 100)
+        #expect(lab.gone == [Lab.topic("N", "b")])
+    }
+
     @Test("Values that the broker shows late, or while others change all the time, are there")
     func slow() throws {
         let lab = try Lab(wanting: "N", "M")

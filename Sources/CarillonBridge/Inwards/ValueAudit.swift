@@ -115,6 +115,9 @@ final class ValueAudit {
     private var doubtOfAll: UInt64 = 1
     /// The hash values of the topics on which the broker has, by all that it has sent on this connection.
     private var seen: Set<Int> = []
+    /// Whether what it has sent may be of the session's queue: a value of that is old, and the end of it may have had no room
+    /// there.
+    private var mayBeQueued = false
     /// The packets that the broker has not answered: what comes before the end of a subscription may be from before it.
     private var unsubscribing: Set<PacketID> = []
     private var isConnected = false
@@ -147,6 +150,7 @@ final class ValueAudit {
             trustTimer = nil
             goOn()
         }
+        mayBeQueued = sessionPresent
         if !sessionPresent { doubt() }
     }
 
@@ -274,6 +278,11 @@ final class ValueAudit {
 
     private func begin(_ due: [Origin: String]) {
         timer = nil
+        if mayBeQueued {
+            seen = []
+            // By then a queue is read, as the words of the hosts are that came behind it.
+            mayBeQueued = trustTimer != nil
+        }
         var (looked, fetched, filters) = (due, [Origin](), [String]())
         // Those that have waited longest: with ever new marks a host does not get ahead of others.
         func order(_ origin: Origin) -> (Duration, String) {
