@@ -31,4 +31,19 @@ static inline unsigned carillon_thread_number(void)
     return number;
 }
 
+/* For the thread sanitizer, where a program has it: that what was done before a release on some thread is seen behind an acquire
+   of the same address on another. Elsewhere there are no such functions. */
+extern void __tsan_acquire(void *address) __attribute__((weak));
+extern void __tsan_release(void *address) __attribute__((weak));
+
+static inline void carillon_tsan_acquire(const void *address)
+{
+    if (__tsan_acquire) __tsan_acquire((void *)address);
+}
+
+static inline void carillon_tsan_release(const void *address)
+{
+    if (__tsan_release) __tsan_release((void *)address);
+}
+
 #endif

@@ -8,9 +8,9 @@ import CarillonWire
 /// The bridge of a session to other machines (G2): one for each session, with a name on its bus.
 ///
 /// Threads: all on that of the context.
-public final class Bridge {
+package final class Bridge {
     /// Why it can't go on.
-    public enum End: Error {
+    package enum End: Error {
         case noBus(BusError)
         /// The session has a bridge already.
         case nameTaken
@@ -54,7 +54,7 @@ public final class Bridge {
     ///   - address: of the session bus.
     ///   - ended: called when the bridge can't go on.
     /// - Throws: ``End``.
-    public convenience init(
+    package convenience init(
         _ reading: BridgeConfiguration.Reading, address: String, context: MainContext = .default,
         ended: @escaping (End) -> Void
     ) throws(End) {
@@ -104,7 +104,7 @@ public final class Bridge {
     }
 
     /// Begins when the session's bus has given it the name.
-    public func start() {
+    package func start() {
         connection.hello { [unowned self] result in
             guard case .success = result else { return ended(.disconnected) }
             connection.requestName(BridgeWire.busName) { [unowned self] result in
@@ -128,7 +128,7 @@ public final class Bridge {
     /// next bridge of the session.
     ///
     /// - Parameter done: called when that is over, after about seven seconds at most.
-    public func stop(_ done: @escaping () -> Void) {
+    package func stop(_ done: @escaping () -> Void) {
         waiting.append(done)
         switch phase {
         case .starting: didEnd()
@@ -165,7 +165,7 @@ public final class Bridge {
     /// one.
     ///
     /// - Throws: what is wrong with it; then everything stays as it is.
-    public func reload() throws(BusError) {
+    package func reload() throws(BusError) {
         let next: Crossing
         let reading = environment.readConfiguration()
         self.reading = reading

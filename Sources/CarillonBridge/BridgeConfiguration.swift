@@ -11,7 +11,7 @@ import CarillonMainLoop
 /// What an administrator or a user can set: `carillon/bridge.conf` in the XDG configuration directories.
 ///
 /// Each file may set any of the keys; the user's own counts before the system's.
-public struct BridgeConfiguration: Equatable, KeyFileConfiguration {
+package struct BridgeConfiguration: Equatable, KeyFileConfiguration {
     struct Security: Equatable {
         /// Nil for those that the system trusts.
         var authorityFile: String?
@@ -53,7 +53,7 @@ public struct BridgeConfiguration: Equatable, KeyFileConfiguration {
     var mostSubscriptions = 4096
 
     /// Whether a broker is configured.
-    public var isOn: Bool { !brokerHost.isEmpty && !isForbidden }
+    package var isOn: Bool { !brokerHost.isEmpty && !isForbidden }
     /// Whether a file with a fault keeps the bridge off, whatever more important files say.
     private var isForbidden = false
     /// The host and port of the broker.
@@ -63,14 +63,14 @@ public struct BridgeConfiguration: Equatable, KeyFileConfiguration {
     var tls: Security? { usesTLS ? security : nil }
     var origin: Origin { Origin(host: host, user: user)! }
 
-    public typealias Reading = KeyFileReading<BridgeConfiguration>
+    package typealias Reading = KeyFileReading<BridgeConfiguration>
 
-    public static let path = "carillon/bridge.conf"
+    package static let path = "carillon/bridge.conf"
 
     /// Takes from a file with a fault what can only restrict (E9). The bridge is off where the file says with whom it is to
     /// speak, or as whom: nothing goes to a broker or a realm that the file may have been about to change. A line with a
     /// fault may stand for any key of its group, and a group that does not exist for any group.
-    public mutating func restrict(by file: KeyFile) {
+    package mutating func restrict(by file: KeyFile) {
         if file.hasUnknownEntries { isForbidden = true }
         for entry in file.entries {
             // It may have been about to say something else of this name.
@@ -99,7 +99,7 @@ public struct BridgeConfiguration: Equatable, KeyFileConfiguration {
         }
     }
 
-    public static var standard: BridgeConfiguration { BridgeConfiguration(standard: ()) }
+    package static var standard: BridgeConfiguration { BridgeConfiguration(standard: ()) }
 
     /// That of a machine without files.
     init(standard: Void) {}
@@ -145,7 +145,7 @@ public struct BridgeConfiguration: Equatable, KeyFileConfiguration {
         ],
     ]
 
-    public mutating func apply(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) {
+    package mutating func apply(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) {
         if let name = Self.mappedName(entry.group) { return try applyMapping(entry, name, of: file) }
         if entry.group.hasPrefix("Map ") {
             throw file.fault(entry, "'\(entry.group.dropFirst(4))' is no name that topics can be mapped to")

@@ -18,7 +18,7 @@ final class AttachedSource: @unchecked Sendable {
         pointer = .make(handler, priority: priority.rawValue)
         self.context = context.state
         g_source_set_can_recurse(pointer, canRecurse ? 1 : 0)
-        g_source_attach(pointer, context.pointer)
+        pointer.attach(to: context.pointer)
     }
 
     deinit {

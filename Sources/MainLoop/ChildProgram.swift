@@ -14,14 +14,14 @@ import CCarillonGLib
 /// end the program; its end is then not told.
 ///
 /// Threads: all on the thread that runs the context.
-public final class ChildProgram {
+package final class ChildProgram {
     /// How it ended.
-    public enum Ending: Hashable, Sendable {
+    package enum Ending: Hashable, Sendable {
         case exited(Int32)
         case killed(signal: Int32)
 
         /// As a shell counts: 128 and the signal's number where that ended it.
-        public var status: Int32 {
+        package var status: Int32 {
             switch self {
             case .exited(let status): status
             case .killed(let signal): 128 + signal
@@ -30,8 +30,8 @@ public final class ChildProgram {
     }
 
     /// Why a program was not started.
-    public struct Failure: Error, CustomStringConvertible {
-        public let description: String
+    package struct Failure: Error, CustomStringConvertible {
+        package let description: String
     }
 
     private let watch: UnsafeMutablePointer<GSource>
@@ -44,7 +44,7 @@ public final class ChildProgram {
     ///   - input: what it reads on standard input; nil for what this process would.
     ///   - ended: called once, when it has ended.
     /// - Throws: ``Failure`` in words for a person, such as that there is no such program.
-    public init(
+    package init(
         _ arguments: [String], variables: [(name: String, value: String)] = [], input: [UInt8]? = nil,
         on context: MainContext, ended: @escaping (Ending) -> Void
     ) throws(Failure) {
@@ -79,7 +79,7 @@ public final class ChildProgram {
         g_source_set_callback(watch, unsafeBitCast(callback, to: GSourceFunc.self), action) { data in
             Unmanaged<EndAction>.fromOpaque(data!).release()
         }
-        g_source_attach(watch, context.pointer)
+        watch.attach(to: context.pointer)
     }
 
     deinit {

@@ -11,14 +11,14 @@ import CCarillonGLib
 ///
 /// Declare the options, call ``parse(_:)`` once, then ask for the values. Arguments are taken as UTF-8 whatever the
 /// locale is, so that a script under `LC_ALL=C` can pass any name. Threads: one thread only.
-public final class CommandLineParser {
+package final class CommandLineParser {
     /// What was wrong with the arguments, in words for a person.
-    public struct UsageError: Error, CustomStringConvertible {
-        public let description: String
+    package struct UsageError: Error, CustomStringConvertible {
+        package let description: String
         /// What was declared, where only that was asked for; see ``CommandLineParser/inquiry``.
-        public private(set) var declarations: Declarations?
+        package private(set) var declarations: Declarations?
 
-        public init(_ description: String) {
+        package init(_ description: String) {
             self.description = description
         }
 
@@ -29,30 +29,30 @@ public final class CommandLineParser {
     }
 
     /// What a parser was told that there is, for whoever completes command lines.
-    public struct Declarations: Sendable {
-        public struct Option: Sendable {
+    package struct Declarations: Sendable {
+        package struct Option: Sendable {
             /// Without the hyphens.
-            public let long: String
-            public let short: Character?
+            package let long: String
+            package let short: Character?
             /// What the help calls its value; nil for one that takes none.
-            public let placeholder: String?
-            public let help: String
+            package let placeholder: String?
+            package let help: String
         }
 
         /// What follows the program's name, without the options.
-        public let usage: String
-        public let summary: String
-        public let description: String
+        package let usage: String
+        package let summary: String
+        package let description: String
         /// In their order, and at last the one for help, which every parser has.
-        public let options: [Option]
+        package let options: [Option]
     }
 
     /// Instead of arguments, this has ``parse(_:)`` throw what was declared until then, so that nothing is run. No process
     /// can be given it as an argument, as it holds a NUL character.
-    public static let inquiry = "\0"
+    package static let inquiry = "\0"
 
     /// A declared option, to ask for its value with.
-    public struct Option<Value> {
+    package struct Option<Value> {
         fileprivate let storage: UnsafeMutableRawPointer
     }
 
@@ -72,7 +72,7 @@ public final class CommandLineParser {
     ///   - summary: the text between that line and the options.
     ///   - description: the text after the options.
     ///   - stopsAtFirstArgument: leave everything from the first argument that is no option for the caller.
-    public init(
+    package init(
         program: String, usage: String, summary: String, description: String = "", stopsAtFirstArgument: Bool = false
     ) {
         self.program = program
@@ -94,7 +94,7 @@ public final class CommandLineParser {
     /// The process's arguments without the program's name.
     ///
     /// - Throws: ``UsageError`` when one is not UTF-8, which `CommandLine.arguments` would silently alter.
-    public static func processArguments() throws(UsageError) -> [String] {
+    package static func processArguments() throws(UsageError) -> [String] {
         var arguments: [String] = []
         for index in 1..<max(1, Int(CommandLine.argc)) {
             guard let text = CommandLine.unsafeArgv[index], let argument = String(validatingCString: text) else {
@@ -105,17 +105,17 @@ public final class CommandLineParser {
         return arguments
     }
 
-    public func flag(_ name: String, short: Character? = nil, help: String) -> Option<Bool> {
+    package func flag(_ name: String, short: Character? = nil, help: String) -> Option<Bool> {
         declare(name, short, G_OPTION_ARG_NONE, help, nil, initial: gboolean(0))
     }
 
-    public func string(_ name: String, short: Character? = nil, placeholder: String, help: String) -> Option<String?> {
+    package func string(_ name: String, short: Character? = nil, placeholder: String, help: String) -> Option<String?> {
         // FILENAME, not STRING: GLib converts STRING from the locale's encoding and fails on UTF-8 under LC_ALL=C.
         declare(
             name, short, G_OPTION_ARG_FILENAME, help, placeholder, initial: UnsafeMutablePointer<CChar>?.none)
     }
 
-    public func strings(_ name: String, short: Character? = nil, placeholder: String, help: String) -> Option<[String]>
+    package func strings(_ name: String, short: Character? = nil, placeholder: String, help: String) -> Option<[String]>
     {
         declare(
             name, short, G_OPTION_ARG_FILENAME_ARRAY, help, placeholder,
@@ -127,7 +127,7 @@ public final class CommandLineParser {
     /// `--help` prints the help and ends the process; see ``end(writing:)``.
     ///
     /// - Throws: ``UsageError`` for an unknown option, a missing value, a value of a flag, or text that is not UTF-8.
-    public func parse(_ arguments: [String]) throws(UsageError) -> [String] {
+    package func parse(_ arguments: [String]) throws(UsageError) -> [String] {
         if arguments == [Self.inquiry] {
             let help = Declarations.Option(long: "help", short: "h", placeholder: nil, help: "Show help options")
             throw UsageError(
@@ -157,18 +157,18 @@ public final class CommandLineParser {
     }
 
     /// The output of `--help`, without the last line's end. Ask for it behind ``parse(_:)``, which tells GLib the options.
-    public var help: String {
+    package var help: String {
         let text = g_option_context_get_help(context, 1, nil)!
         defer { g_free(text) }
         return String(decoding: String(cString: text).utf8.reversed().drop { $0 == 0x0A }.reversed(), as: UTF8.self)
     }
 
     /// The exit status of a program whose standard output can't be written.
-    public static let outputFailed: Int32 = 5
+    package static let outputFailed: Int32 = 5
 
     /// Writes the whole output of a run, such as the help or the version, and ends the process: with status 0, or with
     /// ``outputFailed`` and an error on standard error.
-    public static func end(writing text: String) -> Never {
+    package static func end(writing text: String) -> Never {
         do throws(StreamError) {
             try writeLine(text)
             exit(0)
@@ -226,15 +226,15 @@ public final class CommandLineParser {
         return (arguments, false)
     }
 
-    public func value(_ option: Option<Bool>) -> Bool {
+    package func value(_ option: Option<Bool>) -> Bool {
         option.storage.load(as: gboolean.self) != 0
     }
 
-    public func value(_ option: Option<String?>) -> String? {
+    package func value(_ option: Option<String?>) -> String? {
         option.storage.load(as: UnsafeMutablePointer<CChar>?.self).map { String(cString: $0) }
     }
 
-    public func value(_ option: Option<[String]>) -> [String] {
+    package func value(_ option: Option<[String]>) -> [String] {
         copyStrings(option.storage.load(as: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>?.self))
     }
 

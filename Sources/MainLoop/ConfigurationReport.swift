@@ -6,7 +6,7 @@
 #endif
 
 /// The output of a program that was asked to check its configuration.
-public struct ConfigurationReport {
+package struct ConfigurationReport {
     private let files: [String]
     private let faults: [KeyFile.Fault]
     private let missing: [String]
@@ -21,7 +21,7 @@ public struct ConfigurationReport {
     ///   - none: the line for a machine without files.
     ///   - mistakes: what else is wrong, of the files that these name.
     ///   - warnings: what will be, or may be.
-    public init(
+    package init(
         files: [String], faults: [KeyFile.Fault], named: [String], none: String, mistakes: [String] = [],
         warnings: [String] = []
     ) {
@@ -33,7 +33,7 @@ public struct ConfigurationReport {
     /// Writes a line for each file without a mistake to standard output, unless something is wrong with the files that they
     /// name, and one for each mistake to standard error, and ends the process: with 1 where there is a mistake, else as
     /// ``CommandLineParser/end(writing:)``.
-    public func end() -> Never {
+    package func end() -> Never {
         let faulty = Set(faults.map(\.path))
         var lines = mistakes.isEmpty ? files.filter { !faulty.contains($0) }.map { "\($0): no mistakes" } : []
         if files.isEmpty, missing.isEmpty { lines.append(none) }

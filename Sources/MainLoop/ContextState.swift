@@ -94,7 +94,7 @@ final class ContextState: SourceHandler, Sendable {
         // state longer than that.
         g_source_set_callback_indirect(
             source, Unmanaged.passUnretained(state).toOpaque(), anchorCallback.functions)
-        g_source_attach(source, context)
+        source.attach(to: context)
         // The context holds it.
         g_source_unref(source)
         return state

@@ -7,13 +7,13 @@
 
 /// The signals by which whoever runs a service speaks to it, as long as this lives: SIGHUP to read its configuration anew,
 /// SIGTERM and SIGINT to end.
-public struct ControlSignals {
+package struct ControlSignals {
     private let sources: [EventSource]
 
     /// - Parameters:
     ///   - reload: called on the thread of the default main context.
     ///   - end: called there with the signal, each time that one comes.
-    public init(reload: @escaping () -> Void, end: @escaping (Int32) -> Void) {
+    package init(reload: @escaping () -> Void, end: @escaping (Int32) -> Void) {
         let hangUp = EventSource.unixSignal(SIGHUP, on: .default) {
             reload()
             return .keep

@@ -41,13 +41,13 @@ public final class EventSource {
         let action = Unmanaged.passRetained(Action(run: action)).toOpaque()
         g_source_set_callback(pointer, runAction, action, releaseAction)
         g_source_set_priority(pointer, priority.rawValue)
-        g_source_attach(pointer, context.pointer)
+        pointer.attach(to: context.pointer)
     }
 
     /// A timer on a context that goes by a clock of its own.
     private init(attaching timer: ClockTimer, to context: MainContext, priority: Priority) {
         pointer = .make(timer, priority: priority.rawValue)
-        g_source_attach(pointer, context.pointer)
+        pointer.attach(to: context.pointer)
     }
 
     deinit {
@@ -121,7 +121,8 @@ private final class Action {
 }
 
 private func runAction(_ data: gpointer?) -> gboolean {
-    switch Unmanaged<Action>.fromOpaque(data!).takeUnretainedValue().run() {
+    carillon_tsan_acquire(g_main_current_source())
+    return switch Unmanaged<Action>.fromOpaque(data!).takeUnretainedValue().run() {
     case .keep: 1
     case .remove: 0
     }

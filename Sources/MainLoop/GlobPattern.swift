@@ -4,20 +4,20 @@ import CCarillonGLib
 /// A pattern of GLib's `GPatternSpec`: `*` stands for any text, also none, and `?` for one character; all else for itself.
 ///
 /// Threads: any.
-public struct GlobPattern: Sendable {
+package struct GlobPattern: Sendable {
     private let text: String
 
-    public init(_ text: String) {
+    package init(_ text: String) {
         self.text = text
     }
 
     /// Whether all of `candidate` is as the pattern says.
-    public func matches(_ candidate: String) -> Bool {
+    package func matches(_ candidate: String) -> Bool {
         g_pattern_match_simple(text, candidate) != 0
     }
 
     /// Whether a text has what only makes sense in a pattern.
-    public static func isPattern(_ text: String) -> Bool {
+    package static func isPattern(_ text: String) -> Bool {
         text.utf8.contains { $0 == UInt8(ascii: "*") || $0 == UInt8(ascii: "?") }
     }
 }

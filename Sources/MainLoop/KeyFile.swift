@@ -11,49 +11,49 @@ import CCarillonGLib
 ///
 /// Read here and not by GLib, which does not tell the line of a fault, takes as long as a file is for one that nobody
 /// meant (a line costs it several allocations), and would wait for the other end of a pipe.
-public struct KeyFile {
+package struct KeyFile {
     /// What is wrong with a file.
-    public struct Fault: Error, CustomStringConvertible, Equatable {
-        public let path: String
+    package struct Fault: Error, CustomStringConvertible, Equatable {
+        package let path: String
         /// 1 for the first; nil when the file could not be read at all.
-        public let line: Int?
-        public let reason: String
+        package let line: Int?
+        package let reason: String
 
-        public var description: String { line.map { "\(path):\($0): \(reason)" } ?? "\(path): \(reason)" }
+        package var description: String { line.map { "\(path):\($0): \(reason)" } ?? "\(path): \(reason)" }
     }
 
     /// A key and its text.
-    public struct Entry: Equatable, Sendable {
-        public let group: String
-        public let key: String
-        public let value: String
-        public let line: Int
+    package struct Entry: Equatable, Sendable {
+        package let group: String
+        package let key: String
+        package let value: String
+        package let line: Int
     }
 
     /// The number of faults of a file that are told.
-    public static let maxFaults = 20
+    package static let maxFaults = 20
     /// A larger file is no configuration, and is refused.
-    public static let mostBytes = 1 << 20
+    package static let mostBytes = 1 << 20
     /// Lines that are neither blank nor comments, and the length of one: beyond these a file is no configuration either.
     /// So reading one takes milliseconds, whatever is in it.
-    public static let mostEntries = 1000
-    public static let longestEntry = 4096
+    package static let mostEntries = 1000
+    package static let longestEntry = 4096
 
-    public let path: String
+    package let path: String
     /// In the order of the file; of a key that is given twice the last counts, and stands here once. A line with a fault
     /// stands here with an empty key, if it is known to which group it belongs.
-    public let entries: [Entry]
+    package let entries: [Entry]
     /// The faults of the lines that are no entries, in the order of the file; or the one of a file that can't be read.
-    public let faults: [Fault]
+    package let faults: [Fault]
     /// Whether there may be entries in it that are not known: it can't be read to its end, or the name of a group can't, or a
     /// line is no key with a value and may be the name of one.
-    public let hasUnknownEntries: Bool
+    package let hasUnknownEntries: Bool
 
     /// Reads the file at `path`, which may be a link to one. It is the user's or root's.
     ///
     /// - Returns: nil when there is no such file.
     /// - Throws: ``Fault`` when it can't be read or is no key file.
-    public init?(path: String) throws(Fault) {
+    package init?(path: String) throws(Fault) {
         self.init(readableOf: path)
         if let fault = faults.first { throw fault }
     }
@@ -61,7 +61,7 @@ public struct KeyFile {
     /// Reads those lines of the file at `path` that have no fault.
     ///
     /// - Returns: nil when there is no such file.
-    public init?(readableOf path: String) {
+    package init?(readableOf path: String) {
         do throws(FileError) {
             guard let bytes = try RegularFile.contents(of: path, atMost: Self.mostBytes) else {
                 // The system says of a link to nothing what it says of nothing, and of a directory that is none, too.
@@ -121,7 +121,7 @@ public struct KeyFile {
     /// The value of `entry` as one of two words.
     ///
     /// - Throws: ``Fault`` when it is neither `true` nor `false`.
-    public func boolean(_ entry: Entry) throws(Fault) -> Bool {
+    package func boolean(_ entry: Entry) throws(Fault) -> Bool {
         switch entry.value {
         case "true": return true
         case "false": return false
@@ -132,7 +132,7 @@ public struct KeyFile {
     /// The value of `entry` as a number, in decimal.
     ///
     /// - Throws: ``Fault`` when it is none of `range`.
-    public func number<Number: FixedWidthInteger>(
+    package func number<Number: FixedWidthInteger>(
         _ entry: Entry, _ range: ClosedRange<Number>
     ) throws(Fault) -> Number {
         guard let value = Number(entry.value), range.contains(value) else {
@@ -143,7 +143,7 @@ public struct KeyFile {
     }
 
     /// The fault that the value of `entry` has.
-    public func fault(_ entry: Entry, _ reason: String) -> Fault {
+    package func fault(_ entry: Entry, _ reason: String) -> Fault {
         Fault(path: path, line: entry.line, reason: reason)
     }
 }
@@ -287,7 +287,7 @@ extension UInt8 {
 }
 
 /// The directories of the XDG base directory specification that hold configuration, the most important first.
-public func configurationDirectories() -> [String] {
+package func configurationDirectories() -> [String] {
     var directories = [String(cString: g_get_user_config_dir())]
     var next = g_get_system_config_dirs()
     while let directory = next?.pointee {

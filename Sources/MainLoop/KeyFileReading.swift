@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// A configuration that several files say together, each in groups and keys.
-public protocol KeyFileConfiguration {
+package protocol KeyFileConfiguration {
     /// That of a machine without files.
     static var standard: Self { get }
 
@@ -18,21 +18,21 @@ public protocol KeyFileConfiguration {
 }
 
 /// The content of the configuration files, file by file (E9).
-public struct KeyFileReading<Configuration: KeyFileConfiguration> {
+package struct KeyFileReading<Configuration: KeyFileConfiguration> {
     /// Of each file without a fault all; of the others what can only restrict.
-    public var configuration: Configuration
+    package var configuration: Configuration
     /// The files that exist, the least important first.
-    public private(set) var files: [String] = []
+    package private(set) var files: [String] = []
     /// A group or key that does not exist, a value that is not allowed, a file that can't be read.
-    public private(set) var faults: [KeyFile.Fault] = []
+    package private(set) var faults: [KeyFile.Fault] = []
 
     /// Without files.
-    public init(_ configuration: Configuration = .standard) { self.configuration = configuration }
+    package init(_ configuration: Configuration = .standard) { self.configuration = configuration }
 
     /// Reads those of these files that exist.
     ///
     /// - Parameter paths: the least important first.
-    public init(paths: [String]) {
+    package init(paths: [String]) {
         self.init()
         for path in paths {
             if let file = KeyFile(readableOf: path) { add(file) }
@@ -42,12 +42,12 @@ public struct KeyFileReading<Configuration: KeyFileConfiguration> {
     /// Reads the files in directories of configuration.
     ///
     /// - Parameter directories: the user's own comes first.
-    public init(directories: [String]) {
+    package init(directories: [String]) {
         self.init(paths: directories.reversed().map { "\($0)/\(Configuration.path)" })
     }
 
     /// Reads the files of the XDG configuration directories.
-    public static func ofMachine() -> KeyFileReading { KeyFileReading(directories: configurationDirectories()) }
+    package static func ofMachine() -> KeyFileReading { KeyFileReading(directories: configurationDirectories()) }
 
     /// The content of a single file, for a simulation.
     package init(text: String, path: String = "carillon.conf") {

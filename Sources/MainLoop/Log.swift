@@ -6,8 +6,8 @@ import Synchronization
 ///
 /// Extra fields become journal fields (`CARILLON_CLIENT=:1.42`), so that `journalctl CARILLON_CLIENT=:1.42` finds what
 /// concerns one client. Payloads are never logged. Threads: any.
-public enum Log {
-    public enum Level: Sendable {
+package enum Log {
+    package enum Level: Sendable {
         /// Something failed and the program can't do its work.
         case critical
         /// Something was lost or refused.
@@ -20,23 +20,23 @@ public enum Log {
     }
 
     /// Journal fields; the names are upper case, as the journal requires.
-    public typealias Fields = KeyValuePairs<StaticString, String>
+    package typealias Fields = KeyValuePairs<StaticString, String>
 
     /// Sends every level to standard error, including those that GLib would print on standard output.
-    public static func useStandardError() {
+    package static func useStandardError() {
         g_log_writer_default_set_use_stderr(1)
     }
 
     /// Shows ``Level/info`` and ``Level/debug`` as well. Call before other threads start.
-    public static func showAll() {
+    package static func showAll() {
         g_setenv("G_MESSAGES_DEBUG", domain, 1)
     }
 
     /// Whether standard error goes to the journal, which keeps the levels apart.
-    public static var goesToJournal: Bool { g_log_writer_is_journald(2) != 0 }
+    package static var goesToJournal: Bool { g_log_writer_is_journald(2) != 0 }
 
     /// Leaves out ``Level/notice``. Call before other threads start.
-    public static func hideNotices() { hidesNotices.store(true, ordering: .relaxed) }
+    package static func hideNotices() { hidesNotices.store(true, ordering: .relaxed) }
 
     private static let hidesNotices = Atomic<Bool>(false)
 
@@ -66,19 +66,19 @@ public enum Log {
 
     // Message and fields are made only when the level is on.
 
-    public static func critical(_ message: @autoclosure () -> String, _ fields: @autoclosure () -> Fields = [:]) {
+    package static func critical(_ message: @autoclosure () -> String, _ fields: @autoclosure () -> Fields = [:]) {
         write(.critical, message, fields)
     }
-    public static func warning(_ message: @autoclosure () -> String, _ fields: @autoclosure () -> Fields = [:]) {
+    package static func warning(_ message: @autoclosure () -> String, _ fields: @autoclosure () -> Fields = [:]) {
         write(.warning, message, fields)
     }
-    public static func notice(_ message: @autoclosure () -> String, _ fields: @autoclosure () -> Fields = [:]) {
+    package static func notice(_ message: @autoclosure () -> String, _ fields: @autoclosure () -> Fields = [:]) {
         write(.notice, message, fields)
     }
-    public static func info(_ message: @autoclosure () -> String, _ fields: @autoclosure () -> Fields = [:]) {
+    package static func info(_ message: @autoclosure () -> String, _ fields: @autoclosure () -> Fields = [:]) {
         write(.info, message, fields)
     }
-    public static func debug(_ message: @autoclosure () -> String, _ fields: @autoclosure () -> Fields = [:]) {
+    package static func debug(_ message: @autoclosure () -> String, _ fields: @autoclosure () -> Fields = [:]) {
         write(.debug, message, fields)
     }
 

@@ -2,7 +2,7 @@
 import CCarillonGLib
 
 /// What a ``PolledSource`` asks and tells. The source holds it weakly.
-public protocol PolledSourceDelegate: AnyObject {
+package protocol PolledSourceDelegate: AnyObject {
     /// Whether there is work to do without waiting for a descriptor. Asked before each wait.
     func hasPendingWork() -> Bool
 
@@ -18,23 +18,23 @@ public protocol PolledSourceDelegate: AnyObject {
 /// loop: three system calls. So this source may recurse, and takes them out itself where there is such a loop.
 ///
 /// Threads: all members only on the thread that runs the context.
-public final class PolledSource {
+package final class PolledSource {
     /// Conditions to wait for, and those that occurred.
-    public struct Conditions: OptionSet, Sendable {
-        public let rawValue: UInt32
+    package struct Conditions: OptionSet, Sendable {
+        package let rawValue: UInt32
 
-        public init(rawValue: UInt32) {
+        package init(rawValue: UInt32) {
             self.rawValue = rawValue
         }
 
-        public static let readable = Conditions(rawValue: G_IO_IN.rawValue)
-        public static let writable = Conditions(rawValue: G_IO_OUT.rawValue)
-        public static let error = Conditions(rawValue: G_IO_ERR.rawValue)
-        public static let hangUp = Conditions(rawValue: G_IO_HUP.rawValue)
+        package static let readable = Conditions(rawValue: G_IO_IN.rawValue)
+        package static let writable = Conditions(rawValue: G_IO_OUT.rawValue)
+        package static let error = Conditions(rawValue: G_IO_ERR.rawValue)
+        package static let hangUp = Conditions(rawValue: G_IO_HUP.rawValue)
     }
 
     /// A descriptor's registration with the source.
-    public struct Tag {
+    package struct Tag {
         fileprivate let number: Int
     }
 
@@ -54,12 +54,12 @@ public final class PolledSource {
     /// Whether the descriptors are taken out.
     private var isBlocked = false
 
-    public init(delegate: PolledSourceDelegate, priority: EventSource.Priority, context: MainContext) {
+    package init(delegate: PolledSourceDelegate, priority: EventSource.Priority, context: MainContext) {
         self.delegate = delegate
         source = AttachedSource(DelegateCaller(self), on: context, priority: priority, canRecurse: true)
     }
 
-    public func add(descriptor: Int32, waitingFor conditions: Conditions) -> Tag {
+    package func add(descriptor: Int32, waitingFor conditions: Conditions) -> Tag {
         lastNumber += 1
         var watch = Watch(number: lastNumber, descriptor: descriptor, conditions: conditions, pointer: nil)
         if !isBlocked { put(&watch) }
@@ -67,14 +67,14 @@ public final class PolledSource {
         return Tag(number: lastNumber)
     }
 
-    public func remove(_ tag: Tag) {
+    package func remove(_ tag: Tag) {
         guard let index = watches.firstIndex(where: { $0.number == tag.number }) else { return }
         take(&watches[index])
         watches.remove(at: index)
     }
 
     /// The conditions of the descriptor that the last poll found.
-    public func occurred(on tag: Tag) -> Conditions {
+    package func occurred(on tag: Tag) -> Conditions {
         guard let pointer = watches.first(where: { $0.number == tag.number })?.pointer else { return [] }
         return Conditions(rawValue: g_source_query_unix_fd(source.pointer, pointer).rawValue)
     }

@@ -5,7 +5,7 @@
 /// A loop inside of what it runs does not run it again.
 ///
 /// Threads: used and destroyed only on the thread that runs the context.
-public final class ReadySource {
+package final class ReadySource {
     private let source: AttachedSource
 
     /// - Parameters:
@@ -13,7 +13,7 @@ public final class ReadySource {
     ///   - priority: among the sources of the context.
     ///   - isReady: the condition. It has to be quick, and changes nothing.
     ///   - run: called once in a turn of the loop.
-    public init(
+    package init(
         on context: MainContext, priority: EventSource.Priority, isReady: @escaping () -> Bool,
         run: @escaping () -> Void
     ) {

@@ -6,8 +6,8 @@
 #endif
 
 /// Why a file could not be used.
-public struct FileError: Error, Equatable, CustomStringConvertible {
-    public enum Reason: Equatable, Sendable {
+package struct FileError: Error, Equatable, CustomStringConvertible {
+    package enum Reason: Equatable, Sendable {
         /// What the system said, as in `errno`.
         case system(Int32)
         /// A directory, pipe, socket or device is in its place.
@@ -19,18 +19,18 @@ public struct FileError: Error, Equatable, CustomStringConvertible {
     }
 
     /// What was tried, with the path of the file.
-    public let operation: String
-    public let reason: Reason
+    package let operation: String
+    package let reason: Reason
 
-    public init(operation: String, reason: Reason) {
+    package init(operation: String, reason: Reason) {
         self.operation = operation
         self.reason = reason
     }
 
     /// The system's error number; 0 when it was not the system that refused.
-    public var code: Int32 { if case .system(let code) = reason { code } else { 0 } }
+    package var code: Int32 { if case .system(let code) = reason { code } else { 0 } }
 
-    public var description: String {
+    package var description: String {
         switch reason {
         case .system(let code): "\(operation): \(String(cString: strerror(code)))"
         case .notRegular: "\(operation): it is no regular file"
@@ -43,8 +43,8 @@ public struct FileError: Error, Equatable, CustomStringConvertible {
 /// An open file that is a file: no directory, pipe, socket or device, and of this user.
 ///
 /// Opening one never waits for somebody at the other end, and whatever is in its place is left as it is.
-public final class RegularFile {
-    public enum Opening: Sendable {
+package final class RegularFile {
+    package enum Opening: Sendable {
         /// For reading; nothing is made. A symbolic link is followed, and root's files are as good as the user's: what
         /// an administrator or a user wrote.
         case configuration
@@ -57,13 +57,13 @@ public final class RegularFile {
         case newTable
     }
 
-    public private(set) var path: String
+    package private(set) var path: String
     private let descriptor: Int32
 
     /// Opens the file at `path`.
     ///
     /// - Returns: nil for ``Opening/configuration`` when there is no such file.
-    public init?(_ path: String, for opening: Opening) throws(FileError) {
+    package init?(_ path: String, for opening: Opening) throws(FileError) {
         self.path = path
         // Without waiting for the other end of a pipe.
         var flags = O_CLOEXEC | O_NONBLOCK | O_NOCTTY
@@ -101,7 +101,7 @@ public final class RegularFile {
     ///
     /// - Parameter limit: of its bytes; one that has more is refused.
     /// - Returns: nil when there is no such file.
-    public static func contents(of path: String, atMost limit: Int) throws(FileError) -> [UInt8]? {
+    package static func contents(of path: String, atMost limit: Int) throws(FileError) -> [UInt8]? {
         guard let file = try RegularFile(path, for: .configuration) else { return nil }
         // Not by its size, which may be another by now: by what comes.
         var bytes: [UInt8] = []
@@ -113,15 +113,15 @@ public final class RegularFile {
         }
     }
 
-    public func size() throws(FileError) -> Int {
+    package func size() throws(FileError) -> Int {
         Int(try status().st_size)
     }
 
     /// Whether the file is the one that `path` names.
-    public var isInPlace: Bool { isNamed == true }
+    package var isInPlace: Bool { isNamed == true }
 
     /// Whether `path` names another file by now.
-    public var isReplaced: Bool { isNamed == false }
+    package var isReplaced: Bool { isNamed == false }
 
     /// Nil when `path` names nothing.
     private var isNamed: Bool? {
@@ -133,7 +133,7 @@ public final class RegularFile {
     /// Keeps other processes from doing the same, for as long as the file is open.
     ///
     /// - Returns: whether no other process has it; it is not waited for.
-    public func lock() throws(FileError) -> Bool {
+    package func lock() throws(FileError) -> Bool {
         while flock(descriptor, LOCK_EX | LOCK_NB) != 0 {
             if errno == EWOULDBLOCK { return false }
             guard errno == EINTR else { throw failure("lock") }
@@ -142,7 +142,7 @@ public final class RegularFile {
     }
 
     /// Reads up to `count` bytes; fewer only at the end of the file.
-    public func read(at offset: Int, atMost count: Int) throws(FileError) -> [UInt8] {
+    package func read(at offset: Int, atMost count: Int) throws(FileError) -> [UInt8] {
         var code: Int32 = 0
         let bytes = [UInt8](unsafeUninitializedCapacity: count) { buffer, filled in
             while filled < count {
@@ -161,7 +161,7 @@ public final class RegularFile {
     }
 
     /// Writes at the end of the file.
-    public func append(_ bytes: [UInt8]) throws(FileError) {
+    package func append(_ bytes: [UInt8]) throws(FileError) {
         try check(
             bytes.withUnsafeBytes { bytes in
                 writeAll(bytes) { rest, _ in systemWrite(descriptor, rest) }
@@ -169,7 +169,7 @@ public final class RegularFile {
     }
 
     /// Writes at a place of the file.
-    public func write(_ words: ArraySlice<UInt64>, at offset: Int) throws(FileError) {
+    package func write(_ words: ArraySlice<UInt64>, at offset: Int) throws(FileError) {
         try check(
             words.withUnsafeBytes { bytes in
                 writeAll(bytes) { rest, done in
@@ -179,26 +179,26 @@ public final class RegularFile {
     }
 
     /// Gives the file room for `count` bytes, so that writing there does not fail for want of it.
-    public func allocate(_ count: Int) throws(FileError) {
+    package func allocate(_ count: Int) throws(FileError) {
         var code = posix_fallocate(descriptor, 0, off_t(count))
         while code == EINTR { code = posix_fallocate(descriptor, 0, off_t(count)) }
         guard code == 0 else { throw FileError(operation: "allocate \(path)", reason: .system(code)) }
     }
 
     /// Takes everything out of the file.
-    public func removeAll() throws(FileError) {
+    package func removeAll() throws(FileError) {
         guard ftruncate(descriptor, 0) == 0 else { throw failure("truncate") }
     }
 
     /// Gives the file the name `path`, and takes the place of what has it.
-    public func rename(to path: String) throws(FileError) {
+    package func rename(to path: String) throws(FileError) {
         guard systemRename(self.path, path) == 0 else { throw failure("rename") }
         self.path = path
     }
 
     /// Has the names in the directory of a file be on the disk: those that were given or taken away. Whoever can't have that,
     /// as on a file system without it, has as much as there is.
-    public static func syncDirectory(of path: String) {
+    package static func syncDirectory(of path: String) {
         let end = path.lastIndex(of: "/")
         let directory = open(
             end.map { $0 == path.startIndex ? "/" : String(path[..<$0]) } ?? ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
@@ -208,7 +208,7 @@ public final class RegularFile {
     }
 
     /// Takes the name away. What is written from then on is for nobody.
-    public func remove() {
+    package func remove() {
         unlink(path)
     }
 

@@ -45,6 +45,18 @@ extension UnsafeMutablePointer<GSource> {
         return source
     }
 
+    /// Has a context ask it from now on, on whatever thread that runs: all that was done to it before is seen there.
+    func attach(to context: OpaquePointer?) {
+        // GLib's lock orders them. The thread sanitizer does not see that, as GLib is not built with it.
+        carillon_tsan_release(self)
+        g_source_attach(self, context)
+    }
+
+    /// On the thread that runs the context, before anything else.
+    fileprivate func seeAll() {
+        carillon_tsan_acquire(self)
+    }
+
     /// What the source was made with.
     var handler: any SourceHandler { handling.pointee.handler }
 
@@ -89,21 +101,27 @@ private struct SourceFunctions: @unchecked Sendable {
         pointer = .allocate(capacity: 1)
         pointer.initialize(to: GSourceFuncs())
         pointer.pointee.prepare = { source, timeout in
+            source!.seeAll()
             let readiness = source!.handling.pointee.active?.prepare(source!) ?? .waiting
             timeout?.pointee = readiness == .waiting ? -1 : 0
             return readiness == .ready ? 1 : 0
         }
         if withCheck {
             pointer.pointee.check = { source in
+                source!.seeAll()
                 let handling = source!.handling
                 return handling.pointee.active != nil && handling.pointee.checked!.check() ? 1 : 0
             }
         }
         // One that is silent goes.
         pointer.pointee.dispatch = { source, _, _ in
-            source!.handling.pointee.active?.dispatch(source!) ?? false ? 1 : 0
+            source!.seeAll()
+            return source!.handling.pointee.active?.dispatch(source!) ?? false ? 1 : 0
         }
-        pointer.pointee.finalize = { source in source!.handling.deinitialize(count: 1) }
+        pointer.pointee.finalize = { source in
+            source!.seeAll()
+            source!.handling.deinitialize(count: 1)
+        }
     }
 }
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// Finds the word that a mistyped one stands for.
-public enum Spelling {
+package enum Spelling {
     /// The word that is the fewest edits away from `word`; nil when each needs more edits than a typing mistake has.
     ///
     /// An edit inserts, removes or replaces a character, or exchanges two that are adjacent. A third of the characters may
     /// be wrong, and at least one. Words that begin with all of `word`, when it has three characters or more, count as one
     /// edit away. Of equally close words the first is taken.
-    public static func closest(to word: String, among words: [String]) -> String? {
+    package static func closest(to word: String, among words: [String]) -> String? {
         let most = max(1, word.count / 3)
         var best: (word: String, edits: Int)?
         for candidate in words where candidate != word {

@@ -8,7 +8,7 @@
 /// Writes a line to standard error, for a person at a terminal. What belongs in the journal goes to ``Log``.
 ///
 /// Errors quote what others say: a `?` stands for a control character other than the end of a line and a tabulator.
-public func printError(_ line: String) {
+package func printError(_ line: String) {
     var text = String.UnicodeScalarView()
     for scalar in line.unicodeScalars {
         let isControl = scalar.properties.generalCategory == .control && scalar != "\n" && scalar != "\t"
@@ -19,29 +19,29 @@ public func printError(_ line: String) {
 
 /// Writes a line to standard output at once, also into a pipe, where `print` would keep it back. What can't be written
 /// is lost; see ``writeLine(_:)``.
-public func printLine(_ line: String) {
+package func printLine(_ line: String) {
     try? write(line, to: STDOUT_FILENO)
 }
 
 /// Writes a line to standard output at once, and waits where that is a pipe or a terminal that takes no more for now.
 ///
 /// - Throws: why it, or the rest of it, can't be written.
-public func writeLine(_ line: String) throws(StreamError) {
+package func writeLine(_ line: String) throws(StreamError) {
     try write(line, to: STDOUT_FILENO)
 }
 
 /// Writes a line to a descriptor, and waits where that takes no more for now.
 ///
 /// - Throws: why it, or the rest of it, can't be written.
-public func writeLine(_ line: String, to descriptor: Int32) throws(StreamError) {
+package func writeLine(_ line: String, to descriptor: Int32) throws(StreamError) {
     try write(line, to: descriptor)
 }
 
 /// Why a stream can't be written.
-public struct StreamError: Error, CustomStringConvertible {
-    public let code: Int32
+package struct StreamError: Error, CustomStringConvertible {
+    package let code: Int32
 
-    public var description: String { String(cString: strerror(code)) }
+    package var description: String { String(cString: strerror(code)) }
 }
 
 private func write(_ line: String, to descriptor: Int32) throws(StreamError) {

@@ -8,13 +8,13 @@ import CarillonMainLoop
 #endif
 
 /// Remarks on a configuration, and on the files that it names, as they are on the disk now.
-public struct FileRemarks {
+package struct FileRemarks {
     /// With these there can be no connection.
-    public private(set) var faults: [String] = []
+    package private(set) var faults: [String] = []
     /// These will be faults, or are dangers.
-    public private(set) var warnings: [String] = []
+    package private(set) var warnings: [String] = []
 
-    public init(_ configuration: BridgeConfiguration) {
+    package init(_ configuration: BridgeConfiguration) {
         var contents: [BridgeConfiguration.NamedFile.Key: [UInt8]] = [:]
         for file in configuration.namedFiles { contents[file.key] = check(file) }
         if let password = contents[.passwordFile], password.allSatisfy({ [0x0A, 0x0D].contains($0) }) {
@@ -24,7 +24,7 @@ public struct FileRemarks {
         warnings += configuration.mappingRemarks + configuration.listRemarks
     }
 
-    public var all: [String] { faults + warnings }
+    package var all: [String] { faults + warnings }
 
     /// Adds those of another configuration.
     mutating func add(_ other: FileRemarks) {
