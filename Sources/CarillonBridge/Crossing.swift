@@ -519,7 +519,7 @@ extension Crossing: BrokerLinkDelegate {
         for remark in FileRemarks(configuration).all { Log.warning(remark) }
         if let reason = broker.missingGrant { Log.warning(reason) }
         presence.connected(sessionPresent: sessionPresent)
-        if configuration.followsPresence { confirmation.begin() }
+        if configuration.followsPresence { confirmation.begin(sessionPresent: sessionPresent) }
         importer.connected(sessionPresent: sessionPresent)
         lookForOwnValues()
         losses.brokerConnected()

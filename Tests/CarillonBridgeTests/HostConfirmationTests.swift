@@ -32,6 +32,8 @@ struct HostConfirmationTests {
                 topic: BridgeTopic(.online, of: origin).text(in: "home"), payload: Array("on".utf8), isRetained: true)
         }
 
+        func topic(_ host: String) -> String { presence(host).topic }
+
         func knows(_ origin: Origin) { _ = hosts.take(presence(origin.host), of: origin) }
 
         func isAtBroker(_ hosts: String...) {
@@ -43,11 +45,25 @@ struct HostConfirmationTests {
 
         func again() { confirmation.again() }
 
-        override func brokerConnected(sessionPresent: Bool) { confirmation.begin() }
+        override func brokerConnected(sessionPresent: Bool) { confirmation.begin(sessionPresent: sessionPresent) }
         override func brokerDisconnected(because error: MQTTError?) { confirmation.stop() }
         override func brokerSent(_ publication: Publication) {
             if let topic = BridgeTopic(publication.topic, in: "home") { _ = hosts.take(publication, of: topic.origin) }
         }
+    }
+
+    @Test("A presence that waited in the session's queue is no word of now")
+    func queued() throws {
+        let lab = try Lab(knowing: "a", "b")
+        lab.isAtBroker("a", "b")
+        lab.pass(seconds: 200)
+        lab.broker.end()
+        lab.broker.retained[lab.topic("a")] = nil
+        lab.pass(seconds: 5)
+        #expect(lab.broker.connections == 2)
+        lab.knows(Origin(host: "a", user: "u")!)
+        lab.pass(seconds: 100)
+        #expect(lab.forgotten.flatMap { $0 } == ["a/u"])
     }
 
     @Test("A host that the broker does not show is forgotten when all have had time to connect")

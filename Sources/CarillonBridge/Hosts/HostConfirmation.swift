@@ -28,6 +28,8 @@ final class HostConfirmation {
     /// Whether the broker did not show all, and how often it was asked again because of that.
     private var isIncomplete = false
     private var attempts = 0
+    /// Whether presences that have come may be of the session's queue.
+    private var mayBeQueued = false
     private static let maxAttempts = 5
     private var timer: EventSource?
 
@@ -48,8 +50,10 @@ final class HostConfirmation {
     }
 
     /// There is a new connection.
-    func begin() {
-        attempts = 0
+    ///
+    /// - Parameter sessionPresent: whether the broker has kept a session: then what comes first is of its queue, and old.
+    func begin(sessionPresent: Bool) {
+        (mayBeQueued, attempts) = (sessionPresent, 0)
         goOn()
     }
 
@@ -64,6 +68,8 @@ final class HostConfirmation {
         timer = .once(milliseconds: Self.patience, on: context) { [unowned self] in
             timer = nil
             phase = .asking
+            // What is shown may have had no room behind the queue, and what came from that is no word of now: each is asked for.
+            if mayBeQueued { began() }
             let hosts = unconfirmed().sorted { $0.text < $1.text }
             ask(hosts[...])
         }
