@@ -79,6 +79,7 @@ WRONG = {
     ],
     "test-docs": [("/nowhere", "/nowhere"), (". README.md", "README.md"), (". pictures more", "more")],
     "test-examples": [("nonsense", "python/gdbus"), ("--bus nonsense", "dbus-broker"), ("--binaries .", "carillon")],
+    "test-guest": [("more", "more"), ("--binaries /nowhere", "/nowhere"), ("--binaries", "--binaries")],
     "test-install": [("--build", "--build"), ("--build .", "Meson"), ("more", "more")],
     "test": [
         ("--repeat", "--repeat"), ("--busy x", "x"), ("--limit 0", "--limit"), ("-Xswiftc -g", "-Xswiftc"), ("more", "more"),
