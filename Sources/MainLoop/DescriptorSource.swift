@@ -31,7 +31,7 @@ private final class DescriptorCore: SourceHandler, @unchecked Sendable {
     // Sendable: the variables are used only by the thread that runs the context, which GLib's lock of it orders.
     private let context: ContextState
     private let descriptor: Int32
-    private let modes: Set<RunLoopMode>?
+    private let gate: ModeGate?
     private let onMainThreadOnly: Bool
     private let action: @Sendable () -> Void
     /// The registration of the descriptor, while it is polled.
@@ -49,13 +49,13 @@ private final class DescriptorCore: SourceHandler, @unchecked Sendable {
     ) {
         self.context = context
         self.descriptor = descriptor
-        self.modes = modes
+        gate = modes.map(ModeGate.init)
         self.onMainThreadOnly = onMainThreadOnly
         self.action = action
     }
 
     private var mayRun: Bool {
-        !isInvalid && (modes.map(context.allows) ?? true) && (!onMainThreadOnly || MainContext.isMainThread)
+        !isInvalid && (gate?.allows(in: ContextModes(context)) ?? true) && (!onMainThreadOnly || MainContext.isMainThread)
     }
 
     func prepare(_ source: Source) -> SourceReadiness {

@@ -112,7 +112,7 @@ package protocol SourceGate: Sendable {
 package protocol ContentGate: SourceGate {}
 
 /// The modes of a source, of which the context is in one or not.
-private final class ModeGate: SourceGate {
+final class ModeGate: SourceGate {
     private let modes: Set<RunLoopMode>
     /// What the context answered, and when: texts are not compared in every iteration.
     private let answer = Locked((generation: -1, isAllowed: false))

@@ -3,19 +3,20 @@
 ///
 /// Threads: any.
 package final class Weak<Object: AnyObject & Sendable>: Sendable {
-    private struct Reference {
-        weak var object: Object?
-    }
-
-    private let reference: Locked<Reference>
+    private let reference: Locked<WeakReference>
 
     package init(_ object: Object? = nil) {
-        reference = Locked(Reference(object: object))
+        reference = Locked(WeakReference(object: object))
     }
 
     /// Nil when it was not set, or the object is gone.
     package var object: Object? {
-        get { reference.withLock { $0.object } }
+        get { reference.withLock { $0.object }.map { unsafeDowncast($0, to: Object.self) } }
         set { reference.withLock { $0.object = newValue } }
     }
+}
+
+/// Of no type in particular, so that nobody looks for the metadata of a generic one each time.
+private struct WeakReference {
+    weak var object: (any AnyObject & Sendable)?
 }

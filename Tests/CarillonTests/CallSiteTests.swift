@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+import CarillonTestLimits
+import CarillonTestSupport
+import Foundation
+import Testing
+
+/// Shapes in which public programs for macOS use the class, in `Tests/MacOSSources/CallSites`. The second line of each file says
+/// whether it compiles unchanged, with which change, or what it stands for that can't compile; `docs/guides/from-macos.md` has
+/// the list.
+@Suite("B13: call sites as programs for macOS have them", .limited)
+struct CallSiteTests {
+    private struct CallSite: CustomStringConvertible {
+        let name: String
+        let text: String
+        /// What was replaced, and by what.
+        var change: (original: String, replacement: String)?
+        /// What can't be written.
+        var impossible: String?
+
+        var description: String { name }
+
+        init(_ name: String, _ text: String) throws {
+            self.name = name
+            self.text = text
+            // Behind the licence.
+            let lines = Array(text.components(separatedBy: "\n").dropFirst())
+            if let change = lines[0].firstMatch(of: /^\/\/ changed: (.+) => (.+)$/) {
+                self.change = (String(change.1), String(change.2))
+            } else if lines[0] == "// instead of:" {
+                let written = lines.dropFirst().prefix { $0.hasPrefix("//     ") }.map { $0.dropFirst(7) }
+                impossible = written.joined(separator: "\n")
+            } else {
+                try #require(lines[0] == "// unchanged", "\(name): \(lines[0])")
+            }
+        }
+    }
+
+    private static let directory = URL(fileURLWithPath: Executables.packageRoot)
+        .appendingPathComponent("Tests/MacOSSources/CallSites")
+
+    private static func callSites() throws -> [CallSite] {
+        try FileManager.default.contentsOfDirectory(atPath: directory.path).sorted().map { file in
+            try CallSite(file, try String(contentsOf: directory.appendingPathComponent(file), encoding: .utf8))
+        }
+    }
+
+    /// Compiles files together, without linking them.
+    private static func compiles(_ files: [String: String], mode: String) throws -> CommandResult {
+        let directory = try TemporaryDirectory()
+        for (name, text) in files { try text.write(toFile: directory.entry(name), atomically: true, encoding: .utf8) }
+        let root = Executables.packageRoot
+        let modules = URL(fileURLWithPath: try Executables.path(of: "carillond")).deletingLastPathComponent()
+        let flags = try Command.run("pkg-config", ["--cflags-only-I", "dbus-1", "glib-2.0"]).standardOutput
+            .split(whereSeparator: \.isWhitespace).map(String.init)
+        let includes =
+            [modules.appendingPathComponent("Modules").path]
+            + ["CDBus", "CGLib", "CMainQueue"].map { "\(root)/Sources/\($0)" }
+        var arguments = ["-typecheck", "-swift-version", mode, "-parse-as-library"]
+        arguments += includes.flatMap { ["-I", $0] } + flags
+        arguments += files.keys.sorted().map { directory.entry($0) }
+        return try Command.run("swiftc", arguments)
+    }
+
+    @Test("All compile, together, in the modes of Swift 5 and 6", arguments: ["5", "6"])
+    func compile(mode: String) throws {
+        let sites = try Self.callSites()
+        #expect(sites.count >= 20 && sites.count { $0.change == nil && $0.impossible == nil } >= 12)
+        let result = try Self.compiles(Dictionary(uniqueKeysWithValues: sites.map { ($0.name, $0.text) }), mode: mode)
+        #expect(result.exitCode == 0, "\(result)")
+    }
+
+    @Test("What is said to need a change, or to be impossible, does not compile as it stands on macOS")
+    func originals() throws {
+        for site in try Self.callSites() {
+            var original = site.text
+            if let change = site.change {
+                try #require(site.text.contains(change.replacement), "\(site)")
+                original = original.replacingOccurrences(of: change.replacement, with: change.original)
+            } else if let impossible = site.impossible {
+                original = "import Carillon\nimport Foundation\n\nfunc original() {\n\(impossible)\n}\n"
+            } else {
+                continue
+            }
+            let result = try Self.compiles([site.name: original], mode: "5")
+            #expect(result.exitCode != 0, "\(site) compiles on Linux as it stands on macOS")
+            #expect(result.standardError.contains("error:"), "\(result)")
+        }
+    }
+
+    @Test("The guide has each of them")
+    func guide() throws {
+        let guide = try String(
+            contentsOfFile: "\(Executables.packageRoot)/docs/guides/from-macos.md", encoding: .utf8)
+        for site in try Self.callSites() {
+            #expect(guide.contains("CallSites/\(site.name)"), "docs/guides/from-macos.md does not name \(site)")
+        }
+    }
+}
