@@ -55,7 +55,8 @@ private final class DescriptorCore: SourceHandler, @unchecked Sendable {
     }
 
     private var mayRun: Bool {
-        !isInvalid && (gate?.allows(in: ContextModes(context)) ?? true) && (!onMainThreadOnly || MainContext.isMainThread)
+        !isInvalid && (gate?.allows(in: ContextModes(context)) ?? true)
+            && (!onMainThreadOnly || MainContext.isMainThread)
     }
 
     func prepare(_ source: Source) -> SourceReadiness {
