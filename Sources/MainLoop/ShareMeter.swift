@@ -5,7 +5,8 @@
 /// Whoever waits in its share, on a disk say, holds up the others without using a processor. So it is over as well when
 /// ``standardMostTime`` has passed.
 ///
-/// The thread's time costs a system call. It is looked at when the share may be used up by the other clock.
+/// The thread's time costs a system call. So it is looked at first when a quarter of the share is over, and what passed until
+/// then counts as used; and then when the rest may be used up.
 package struct ShareMeter {
     /// The maximum that passes, in nanoseconds: half of the time between two pictures.
     static let standardMostTime: Int64 = 8_000_000
@@ -16,7 +17,9 @@ package struct ShareMeter {
     private let clock: ShareClock
     private let limit: Int64
     private let mostTime: Int64
-    private let began: ShareClock.Reading
+    private let began: Int64
+    /// When the thread's time was looked at first; nil for not yet.
+    private var first: ShareClock.Reading?
     /// Until then, by the clock that goes on, there is time.
     private(set) var nextLook: Int64
 
@@ -29,25 +32,32 @@ package struct ShareMeter {
         self.clock = clock
         self.limit = limit
         self.mostTime = mostTime
-        began = clock.now
-        nextLook = began.time + limit
+        began = clock.time()
+        nextLook = began + limit / 4
     }
 
     /// Whether the share is not used up. To be asked on the thread that began.
     package mutating func hasTime() -> Bool {
         let time = clock.time()
         guard time >= nextLook else { return true }
-        guard time - began.time < mostTime else { return false }
-        let left = limit - (clock.threadTime() - began.threadTime)
+        guard time - began < mostTime else { return false }
+        if first == nil { first = ShareClock.Reading(time: time, threadTime: clock.threadTime()) }
+        let left = limit - used(at: time)
         // No later than the end of what may pass.
-        nextLook = min(time + left, began.time + mostTime)
+        nextLook = min(time + left, began + mostTime)
         return left > 0
     }
 
     /// What was used until now, in nanoseconds of the thread; all of it, when the maximum has passed.
     package var used: Int64 {
-        let used = clock.threadTime() - began.threadTime
-        return clock.time() - began.time < mostTime ? used : max(used, limit)
+        let time = clock.time()
+        let used = used(at: time)
+        return time - began < mostTime ? used : max(used, limit)
+    }
+
+    private func used(at time: Int64) -> Int64 {
+        guard let first else { return time - began }
+        return first.time - began + clock.threadTime() - first.threadTime
     }
 }
 
@@ -62,8 +72,6 @@ package struct ShareClock: Sendable {
     let time: @Sendable () -> Int64
     /// The time that the calling thread has had of a processor, in nanoseconds.
     let threadTime: @Sendable () -> Int64
-
-    var now: Reading { Reading(time: time(), threadTime: threadTime()) }
 
     /// That of the machine.
     package static let own = ShareClock(time: SteadyClock.nanoseconds, threadTime: ThreadClock.nanoseconds)
