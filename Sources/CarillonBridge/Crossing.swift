@@ -100,6 +100,8 @@ final class Crossing {
     private var hostRemoval: HostRemoval?
     private let presence: PresenceKeeper
     private var confirmation: HostConfirmation!
+    /// Whether the service has ended since it was asked for its values.
+    private var serviceWasAway = false
     private var replayTimer: EventSource?
     private var catchUpTimer: EventSource?
     private var caughtUpAt: SuspendingClock.Instant?
@@ -171,7 +173,8 @@ final class Crossing {
         confirmation = HostConfirmation(
             realm: configuration.realm, broker: broker, context: context,
             began: { [importer] in importer.beginConfirmingHosts() },
-            unconfirmed: { [importer] in importer.gate.hosts.unconfirmed }, forget: { [unowned self] in forget($0) })
+            unconfirmed: { [importer] in importer.gate.hosts.unconfirmed }, known: { [importer] in importer.knownHosts },
+            confirm: { [importer] in importer.confirmHosts($0) }, forget: { [unowned self] in forget($0) })
         broker.delegate = self
         broker.canary = (
             Self.topic(.online, configuration),
@@ -232,6 +235,7 @@ final class Crossing {
         exporter.values.stopLooking()
         exporter.values.forgetRefused()
         importer.totals = before.importer.totals
+        serviceWasAway = before.serviceWasAway || !center.isThere
         let table = before.importer.gate.hosts
         if before.configuration.realm == configuration.realm, configuration.followsPresence {
             importer.take(table)
@@ -463,7 +467,10 @@ extension Crossing: CenterLinkDelegate {
         let left = caughtUpAt.map { Time.betweenCatchUps - (context.now - $0) } ?? .zero
         let milliseconds = max(Int64(Time.replay), Int64(left / .milliseconds(1)))
         catchUpTimer = .once(milliseconds: UInt32(clamping: milliseconds), on: context) { [unowned self] in
-            (catchUpTimer, caughtUpAt) = (nil, context.now)
+            catchUpTimer = nil
+            // The next service has it begin.
+            guard center.isThere else { return }
+            caughtUpAt = context.now
             if exporter.values.hasMissedSome { replay() }
         }
     }
@@ -476,6 +483,7 @@ extension Crossing: CenterLinkDelegate {
     }
 
     func serviceChanged(isThere: Bool) {
+        if !isThere { serviceWasAway = true }
         guard phase == .running else { return checkDrained() }
         guard isThere else {
             serviceTimer = .once(milliseconds: Time.withoutService, on: context) { [unowned self] in
@@ -484,7 +492,8 @@ extension Crossing: CenterLinkDelegate {
             }
             return
         }
-        if serviceTimer != nil {
+        if serviceWasAway {
+            serviceWasAway = false
             // One that ended may have kept a value, and told nobody of it.
             exporter.values.missedSome()
             catchUp()

@@ -85,6 +85,9 @@ final class AbsentHosts {
         return over.remove(origin) != nil
     }
 
+    /// Those that are not there.
+    var hosts: [Origin] { Array(since.keys) }
+
     /// Whether values of the host that the broker still has are not to be taken.
     func isOver(_ origin: Origin) -> Bool { over.contains(origin) }
 

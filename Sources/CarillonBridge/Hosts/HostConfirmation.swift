@@ -21,6 +21,8 @@ final class HostConfirmation {
     private let context: MainContext
     private let began: () -> Void
     private let unconfirmed: () -> Set<Origin>
+    private let known: () -> Set<Origin>
+    private let confirm: ([Origin]) -> Void
     private let forget: ([Origin]) -> Void
     private var phase = Phase.idle
     /// Whether messages were dropped since it began.
@@ -30,22 +32,29 @@ final class HostConfirmation {
     private var attempts = 0
     /// Whether presences that have come may be of the session's queue.
     private var mayBeQueued = false
+    /// The hosts that are asked for although something has come of them.
+    private var shown: Set<Origin> = []
     private static let maxAttempts = 5
     private var timer: EventSource?
 
     /// - Parameters:
     ///   - began: called when the broker is about to show all.
     ///   - unconfirmed: the hosts that were online, and that the broker has not shown since.
+    ///   - known: all hosts of which anything is known, online or not.
+    ///   - confirm: gets those whose word is taken, as the broker can't be asked for them.
     ///   - forget: gets those that it has forgotten, in parts; at last none, when all are known.
     init(
         realm: String, broker: BrokerLink, context: MainContext, began: @escaping () -> Void,
-        unconfirmed: @escaping () -> Set<Origin>, forget: @escaping ([Origin]) -> Void
+        unconfirmed: @escaping () -> Set<Origin>, known: @escaping () -> Set<Origin>,
+        confirm: @escaping ([Origin]) -> Void, forget: @escaping ([Origin]) -> Void
     ) {
         self.realm = realm
         self.broker = broker
         self.context = context
         self.began = began
         self.unconfirmed = unconfirmed
+        self.known = known
+        self.confirm = confirm
         self.forget = forget
     }
 
@@ -68,10 +77,16 @@ final class HostConfirmation {
         timer = .once(milliseconds: Self.patience, on: context) { [unowned self] in
             timer = nil
             phase = .asking
-            // What is shown may have had no room behind the queue, and what came from that is no word of now: each is asked for.
-            if mayBeQueued { began() }
-            let hosts = unconfirmed().sorted { $0.text < $1.text }
-            ask(hosts[...])
+            var hosts = unconfirmed()
+            if mayBeQueued {
+                // What is shown may have had no room behind the queue, and what came from that is no word of now: each is asked
+                // for, also those that are said to be offline.
+                mayBeQueued = false
+                shown = known().subtracting(hosts)
+                began()
+                hosts.formUnion(shown)
+            }
+            ask(hosts.sorted { $0.text < $1.text }[...])
         }
     }
 
@@ -79,7 +94,7 @@ final class HostConfirmation {
     func again() { if phase == .idle { goOn() } else { isDue = true } }
 
     func stop() {
-        (phase, timer) = (.idle, nil)
+        (phase, timer, shown) = (.idle, nil, [])
     }
 
     /// Asks for hosts, a few at once: of many that a subscription shows a broker may drop some for want of room.
@@ -90,6 +105,8 @@ final class HostConfirmation {
         broker.showRetained(asked.map(topic), usesCanary: true) { [weak self] answer in
             guard let self, phase == .asking else { return }
             if !answer.isComplete { isIncomplete = true }
+            // The broker does not let be asked, or did not answer: then what it has sent has to do.
+            confirm(asked.filter { shown.contains($0) && (!answer.isComplete || answer.refused.contains(topic($0))) })
             let unconfirmed = unconfirmed()
             let gone = asked.filter {
                 unconfirmed.contains($0) && answer.isComplete && !answer.refused.contains(topic($0))
@@ -100,7 +117,7 @@ final class HostConfirmation {
     }
 
     private func end() {
-        phase = .idle
+        (phase, shown) = (.idle, [])
         // Also those of which an earlier process knew values only.
         forget([])
         if isIncomplete, attempts < Self.maxAttempts {

@@ -49,6 +49,9 @@ struct HostTable {
     /// There is a new connection, on which the broker shows all hosts that it knows.
     mutating func beginConfirming() { unconfirmed = Set(hosts.filter(\.value.isOnline).keys) }
 
+    /// The word of an earlier time is taken for them after all, as the broker can't be asked.
+    mutating func confirm(_ hosts: some Sequence<Origin>) { unconfirmed.subtract(hosts) }
+
     /// The broker has had time to show all, and the hosts to connect to it. One that it has forgotten is offline.
     ///
     /// - Returns: the hosts that are offline now.

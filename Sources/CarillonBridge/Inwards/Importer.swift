@@ -22,6 +22,8 @@ final class Importer {
     private var fetch: ValueFetch!
     private var fetchedAt: Int64?
     /// After the broker was asked for all values again, and whether there was a reason to do so since.
+    /// Until all values are fetched of which some may have been dropped while the bridge was away.
+    private var fetchTimer: EventSource?
     private var refreshTimer: EventSource?
     private var isRefreshDue = false
     private var pause = pauses.lowerBound
@@ -203,20 +205,23 @@ final class Importer {
             return goOnRefreshing()
         }
         // Its queue may not have had room for all that came since it was the last time that this bridge read.
-        let isDue = fetchedAt.map { abs(time() - $0) >= Self.betweenFetches } ?? true
-        if isDue || isRefreshDue || !fetch.isDone {
-            isRefreshDue = false
-            fetchedAt = time()
-            full.tryAgain()
-            fetch.fetchBehindQueue(filters)
-        }
+        let left = fetchedAt.map { Self.betweenFetches - abs(time() - $0) } ?? 0
+        guard left > 0, !isRefreshDue, fetch.isDone else { return fetchAll() }
+        fetchTimer = .once(milliseconds: UInt32(clamping: left / 1_000), on: context) { [unowned self] in fetchAll() }
+    }
+
+    private func fetchAll() {
+        (fetchTimer, isRefreshDue) = (nil, false)
+        fetchedAt = time()
+        full.tryAgain()
+        fetch.fetchBehindQueue(filters)
     }
 
     /// Between two connections with all values, in microseconds. By the time of day, which goes on while the machine sleeps.
     private static let betweenFetches: Int64 = 600_000_000
 
     func connectionEnded() {
-        subscribing = [:]
+        (subscribing, fetchTimer) = ([:], nil)
         fetch.connectionEnded()
         audit.connectionEnded()
         absent.connectionEnded()
@@ -457,6 +462,10 @@ final class Importer {
 
     /// There is a new connection: what the broker does not show any more will be over.
     func beginConfirmingHosts() { gate.beginConfirmingHosts() }
+    func confirmHosts(_ origins: [Origin]) { gate.confirmHosts(origins) }
+
+    /// All hosts of which anything is known, and those whose values may end with them.
+    var knownHosts: Set<Origin> { Set(gate.hosts.hosts.keys).union(bound.origins).union(absent.hosts) }
 
     /// The broker has forgotten these hosts.
     ///

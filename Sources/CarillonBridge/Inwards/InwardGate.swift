@@ -47,6 +47,7 @@ struct InwardGate {
     mutating func extendHoles(now: SuspendingClock.Instant) { places.extendHoles(now: now) }
     mutating func valueIsGone(on topic: String) { places.valueIsGone(on: topic) }
     mutating func beginConfirmingHosts() { hosts.beginConfirming() }
+    mutating func confirmHosts(_ origins: some Sequence<Origin>) { hosts.confirm(origins) }
     mutating func endConfirmingHosts(_ forgotten: [Origin]) -> [Origin] { hosts.endConfirming(forgotten) }
 
     mutating func judge(_ publication: Publication, now: SuspendingClock.Instant) -> Judgement {

@@ -148,6 +148,8 @@ final class ValueAudit {
         }
         trustTimer = .once(milliseconds: Time.trust, on: context) { [unowned self] in
             trustTimer = nil
+            // By then the queue is read.
+            mayBeQueued = false
             goOn()
         }
         mayBeQueued = sessionPresent
@@ -181,7 +183,9 @@ final class ValueAudit {
         let topic = publication.topic.hashValue
         if !isValue {
             seen.remove(topic)
-        } else if isWanted, unsubscribing.isEmpty, seen.count < Self.maxSeen {
+        } else if isWanted, unsubscribing.isEmpty, !mayBeQueued || BrokerLink.isOfQuery(publication),
+            seen.count < Self.maxSeen
+        {
             seen.insert(topic)
         }
     }
@@ -264,7 +268,7 @@ final class ValueAudit {
         for (origin, host) in table.hosts {
             let watch = watches[origin] ?? Watch()
             guard host.isOnline, let mark = host.mark, isDue(watch), !table.unconfirmed.contains(origin),
-                watch.word == .certain || trustTimer == nil
+                watch.word == .certain && !mayBeQueued || trustTimer == nil
             else { continue }
             let left = watch.lookedAt.map { watch.pause - (context.now - $0) } ?? .zero
             if left > .zero { rest = min(rest ?? left, left) } else { due[origin] = mark }
@@ -278,11 +282,6 @@ final class ValueAudit {
 
     private func begin(_ due: [Origin: String]) {
         timer = nil
-        if mayBeQueued {
-            seen = []
-            // By then a queue is read, as the words of the hosts are that came behind it.
-            mayBeQueued = trustTimer != nil
-        }
         var (looked, fetched, filters) = (due, [Origin](), [String]())
         // Those that have waited longest: with ever new marks a host does not get ahead of others.
         func order(_ origin: Origin) -> (Duration, String) {
