@@ -129,8 +129,9 @@ final class LoopTurns: Sendable {
         case .reached: break
         }
         restMeter.withLock { $0 = nil }
-        turn.add(1, ordering: .acquiringAndReleasing)
+        // In this order: whoever comes in between rests in a turn that ends.
         phase.store(Phase.open.rawValue, ordering: .releasing)
+        turn.add(1, ordering: .acquiringAndReleasing)
     }
 
     private var restGoesOn: Bool {
