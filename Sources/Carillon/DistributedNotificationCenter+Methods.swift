@@ -20,7 +20,8 @@ extension DistributedNotificationCenter {
     ///   - suspensionBehavior: what happens to notifications while the program is suspended.
     ///   - context: the main context on whose thread it is called (M4); nil for the center's ``defaultDelivery``. A method of
     ///     the main actor is refused where that is not the default one.
-    ///   - modes: with a context, those in which it is called.
+    ///   - modes: with a context, those in which it is called. A method of the main actor with others than the common ones ends
+    ///     the program where another thread runs the default context.
     public func addObserver<Target: AnyObject>(
         _ target: Target, method: @escaping (Target) -> @isolated(any) (Foundation.Notification) -> Void,
         name: Foundation.Notification.Name?, object: String? = nil,
@@ -66,9 +67,9 @@ extension DistributedNotificationCenter {
                     name: name, object: object,
                     .unsupportedOption(reason: "a method of the main actor can't observe in another context"))
             }
-            place = context.map { self.target(for: $0, modes: modes) } ?? MainThreadTarget.shared
-            // Any thread may run the default context.
-            isChecked = context != nil
+            // Any thread may run the default context, but in the common modes there is a place for the main thread alone.
+            isChecked = context != nil && modes != [.common]
+            place = isChecked ? self.target(for: .default, modes: modes) : MainThreadTarget.shared
         case let actor?:
             return noteRefusedObserver(
                 name: name, object: object,

@@ -64,11 +64,22 @@ extension DistributedNotificationCenter {
         let observation = observation(
             name: name, object: object, suspensionBehavior: suspensionBehavior, wantsRetained: retained,
             minimumInterval: minimumInterval, on: DirectTarget()
-        ) { [weak self] received in
-            if case .dropped = continuation.yield(received) { self?.noteOverflow(1) }
+        ) { [weak self, end = StreamEnd(continuation)] received in
+            if case .dropped = end.continuation.yield(received) { self?.noteOverflow(1) }
         }
         continuation.onTermination = { _ in observation.cancel() }
         return stream
+    }
+
+    /// Ends a stream with its observer: when that is refused, or its center is gone, nothing comes any more.
+    private final class StreamEnd: Sendable {
+        let continuation: AsyncStream<Received>.Continuation
+
+        init(_ continuation: AsyncStream<Received>.Continuation) {
+            self.continuation = continuation
+        }
+
+        deinit { continuation.finish() }
     }
 
     /// An object of whoever asked, which stands for its text.

@@ -91,8 +91,8 @@ extension NotificationCenter {
 
     private static let timesLost = Locked<UInt64>(0)
 
-    /// Messages were lost because their observer does not take them in time (T2).
-    private static func noteLost(_ count: Int) {
+    /// Some had no room, because their observers do not take them in time (T2).
+    static func noteLost(_ count: Int) {
         guard count > 0 else { return }
         ContextDelivery.lost.add(UInt64(count), ordering: .relaxed)
         if let told = timesLost.withLock({ Log.throttle(&$0, times: UInt64(count)) }) {
@@ -148,6 +148,7 @@ extension NotificationCenter {
         struct Iterator: AsyncIteratorProtocol {
             private var base: AsyncStream<Message>.Iterator
             private let token: ObservationToken
+            private var turn = ReaderTurn()
 
             init(_ messages: MessageStream<Message>) {
                 base = messages.stream.makeAsyncIterator()
@@ -155,11 +156,12 @@ extension NotificationCenter {
             }
 
             mutating func next() async -> Message? {
-                await base.next()
+                await next(isolation: nil)
             }
 
             mutating func next(isolation actor: isolated (any Actor)?) async -> Message? {
-                await base.next(isolation: actor)
+                await turn.begin(isolation: actor)
+                return await base.next(isolation: actor)
             }
         }
     }

@@ -73,7 +73,8 @@ extension NotificationCenter {
             if NotificationCenter.isMainActor {
                 hear()
             } else {
-                _ = MainThreadTarget.shared.deliver(byteCount: PayloadSize.of(notification.value), hear)
+                NotificationCenter.noteLost(
+                    MainThreadTarget.shared.deliver(byteCount: PayloadSize.of(notification.value), hear))
             }
         }
     }

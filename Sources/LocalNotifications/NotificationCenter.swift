@@ -175,9 +175,10 @@ open class NotificationCenter: NSObject, @unchecked Sendable {
         if isMainActor { return registration.call(notification) }
         guard registration.target?.isOver != true else { return false }
         let notification = Carried(notification.withoutEndingSender)
-        _ = MainThreadTarget.shared.deliver(byteCount: PayloadSize.of(notification.value)) {
-            registration.call(notification.value)
-        }
+        noteLost(
+            MainThreadTarget.shared.deliver(byteCount: PayloadSize.of(notification.value)) {
+                registration.call(notification.value)
+            })
         return true
     }
 

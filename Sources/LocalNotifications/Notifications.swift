@@ -69,10 +69,10 @@ extension NotificationCenter {
                 self.lost = lost
                 let sender = LaterSender(object)
                 readers = Readers { [weak center] in
-                    guard let center, !sender.isOver else { return nil }
+                    guard let center, case .some(let object) = sender.value else { return nil }
                     let (stream, continuation) = AsyncStream.makeStream(
                         of: Carried<Notification>.self, bufferingPolicy: .bufferingNewest(limit))
-                    let observation = center.observe(name, object: sender.value) { notification in
+                    let observation = center.observe(name, object: object) { notification in
                         if case .dropped = continuation.yield(Carried(notification)) {
                             lost.value.add(1, ordering: .relaxed)
                         }
@@ -104,6 +104,11 @@ private struct LaterSender: @unchecked Sendable {
         other = isObject ? nil : sender
     }
 
-    var isOver: Bool { isObject && object == nil }
-    var value: Any? { object ?? other }
+    /// Nil when it is over.
+    var value: Any?? {
+        guard isObject else { return .some(other) }
+        // Once, as it may go at any moment.
+        guard let object else { return nil }
+        return .some(object)
+    }
 }

@@ -175,6 +175,18 @@ struct DistributedValuesTests {
         }
     }
 
+    @Test("Of two readings the older one tells nothing when it is taken later")
+    func overtaken() {
+        var followed = FollowedValues<Int>()
+        let object = ExactText("hall")
+        let (one, two) = (followed.beginReading(), followed.beginReading())
+        let older = followed.answered(one, serials: [object: 1], isLast: true)!
+        let newer = followed.answered(two, serials: [:], isLast: true)!
+        _ = followed.take([:], newer)
+        _ = followed.take([object: 1], older)
+        #expect(followed.contents.isEmpty)
+    }
+
     @Test("What is not kept does not fill it up")
     func bound() {
         var followed = FollowedValues<Int>()

@@ -134,6 +134,16 @@ struct SequenceTests {
         #expect(turns > 1, "it decodes for more than 2 ms")
     }
 
+    @Test("A sequence that is refused, or whose center is gone, is over", .timeLimit(.minutes(1)))
+    func over() async throws {
+        let desk = try Desk()
+        for await _ in desk.center().notifications(named: name) { Issue.record("nobody has posted") }
+        let center = desk.center()
+        for await _ in center.notifications(named: name, object: NSNumber(value: 1)) { Issue.record("it is no text") }
+        for await _ in center.notifications(named: .init("")) { Issue.record("no notification has that name") }
+        #expect(center.statistics.refusedObservers == 2)
+    }
+
     @Test("A sequence that is thrown away, read or not, leaves no registration")
     func thrownAway() async throws {
         let desk = try Desk()

@@ -148,6 +148,11 @@ public final class DistributedValues<Value: Codable & Sendable>: Observable, Sen
         let answered: FollowedValues<Content>.Answered
         /// The newest of each object: some are of other sessions.
         let values: [ExactText: KeptValue]
+
+        /// About how much memory it keeps.
+        var byteCount: Int {
+            values.values.reduce(256) { $0 + 256 + $1.userInfo.reduce(0) { $0 + 64 + $1.key.utf8.count } }
+        }
     }
 
     private typealias Answer = Result<Kept, DistributedNotificationError>
@@ -201,7 +206,7 @@ public final class DistributedValues<Value: Codable & Sendable>: Observable, Sen
                 return state.shallReadAgain
             }
             switch answer {
-            case .success(let kept): deliver { $0.take(kept) }
+            case .success(let kept): deliver(byteCount: kept.byteCount) { $0.take(kept) }
             // With the next service it is asked again.
             case .failure(let error): Log.info("the values of \(name.rawValue) can't be read: \(error)")
             }

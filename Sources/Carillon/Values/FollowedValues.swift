@@ -27,12 +27,14 @@ struct FollowedValues<Content: Equatable & Sendable>: Sendable {
     /// Another number whenever the contents are others.
     private(set) var version = 0
     private var lastPlace: UInt64 = 0
+    /// That of the newest reading that was taken: an older one tells nothing.
+    private var readPlace: UInt64 = 0
     /// The greatest serial that came of each object while each reading was on its way.
     private var readings: [UInt64: [ExactText: UInt64]] = [:]
     private var lastReading: UInt64 = 0
     /// What was posted up to here is older than what was read.
     private var readSerial: UInt64 = 0
-    /// How many there were when it was read last.
+    /// How many there were when it was asked, or read, last.
     private var countRead = 0
 
     /// What there is.
@@ -105,6 +107,7 @@ struct FollowedValues<Content: Equatable & Sendable>: Sendable {
         guard isLast || newer.keys.allSatisfy({ serials[$0] != nil }) else { return nil }
         readSerial = max(readSerial, serials.values.max() ?? 0)
         lastPlace += 1
+        countRead = entries.count
         return Answered(place: lastPlace, newer: Set(newer.keys))
     }
 
@@ -116,6 +119,8 @@ struct FollowedValues<Content: Equatable & Sendable>: Sendable {
     ///
     /// - Returns: what has given way, so that nothing of it ends in here.
     mutating func take(_ contents: [ExactText: Content], _ answered: Answered) -> [Content] {
+        guard answered.place > readPlace else { return [] }
+        readPlace = answered.place
         let before = entries
         for object in Set(contents.keys).union(before.keys) where !answered.newer.contains(object) {
             guard answered.place > before[object]?.place ?? 0 else { continue }
