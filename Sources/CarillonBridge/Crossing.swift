@@ -173,7 +173,8 @@ final class Crossing {
         confirmation = HostConfirmation(
             realm: configuration.realm, broker: broker, context: context,
             began: { [importer] in importer.beginConfirmingHosts() },
-            unconfirmed: { [importer] in importer.gate.hosts.unconfirmed }, known: { [importer] in importer.knownHosts },
+            unconfirmed: { [importer] in importer.gate.hosts.unconfirmed },
+            known: { [importer] in importer.knownHosts },
             confirm: { [importer] in importer.confirmHosts($0) }, forget: { [unowned self] in forget($0) })
         broker.delegate = self
         broker.canary = (

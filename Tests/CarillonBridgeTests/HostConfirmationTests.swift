@@ -17,7 +17,8 @@ struct HostConfirmationTests {
             try super.init()
             confirmation = HostConfirmation(
                 realm: "home", broker: link, context: context, began: { [unowned self] in hosts.beginConfirming() },
-                unconfirmed: { [unowned self] in hosts.unconfirmed }, known: { [unowned self] in Set(hosts.hosts.keys) },
+                unconfirmed: { [unowned self] in hosts.unconfirmed },
+                known: { [unowned self] in Set(hosts.hosts.keys) },
                 confirm: { [unowned self] in hosts.confirm($0) },
                 forget: { [unowned self] origins in
                     forgotten.append(origins.map(\.text))
