@@ -72,7 +72,7 @@ extension DistributedNotificationCenter {
 
     /// The same on the thread that runs a main context (M4).
     ///
-    /// What arrives while the thread does not run its loop waits, up to `DeliveryQueue.Limits.standard`. The observer does not
+    /// Notifications that arrive while the thread does not run its loop wait, up to `DeliveryQueue.Limits.standard`. The observer does not
     /// keep the context alive, and ends with it.
     ///
     /// - Parameter modes: the block runs only while the context is in one of them.

@@ -3,7 +3,7 @@ import CarillonMainLoop
 import CarillonThreadDelivery
 import Foundation
 
-/// What a ``NotificationQueue`` can post to: a center of this module, the distributed one, Foundation's, or one of the program's
+/// The center that a ``NotificationQueue`` posts to: one of this module, the distributed one, Foundation's, or one of the program's
 /// own.
 public typealias NotificationPosting = CarillonThreadDelivery.NotificationPosting
 

@@ -33,7 +33,7 @@ final class LoopTurns: Sendable {
     }
 
     let clock: Clock
-    /// What shares are measured by.
+    /// The clock by which shares are measured.
     let shareClock: ShareClock
     private let pool = Locked(Pool())
     private let phase = Atomic(Phase.open.rawValue)
@@ -51,7 +51,7 @@ final class LoopTurns: Sendable {
         shareClock = clock.map { ShareClock($0) } ?? .own
     }
 
-    /// What those who share have of a turn together.
+    /// The common budget of the sharing sources in a turn.
     private struct Pool {
         var turn: Number = 0
         var used: Int64 = 0

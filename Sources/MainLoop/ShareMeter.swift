@@ -2,16 +2,16 @@
 /// How much of its share of a turn somebody has used (T3): in the time that its thread has had of a processor, so that on a
 /// busy machine nobody's share is smaller.
 ///
-/// Whoever waits in its share, on a disk say, holds up the others without using a processor. So it is over as well when
-/// ``standardMostTime`` has passed.
+/// An action that waits in its share, for a disk say, holds up the others without using a processor. Its share is over as well
+/// when ``standardMostTime`` has passed.
 ///
-/// The thread's time costs a system call. So it is looked at first when a quarter of the share is over, and what passed until
-/// then counts as used; and then when the rest may be used up.
+/// The thread's time costs a system call. It is read when a quarter of the share is over, and the time until then counts as used;
+/// and again when the rest may be used up.
 package struct ShareMeter {
     /// The maximum that passes, in nanoseconds: half of the time between two pictures.
     static let standardMostTime: Int64 = 8_000_000
 
-    /// What all deliveries to one thread have of a turn together, in nanoseconds.
+    /// The budget of all deliveries to one thread in a turn, in nanoseconds.
     package static let share: Int64 = 2_000_000
 
     private let clock: ShareClock
@@ -48,7 +48,7 @@ package struct ShareMeter {
         return left > 0
     }
 
-    /// What was used until now, in nanoseconds of the thread; all of it, when the maximum has passed.
+    /// The time used until now, in nanoseconds of the thread; the whole share, when the maximum has passed.
     package var used: Int64 {
         let time = clock.time()
         let used = used(at: time)

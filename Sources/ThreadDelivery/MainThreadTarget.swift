@@ -6,7 +6,7 @@ import Synchronization
 
 /// The main thread, whichever loop it runs (M4, M5).
 ///
-/// What waits is in one queue. There are three ways to empty it, of which there is at most one pending each (T3), and whichever
+/// All pending deliveries are in one queue. There are three ways to empty it, of which there is at most one pending each (T3), and whichever
 /// comes first takes what there is:
 ///
 /// - **GLib's loop** dispatches a source of the default context, which has a share of each of its turns.

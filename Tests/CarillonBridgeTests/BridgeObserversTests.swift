@@ -67,7 +67,7 @@ struct BridgeObserversTests {
         #expect(known.isSubset(of: left))
     }
 
-    @Test("What is exported no more ends with its earlier ones")
+    @Test("A kind that is exported no more ends with its earlier observers")
     func wanted() {
         var (observers, first) = begun()
         let replay = observers.replay()

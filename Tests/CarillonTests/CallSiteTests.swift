@@ -12,9 +12,9 @@ struct CallSiteTests {
     private struct CallSite: CustomStringConvertible {
         let name: String
         let text: String
-        /// What was replaced, and by what.
+        /// The replaced text, and its replacement.
         var change: (original: String, replacement: String)?
-        /// What can't be written.
+        /// Code that can't be written on Linux.
         var impossible: String?
 
         var description: String { name }
@@ -69,7 +69,7 @@ struct CallSiteTests {
         #expect(result.exitCode == 0, "\(result)")
     }
 
-    @Test("What is said to need a change, or to be impossible, does not compile as it stands on macOS")
+    @Test("A call site that needs a change, or is impossible, does not compile as it stands on macOS")
     func originals() throws {
         for site in try Self.callSites() {
             var original = site.text
@@ -85,6 +85,22 @@ struct CallSiteTests {
             #expect(result.exitCode != 0, "\(site) compiles on Linux as it stands on macOS")
             #expect(result.standardError.contains("error:"), "\(result)")
         }
+    }
+
+    @Test("The common tasks of the documentation compile, each alone", arguments: ["5", "6"])
+    func tasks(mode: String) throws {
+        let page = try String(
+            contentsOfFile: "\(Executables.packageRoot)/Sources/Carillon/Carillon.docc/CommonTasks.md", encoding: .utf8)
+        let blocks = page.components(separatedBy: "```swift\n").dropFirst().map {
+            String($0[..<($0.range(of: "\n```")?.lowerBound ?? $0.endIndex)])
+        }
+        try #require(blocks.count >= 10)
+        var text = "import Carillon\nimport Foundation\n\n\(blocks[0])\n"
+        for (number, block) in blocks.dropFirst().enumerated() {
+            text += "\nfunc task\(number)() async throws {\n\(block)\n}\n"
+        }
+        let result = try Self.compiles(["Tasks.swift": text], mode: mode)
+        #expect(result.exitCode == 0, "\(result)")
     }
 
     @Test("The guide has each of them")

@@ -328,7 +328,7 @@ struct DistributedValueTests {
         }
     }
 
-    @Test("Who observes is told of each change, when it is made, and of nothing else")
+    @Test("Observers are told of each change, when it is made, and of nothing else")
     func observed() async throws {
         let desk = try Desk()
         let (value, poster) = (number(desk.center(), "a"), number(desk.center(), "a"))
@@ -361,7 +361,7 @@ struct DistributedValueTests {
     }
 
     #if compiler(>=6.2)
-        @Test("Who observes on another thread sees the last of what is set, however soon it comes")
+        @Test("An observer on another thread sees the last value that is set, however soon it comes")
         func observedElsewhere() async throws {
             let desk = try Desk()
             let value = number(desk.center(), "a")

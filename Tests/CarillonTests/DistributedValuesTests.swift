@@ -68,7 +68,7 @@ struct DistributedValuesTests {
             ])
     }
 
-    @Test("What is no value of the type leaves the one before, is counted, and told with its cause")
+    @Test("A post that is no value of the type leaves the one before, is counted, and told with its cause")
     func undecodable() async throws {
         let desk = try Desk()
         let poster = desk.center()
@@ -126,9 +126,9 @@ struct DistributedValuesTests {
         #expect(lamps.center.statistics.refusedObservers == 1)
     }
 
-    // MARK: What is known
+    // MARK: The known values
 
-    @Test("What is read and what comes live: older never takes the place of newer, and what is gone does not come back")
+    @Test("Answers and notifications: older never takes the place of newer, and removed values do not come back")
     func model() {
         // A service with values, whose notifications and answers come late, in their order.
         var generator = SplitMix.ofTest("DistributedValues")
@@ -187,7 +187,7 @@ struct DistributedValuesTests {
         #expect(followed.contents.isEmpty)
     }
 
-    @Test("What is not kept does not fill it up")
+    @Test("Posts that are not retained do not fill it up")
     func bound() {
         var followed = FollowedValues<Int>()
         var most = 0

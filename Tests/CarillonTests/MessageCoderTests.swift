@@ -102,7 +102,7 @@ struct MessageCoderTests {
         decodesTheSame([Int: Int].self)
     }
 
-    @Test("What stands for nil is refused as a text, wherever it stands", arguments: [0, 1, 2, 3])
+    @Test("The text that stands for nil is refused, wherever it stands", arguments: [0, 1, 2, 3])
     func null(place: Int) throws {
         struct Texts: Codable {
             var text = ""
@@ -125,7 +125,7 @@ struct MessageCoderTests {
         }
     }
 
-    @Test("What can't be read is told by its real cause")
+    @Test("Decoding errors name the real cause")
     func causes() {
         func cause<Value: Decodable>(_ type: Value.Type, _ userInfo: [String: PropertyList]) -> String {
             do {

@@ -10,7 +10,7 @@ import Foundation
 /// Gaps are measured in the time that this process has had of a processor, so that a busy machine changes nothing.
 extension MainThreadProbe {
     private static let count = 60_000
-    /// What an observer takes, in nanoseconds.
+    /// The time that an observer takes, in nanoseconds.
     private static let effort: Int64 = 20_000
 
     private static func processTime() -> Int64 {

@@ -23,7 +23,7 @@ if let room = arguments.first, let level = arguments.dropFirst().first.flatMap({
 } else {
     let lamps = DistributedValues<Lamp>(named: name)
     show(lamps)
-    // What others do changes the collection on the main thread, which waits here and not in a blocking call.
+    // Changes by other programs come on the main thread, which waits here and not in a blocking call.
     while true { try await Task.sleep(for: .seconds(3_600)) }
 }
 

@@ -69,7 +69,7 @@ enum MessageCoder {
         try message(type, from: UserInfoEncoder.encode(notification.userInfo ?? [:]))
     }
 
-    /// What is wrong, and where, in a sentence.
+    /// The cause of a coding error and its coding path, in a sentence.
     static func describe(_ error: any Error) -> String {
         let (path, reason): ([any CodingKey], String)
         switch error {

@@ -229,7 +229,7 @@ public final class DistributedValue<Value: Codable & Sendable>: Observable, Send
         }
         if isOther { tell(\.value) }
         if isOtherError { tell(\.error) }
-        // What is replaced ends with no lock held: it may have a `deinit` of the program, which may come back here.
+        // The replaced value is released with no lock held: it may have a `deinit` of the program, which may come back here.
         withExtendedLifetime(before) {}
     }
 

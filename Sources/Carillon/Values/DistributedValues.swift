@@ -17,13 +17,13 @@ import Observation
 ///
 /// It is to ``DistributedValue`` what a list is to one of its rows, and knows what that knows: it follows what any program posts
 /// under the name, has what there is when it begins, before anything newer (R2), and asks anew by itself after a loss. **A removal
-/// is told to nobody** (R1): a value stays here until ``refresh(isolation:)`` asks, or another one comes. What is posted without
-/// being retained counts as a value until then. To set one, use a ``DistributedValue`` of its object, or post a message with a
+/// is told to nobody** (R1): a value stays here until ``refresh(isolation:)`` asks, or another one comes. A post that is
+/// not retained counts as a value until then. To set one, use a ``DistributedValue`` of its object, or post a message with a
 /// ``DistributedNotificationCenter/Retention``; it is here when its notification has come.
 ///
 /// It is `Observable`: `withObservationTracking`, `Observations`, and whatever draws by them see its changes.
 ///
-/// Threads: all members may be used from any thread. What other programs do changes it where observers of the center run by
+/// Threads: all members may be used from any thread. Posts of other programs change it where observers of the center run by
 /// default, and ``refresh(isolation:)`` where it is called. No lock is held while observers are told.
 ///
 /// It follows as long as somebody holds it. It keeps its center, and so its connection to the bus.
@@ -50,7 +50,7 @@ public final class DistributedValues<Value: Codable & Sendable>: Observable, Sen
 
     private let state = Locked(State())
     private let target: any DeliveryTarget
-    /// What is wrong with the name: nothing is ever asked for that.
+    /// The error of an invalid name, for which the service is never asked.
     private let refusal: DistributedNotificationError?
     private let registrar = ObservationRegistrar()
     private let observations = Locked<[Observation]>([])
@@ -95,7 +95,7 @@ public final class DistributedValues<Value: Codable & Sendable>: Observable, Sen
         return state.withLock { $0.followed.content(of: ExactText(object))?.value }
     }
 
-    /// What somebody posted here last and what is no value of the type
+    /// The error of the last post that is no value of the type
     /// (``DistributedNotificationError/decodingFailed(type:reason:)``), which is logged and counted as well. Nil as soon as a
     /// proper one arrives, and with the next ``refresh(isolation:)``.
     public var error: DistributedNotificationError? {
@@ -118,7 +118,7 @@ public final class DistributedValues<Value: Codable & Sendable>: Observable, Sen
         return values
     }
 
-    // MARK: What comes
+    // MARK: Incoming notifications
 
     private func arrived(_ received: Received) {
         let object = ExactText(received.arrived.object)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// What is known of the values of a name that the service keeps, by their objects.
+/// The known part of the values of a name that the service keeps, by their objects.
 ///
 /// As with ``FollowedValue``, what comes live and what is read take different ways and are decoded on different threads. Each
 /// gets its place when it arrives, on the bus thread, and older never takes the place of newer.
@@ -32,12 +32,12 @@ struct FollowedValues<Content: Equatable & Sendable>: Sendable {
     /// The greatest serial that came of each object while each reading was on its way.
     private var readings: [UInt64: [ExactText: UInt64]] = [:]
     private var lastReading: UInt64 = 0
-    /// What was posted up to here is older than what was read.
+    /// Posts up to this serial are older than the last answer.
     private var readSerial: UInt64 = 0
     /// How many there were when it was asked, or read, last.
     private var countRead = 0
 
-    /// What there is.
+    /// The values, in no order.
     var contents: [(object: ExactText, content: Content)] {
         entries.compactMap { entry in entry.value.content.map { (entry.key, $0) } }
     }
@@ -47,7 +47,7 @@ struct FollowedValues<Content: Equatable & Sendable>: Sendable {
     /// Whether so much came that is, perhaps, not kept that the service has to be asked.
     var isFull: Bool { entries.count > 1_024 + 2 * countRead }
 
-    // MARK: What arrives
+    // MARK: Notifications
 
     /// A notification is there.
     ///
@@ -86,7 +86,7 @@ struct FollowedValues<Content: Equatable & Sendable>: Sendable {
             ? nil : Entry(content: content, place: place, waiting: entry.waiting)
     }
 
-    // MARK: What is read
+    // MARK: Answers of the service
 
     /// - Returns: its number.
     mutating func beginReading() -> UInt64 {
@@ -95,7 +95,7 @@ struct FollowedValues<Content: Equatable & Sendable>: Sendable {
         return lastReading
     }
 
-    /// What the service keeps is there.
+    /// The service has answered with the values that it keeps.
     ///
     /// - Parameters:
     ///   - serials: of the values.

@@ -4,7 +4,7 @@ import CarillonClient
 /// The bridge's observers of the session, by what they observe: each time its values are to come again the service gets another
 /// one, and the earlier ones go when all that was for them has arrived.
 struct BridgeObservers {
-    /// What an observer is for, without the number that tells it from those that were registered before.
+    /// The filter and the options of an observer, without the number that tells it from those that were registered before.
     typealias Kind = RegistrationKey
 
     /// Earlier ones of a kind that may wait for their end: more than one, only where the service ended again and again.

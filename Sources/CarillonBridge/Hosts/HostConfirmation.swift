@@ -79,7 +79,7 @@ final class HostConfirmation {
             phase = .asking
             var hosts = unconfirmed()
             if mayBeQueued {
-                // What is shown may have had no room behind the queue, and what came from that is no word of now: each is asked
+                // The broker may have dropped retained presences behind a full queue, and queued ones are old: each host is asked
                 // for, also those that are said to be offline.
                 mayBeQueued = false
                 shown = known().subtracting(hosts)
