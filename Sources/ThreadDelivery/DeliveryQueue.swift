@@ -28,7 +28,7 @@ public final class DeliveryQueue: Sendable {
     }
 
     /// How long a ``drain(while:)`` goes on before the target's other work gets its turn.
-    public static let share = Duration.milliseconds(2)
+    public static let share = Duration.nanoseconds(ShareMeter.share)
 
     /// What a notification counts for whose size nobody knows.
     public static let assumedByteCount = 256
@@ -101,7 +101,7 @@ public final class DeliveryQueue: Sendable {
     /// - Parameter allowed: asked before each. When it says no with something left, the target is woken again: by a
     ///   source that is held back for the same reason, so that the rest runs when that is over.
     public func drain(while allowed: () -> Bool = { true }) {
-        let end = clock() + Self.share.components.attoseconds / 1_000_000_000
+        let end = clock() + ShareMeter.share
         drain(in: nil, while: allowed) { clock() < end }
     }
 

@@ -89,18 +89,10 @@ extension DistributedValue {
 
     /// Reads without anybody who waits for it: one question at a time, whatever happens meanwhile.
     private func readForItself() {
-        let isFirst = state.withLock { state in
-            state.shallReadAgain = state.isReading
-            defer { state.isReading = true }
-            return !state.isReading
-        }
-        guard isFirst else { return }
+        guard state.withLock({ $0.ownReading.begin() }) else { return }
         read { [weak self] answer in
             guard let self else { return }
-            let isDue = state.withLock { state in
-                state.isReading = false
-                return state.shallReadAgain
-            }
+            let isDue = state.withLock { $0.ownReading.end() }
             deliver { $0.takeForItself(answer) }
             if isDue { readForItself() }
         }

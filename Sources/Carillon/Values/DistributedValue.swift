@@ -67,9 +67,7 @@ public final class DistributedValue<Value: Codable & Sendable>: Observable, Send
     struct State: Sendable {
         var followed = FollowedValue<Content>()
         var error: DistributedNotificationError?
-        /// Whether it is being read without anybody who waits for it, and has to be once more.
-        var isReading = false
-        var shallReadAgain = false
+        var ownReading = OwnReading.none
 
         /// - Parameter submit: asks the service for what begins; what it throws undoes that.
         mutating func begin(

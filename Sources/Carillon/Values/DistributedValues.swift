@@ -43,9 +43,7 @@ public final class DistributedValues<Value: Codable & Sendable>: Observable, Sen
     private struct State: Sendable {
         var followed = FollowedValues<Content>()
         var error: DistributedNotificationError?
-        /// Whether it is being read without anybody who waits for it, and has to be once more.
-        var isReading = false
-        var shallReadAgain = false
+        var ownReading = OwnReading.none
     }
 
     private let state = Locked(State())
@@ -193,18 +191,10 @@ public final class DistributedValues<Value: Codable & Sendable>: Observable, Sen
 
     /// Reads without anybody who waits for it: one question at a time, whatever happens meanwhile.
     private func readForItself() {
-        let isFirst = state.withLock { state in
-            state.shallReadAgain = state.isReading
-            defer { state.isReading = true }
-            return !state.isReading
-        }
-        guard isFirst else { return }
+        guard state.withLock({ $0.ownReading.begin() }) else { return }
         read { [weak self] answer in
             guard let self else { return }
-            let isDue = state.withLock { state in
-                state.isReading = false
-                return state.shallReadAgain
-            }
+            let isDue = state.withLock { $0.ownReading.end() }
             switch answer {
             case .success(let kept): deliver(byteCount: kept.byteCount) { $0.take(kept) }
             // With the next service it is asked again.
