@@ -49,6 +49,8 @@ final class Crossing {
         static let askAgain: UInt32 = 1_000
         /// Before it is looked again what the broker has of this host, where it did not answer.
         static let lookAgain: UInt32 = 60_000
+        /// How often; after that the values that it has shown have to do.
+        static let maxLooks = 5
         /// Before values are asked for again that had no room.
         static let replay: UInt32 = 1_000
         /// Between two times that values are sent again as notifications were missed.
@@ -96,6 +98,8 @@ final class Crossing {
     private var due = Due.nothing
     private var look = Look.none
     private var lookTimer: EventSource?
+    /// How many looks of this connection were not answered in full.
+    private var failedLooks = 0
     private let roundTrips: RoundTrips
     private var hostRemoval: HostRemoval?
     private let presence: PresenceKeeper
@@ -529,8 +533,9 @@ extension Crossing: BrokerLinkDelegate {
         for remark in FileRemarks(configuration).all { Log.warning(remark) }
         if let reason = broker.missingGrant { Log.warning(reason) }
         presence.connected(sessionPresent: sessionPresent)
-        if configuration.followsPresence { confirmation.begin(sessionPresent: sessionPresent) }
+        if configuration.followsPresence { confirmation.begin() }
         importer.connected(sessionPresent: sessionPresent)
+        failedLooks = 0
         lookForOwnValues()
         losses.brokerConnected()
         exporter.pump()
@@ -569,11 +574,13 @@ extension Crossing: BrokerLinkDelegate {
         exporter.values.beginLooking()
         look = .looking
         let filters = BridgeTopic.filters(of: configuration.origin, in: configuration.realm)
-        broker.showRetained(filters, excludesOwn: false) { [weak self] answer in
+        broker.showRetained(filters, excludesOwn: false, usesCanary: true) { [weak self] answer in
             guard let self, look == .looking else { return }
             // A broker that shows nothing has not forgotten anything.
             guard answer.refused.isEmpty else { return stopLooking() }
-            guard answer.isComplete else {
+            let isCertain = answer.isComplete || answer.outcome == .withoutCanary && !broker.showsCanary
+            guard isCertain || failedLooks >= Time.maxLooks else {
+                failedLooks += 1
                 stopLooking()
                 lookTimer = .once(milliseconds: Time.lookAgain, on: context) { [unowned self] in
                     lookTimer = nil

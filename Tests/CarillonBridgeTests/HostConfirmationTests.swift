@@ -47,7 +47,7 @@ struct HostConfirmationTests {
 
         func again() { confirmation.again() }
 
-        override func brokerConnected(sessionPresent: Bool) { confirmation.begin(sessionPresent: sessionPresent) }
+        override func brokerConnected(sessionPresent: Bool) { confirmation.begin() }
         override func brokerDisconnected(because error: MQTTError?) { confirmation.stop() }
         override func brokerSent(_ publication: Publication) {
             if let topic = BridgeTopic(publication.topic, in: "home") { _ = hosts.take(publication, of: topic.origin) }
@@ -66,6 +66,26 @@ struct HostConfirmationTests {
         lab.knows(Origin(host: "a", user: "u")!)
         lab.pass(seconds: 100)
         #expect(lab.forgotten.flatMap { $0 } == ["a/u"])
+    }
+
+    @Test("While reading is paused what comes may be of the session's queue, however long that is")
+    func pausedQueue() throws {
+        let lab = try Lab(knowing: "a")
+        lab.isAtBroker("a")
+        lab.pass(seconds: 200)
+        lab.broker.end()
+        lab.broker.retained[lab.topic("a")] = nil
+        lab.pass(seconds: 5)
+        lab.link.isReadingPaused = true
+        lab.pass(seconds: 300)
+        lab.link.isReadingPaused = false
+        lab.pass(seconds: 10)
+        // It was in the queue, behind the answer.
+        lab.knows(Origin(host: "a", user: "u")!)
+        lab.pass(seconds: 300)
+        #expect(lab.forgotten.flatMap { $0 } == ["a/u", "a/u"])
+        lab.pass(seconds: 300)
+        #expect(!lab.clock.isAwaited)
     }
 
     @Test("A host that the broker does not show is forgotten when all have had time to connect")

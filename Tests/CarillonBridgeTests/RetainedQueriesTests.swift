@@ -111,6 +111,35 @@ struct RetainedQueriesTests {
         #expect(other.answers.last == [], "a broker that does not allow it has no canary")
     }
 
+    @Test("Of a broker that does not tell of subscriptions one thing is asked for at a time")
+    func oneAtATime() throws {
+        let lab = try Lab()
+        lab.broker.hasIdentifiers = false
+        lab.broker.end()
+        lab.pass(seconds: 10)
+        lab.link.canary = ("own", "+")
+        lab.retain("own", "a/b")
+        func ask(_ filter: String) { lab.link.showRetained([filter], usesCanary: true) { answer in lab.note(answer) } }
+        lab.broker.forgetAsked()
+        ask("a/b")
+        ask("a/c")
+        ask("a/d")
+        lab.pass(seconds: 1)
+        #expect(lab.broker.asked.map(\.count) == [2])
+        lab.broker.hides = { $0 == "own" }
+        lab.pass(seconds: 4)
+        lab.broker.hides = { _ in false }
+        lab.pass(seconds: 20)
+        #expect(lab.broker.topicsAsked.filter { $0 != "+" } == ["a/b", "a/c", "a/d"])
+        #expect(lab.answers == [[], ["incomplete"], []] && lab.broker.filters.isEmpty)
+        // With the connection those end that wait.
+        ask("a/b")
+        ask("a/c")
+        lab.broker.end()
+        lab.pass(seconds: 20)
+        #expect(lab.answers.count == 3 && lab.broker.filters.isEmpty)
+    }
+
     @Test("Another subscription's copy of the canary proves nothing, nor does what this host publishes there meanwhile")
     func foreignCanaries() throws {
         let lab = try Lab()

@@ -215,6 +215,25 @@ struct ValueAuditTests {
         #expect(lab.gone == [Lab.topic("N", "b")])
     }
 
+    @Test("Nor does one of the queue that comes while it is looked for")
+    func queuedMeanwhile() throws {
+        let lab = try Lab(wanting: "N")
+        lab.has("N", "a")
+        lab.certain()
+        lab.broker.end()
+        lab.pass(seconds: 5)
+        lab.link.isReadingPaused = true
+        lab.pass(seconds: 100)
+        lab.link.isReadingPaused = false
+        lab.pass(seconds: 1)
+        #expect(lab.questions == 1 && lab.link.mayBeQueued)
+        var queued = Publication(topic: Lab.topic("N", "a"), payload: [1], isRetained: true)
+        queued.subscriptions = [1]
+        lab.audit.take(queued, isWanted: true)
+        lab.pass(seconds: 30)
+        #expect(lab.gone == [Lab.topic("N", "a")])
+    }
+
     @Test("Values that the broker shows late, or while others change all the time, are there")
     func slow() throws {
         let lab = try Lab(wanting: "N", "M")

@@ -63,6 +63,7 @@ final class BrokerLink {
     private(set) var limits: BrokerLimits?
     private var grants = Grants()
     private var queries: RetainedQueries!
+    private var queue = SessionQueue()
     private var pause: UInt32 = 1_000
     private var timer: EventSource?
     private(set) var connectedAt: SuspendingClock.Instant?
@@ -301,7 +302,7 @@ final class BrokerLink {
     ) {
         guard isConnected else { return }
         queries.ask(filters, excludesOwn: excludesOwn, usesCanary: usesCanary) { [weak self] answer in
-            if answer.hasDropped { self?.noteDropped() }
+            if !answer.isComplete { self?.noteDropped() }
             done(answer)
             guard let self else { return }
             shownAt = context.now
@@ -336,12 +337,19 @@ final class BrokerLink {
         set { queries.canary = newValue }
     }
 
+    /// Whether what the broker sends by the session's subscriptions may be old, as it kept it for this session.
+    var mayBeQueued: Bool { queue.mayComeStill(now: context.now) }
+
+    /// Whether the broker lets this client see the canary, for all that anybody knows.
+    var showsCanary: Bool { queries.hasSeenCanary }
+
     var isReadingPaused: Bool {
         get { client.isReadingPaused }
         set {
             guard client.isReadingPaused != newValue else { return }
             client.isReadingPaused = newValue
             pauses += 1
+            if newValue { queue.pause(now: context.now) } else { queue.resume(now: context.now) }
         }
     }
 }
@@ -352,7 +360,8 @@ extension BrokerLink: MQTTClientDelegate {
         grants.begin()
         connectedAt = context.now
         state = .connected
-        queries.connected(sessionPresent: sessionPresent)
+        queue.begin(sessionPresent: sessionPresent, isPaused: isReadingPaused, now: context.now)
+        queries.connected(sessionPresent: sessionPresent, identifiersAvailable: limits.identifiersAvailable)
         delegate?.brokerConnected(sessionPresent: sessionPresent)
     }
 

@@ -141,10 +141,14 @@ final class CenterLink: @unchecked Sendable {
     private static let markName = "org.carillon.Bridge.Mark"
     /// For a mark to arrive behind a replay, in milliseconds.
     private static let patience: UInt32 = 600_000
+    /// Before one that the service has not taken is posted again, in milliseconds.
+    private static let pauseOfMarks: UInt32 = 5_000
 
     private struct Mark {
         let key: RegistrationKey
         let timer: EventSource
+        /// Before it is posted again.
+        var retry: EventSource?
         let done: (Bool) -> Void
     }
 
@@ -165,7 +169,20 @@ final class CenterLink: @unchecked Sendable {
         }
         marks[object] = Mark(key: key, timer: timer, done: done)
         outbox.add(.register(key))
-        tell(Self.markName, about: object, [:])
+        postMark(object)
+    }
+
+    private func postMark(_ object: String) {
+        let tryAgain = MainThreadClosure<Void> { [weak self] in self?.postMarkLater(object) }
+        tell(Self.markName, about: object) { result in
+            if case .failure = result { tryAgain.run(()) }
+        }
+    }
+
+    /// The service has not taken a mark.
+    private func postMarkLater(_ object: String) {
+        marks[object]?.retry = .once(milliseconds: Self.pauseOfMarks, on: context) { [unowned self] in postMark(object)
+        }
     }
 
     private func arrivedMark(_ object: String, isInTime: Bool) {
@@ -200,11 +217,19 @@ final class CenterLink: @unchecked Sendable {
     /// Posts something of the bridge itself.
     ///
     /// - Parameter isValue: whether it stays until the bridge leaves the bus.
-    func tell(_ name: String, about object: String = "", _ userInfo: [String: PropertyList], isValue: Bool = false) {
+    ///
+    /// - Parameter completion: gets the error of the service; nil where nothing waits for it.
+    func tell(
+        _ name: String, about object: String = "", _ userInfo: [String: PropertyList] = [:],
+        isValue: Bool = false, completion: (@Sendable (Result<Int, ServiceError>) -> Void)? = nil
+    ) {
         var options = PostOptions()
         if isValue { options.retention = Retention(whileConnected: true) }
         do throws(CenterError) {
-            submit(.post(try OutgoingPost(name: name, object: object, userInfo: userInfo, options: options)))
+            submit(
+                .post(
+                    try OutgoingPost(
+                        name: name, object: object, userInfo: userInfo, options: options, completion: completion)))
         } catch {
             Log.warning("\(name) can't be posted: \(error)")
         }

@@ -24,10 +24,17 @@ final class RetainedQueries {
     struct Answer {
         /// The filters that the broker does not let be subscribed to.
         var refused: Set<String> = []
+        var outcome = Outcome.complete
+
         /// Whether it has shown all that it has of the others.
-        var isComplete = true
-        /// Whether it has dropped something, for all that anybody knows.
-        var hasDropped = false
+        var isComplete: Bool { outcome == .complete }
+    }
+
+    enum Outcome {
+        case complete
+        /// It has answered, and has not shown the canary: so it has dropped more, for all that anybody knows.
+        case withoutCanary
+        case unanswered
     }
 
     /// The identifiers of queries: each has one of its own.
@@ -89,6 +96,11 @@ final class RetainedQueries {
     private let subscribe: ([TopicFilter], _ identifier: UInt32) -> PacketID?
     private let unsubscribe: ([String]) -> PacketID?
     private var queries: [Query] = []
+    /// Those that wait for the end of the one that is under way.
+    private var waiting: [(Query, excludesOwn: Bool, usesCanary: Bool)] = []
+    /// Whether the broker tells of a message by which subscriptions it comes. Of one that does not, a canary may be that of
+    /// another query, so that there is one at a time.
+    private var isOneAtATime = false
     private var lastIdentifier = firstIdentifier
     /// Filters that the session may have still, with the subscriptions of queries of which the broker has not said that they have
     /// ended.
@@ -115,7 +127,7 @@ final class RetainedQueries {
     private(set) var hasSeenCanary = false
 
     /// Whether nothing is asked for.
-    var isIdle: Bool { queries.isEmpty }
+    var isIdle: Bool { queries.isEmpty && waiting.isEmpty }
 
     /// Asks for the retained messages of filters.
     ///
@@ -126,9 +138,16 @@ final class RetainedQueries {
     func ask(
         _ filters: [String], excludesOwn: Bool, usesCanary: Bool, _ done: @escaping (_ answer: Answer) -> Void
     ) {
-        let canary = usesCanary ? canary : nil
         lastIdentifier = lastIdentifier < Self.lastOfIdentifiers ? lastIdentifier + 1 : Self.firstIdentifier
         let query = Query(lastIdentifier, filters, done)
+        guard !isOneAtATime || isIdle else {
+            return waiting.append((query, excludesOwn, usesCanary))
+        }
+        begin(query, excludesOwn: excludesOwn, usesCanary: usesCanary)
+    }
+
+    private func begin(_ query: Query, excludesOwn: Bool, usesCanary: Bool) {
+        let (filters, canary) = (query.filters, usesCanary ? canary : nil)
         query.canary = canaryContent
         for part in filters.chunks(of: Self.together) {
             // Other options would make it another packet.
@@ -175,7 +194,6 @@ final class RetainedQueries {
         let isCanary = topic == canary?.topic
         if isCanary { hasSeenCanary = true }
         for query in queries {
-            // Of a broker without identifiers it may be that of another one.
             if isCanary, identifiers.isEmpty || identifiers == [query.identifier],
                 query.canary.map({ $0 == CanaryContent(publication) }) ?? true
             {
@@ -195,7 +213,7 @@ final class RetainedQueries {
             case .showing: end(query)
             case .asking, .ending:
                 for part in query.filters.chunks(of: Self.together) { _ = unsubscribe(Array(part)) }
-                (query.answer.isComplete, query.answer.hasDropped) = (false, true)
+                query.answer.outcome = .unanswered
                 end(of: query)
             }
         }
@@ -220,9 +238,7 @@ final class RetainedQueries {
         close(query.unanswered.removeValue(forKey: id)!)
         guard query.unanswered.isEmpty else { return }
         if let canary { close([canary.filter], count: query.canariesEnded) }
-        if query.shownCanaries < query.canaries {
-            (query.answer.isComplete, query.answer.hasDropped) = (false, true)
-        }
+        if query.shownCanaries < query.canaries { query.answer.outcome = .withoutCanary }
         end(of: query)
     }
 
@@ -237,12 +253,18 @@ final class RetainedQueries {
         query.timer = nil
         queries.removeAll { $0 === query }
         query.done(query.answer)
+        guard queries.isEmpty, !waiting.isEmpty else { return }
+        let (next, excludesOwn, usesCanary) = waiting.removeFirst()
+        begin(next, excludesOwn: excludesOwn, usesCanary: usesCanary)
     }
 
     // MARK: Connections
 
     /// There is a new connection. The session may have subscriptions of queries that the last one cut off.
-    func connected(sessionPresent: Bool) {
+    ///
+    /// - Parameter identifiersAvailable: whether the broker tells by which subscriptions a message comes.
+    func connected(sessionPresent: Bool, identifiersAvailable: Bool) {
+        isOneAtATime = !identifiersAvailable
         guard sessionPresent else { return open = [:] }
         for part in open.keys.sorted().chunks(of: Self.together) {
             if let id = unsubscribe(Array(part)) { leftovers[id] = Array(part) }
@@ -252,11 +274,11 @@ final class RetainedQueries {
     /// The connection is about to end in order.
     func withdraw() {
         for part in open.keys.sorted().chunks(of: Self.together) { _ = unsubscribe(Array(part)) }
-        (queries, open) = ([], [:])
+        (queries, waiting, open) = ([], [], [:])
     }
 
     func connectionEnded() {
-        (queries, leftovers) = ([], [:])
+        (queries, waiting, leftovers) = ([], [], [:])
         // However many they were, one packet ends them.
         open = open.mapValues { _ in 1 }
     }

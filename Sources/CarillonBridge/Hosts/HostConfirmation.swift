@@ -59,15 +59,14 @@ final class HostConfirmation {
     }
 
     /// There is a new connection.
-    ///
-    /// - Parameter sessionPresent: whether the broker has kept a session: then what comes first is of its queue, and old.
-    func begin(sessionPresent: Bool) {
-        (mayBeQueued, attempts) = (sessionPresent, 0)
+    func begin() {
+        (mayBeQueued, attempts) = (false, 0)
         goOn()
     }
 
     private func goOn() {
         (phase, isDue, isIncomplete) = (.waiting, false, false)
+        mayBeQueued = mayBeQueued || broker.mayBeQueued
         began()
         _ = broker.subscribe([
             TopicFilter(
@@ -81,7 +80,7 @@ final class HostConfirmation {
             if mayBeQueued {
                 // The broker may have dropped retained presences behind a full queue, and queued ones are old: each host is asked
                 // for, also those that are said to be offline.
-                mayBeQueued = false
+                mayBeQueued = broker.mayBeQueued
                 shown = known().subtracting(hosts)
                 began()
                 hosts.formUnion(shown)
@@ -124,6 +123,6 @@ final class HostConfirmation {
             attempts += 1
             isDue = true
         }
-        if isDue { goOn() }
+        if isDue || mayBeQueued { goOn() }
     }
 }

@@ -115,9 +115,6 @@ final class ValueAudit {
     private var doubtOfAll: UInt64 = 1
     /// The hash values of the topics on which the broker has, by all that it has sent on this connection.
     private var seen: Set<Int> = []
-    /// Whether what it has sent may be of the session's queue: a value of that is old, and the end of it may have had no room
-    /// there.
-    private var mayBeQueued = false
     /// The packets that the broker has not answered: what comes before the end of a subscription may be from before it.
     private var unsubscribing: Set<PacketID> = []
     private var isConnected = false
@@ -148,11 +145,8 @@ final class ValueAudit {
         }
         trustTimer = .once(milliseconds: Time.trust, on: context) { [unowned self] in
             trustTimer = nil
-            // By then the queue is read.
-            mayBeQueued = false
             goOn()
         }
-        mayBeQueued = sessionPresent
         if !sessionPresent { doubt() }
     }
 
@@ -178,16 +172,16 @@ final class ValueAudit {
     ///
     /// - Parameter isWanted: whether it is one of a subscription.
     func take(_ publication: Publication, isWanted: Bool) {
-        let isValue = !publication.payload.isEmpty
-        if isValue { look?.missing[publication.topic] = nil }
         let topic = publication.topic.hashValue
-        if !isValue {
+        guard !publication.payload.isEmpty else {
             seen.remove(topic)
-        } else if isWanted, unsubscribing.isEmpty, !mayBeQueued || BrokerLink.isOfQuery(publication),
-            seen.count < Self.maxSeen
-        {
-            seen.insert(topic)
+            return
         }
+        // A value of the session's queue is old, and the end of it may have had no room there.
+        let isOld = broker.mayBeQueued && !BrokerLink.isOfQuery(publication)
+        // Of a broker without identifiers it may be the answer.
+        if !isOld || publication.subscriptions.isEmpty { look?.missing[publication.topic] = nil }
+        if !isOld, isWanted, unsubscribing.isEmpty, seen.count < Self.maxSeen { seen.insert(topic) }
     }
 
     // MARK: Doubts
@@ -268,7 +262,7 @@ final class ValueAudit {
         for (origin, host) in table.hosts {
             let watch = watches[origin] ?? Watch()
             guard host.isOnline, let mark = host.mark, isDue(watch), !table.unconfirmed.contains(origin),
-                watch.word == .certain && !mayBeQueued || trustTimer == nil
+                watch.word == .certain && !broker.mayBeQueued || trustTimer == nil
             else { continue }
             let left = watch.lookedAt.map { watch.pause - (context.now - $0) } ?? .zero
             if left > .zero { rest = min(rest ?? left, left) } else { due[origin] = mark }

@@ -17,6 +17,8 @@ final class StagedBroker: BrokerClient {
     var isSlow = false
     /// The maximum of packets on their way; retained messages beyond that are dropped.
     var room = Int.max
+    /// Whether it tells of a message by which subscriptions it comes.
+    var hasIdentifiers = true
     /// Whether it answers nothing.
     var isDeaf = false
     private(set) var filters: [String: TopicFilter] = [:]
@@ -37,7 +39,8 @@ final class StagedBroker: BrokerClient {
         connections += 1
         let isPresent = connections > 1 && !isForgetful
         if !isPresent { filters = [:] }
-        delegate?.connected(sessionPresent: isPresent, limits: BrokerLimits())
+        delegate?.connected(
+            sessionPresent: isPresent, limits: BrokerLimits(identifiersAvailable: hasIdentifiers))
     }
 
     /// Whether it forgets the session with the connection.

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+import CarillonMainLoop
+import CarillonTestLimits
+import Testing
+
+@testable import CarillonBridge
+
+@Suite("G2: messages that a broker kept for the session", .limited)
+struct SessionQueueTests {
+    private let start = SuspendingClock.now
+
+    private func time(_ seconds: Int) -> SuspendingClock.Instant { start + .seconds(seconds) }
+
+    @Test("They may come as long as the bridge has not read for a minute and a half; a session of its own has none")
+    func readingTime() {
+        var queue = SessionQueue()
+        #expect(!queue.mayComeStill(now: start))
+        queue.begin(sessionPresent: false, isPaused: false, now: start)
+        #expect(!queue.mayComeStill(now: start))
+        queue.begin(sessionPresent: true, isPaused: false, now: start)
+        #expect(queue.mayComeStill(now: time(89)))
+        #expect(!queue.mayComeStill(now: time(90)))
+    }
+
+    @Test("A pause in reading does not count, nor does one that is there at the beginning")
+    func pauses() {
+        var queue = SessionQueue()
+        queue.begin(sessionPresent: true, isPaused: true, now: start)
+        #expect(queue.mayComeStill(now: time(500)))
+        queue.resume(now: time(500))
+        queue.pause(now: time(550))
+        #expect(queue.mayComeStill(now: time(900)))
+        queue.resume(now: time(900))
+        #expect(queue.mayComeStill(now: time(939)))
+        #expect(!queue.mayComeStill(now: time(940)))
+        queue.pause(now: time(950))
+        #expect(!queue.mayComeStill(now: time(950)), "it is read")
+        queue.resume(now: time(951))
+        #expect(!queue.mayComeStill(now: time(951)))
+    }
+}
