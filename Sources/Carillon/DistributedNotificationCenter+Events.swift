@@ -88,7 +88,7 @@ extension DistributedNotificationCenter {
         switch event {
         case .mayHaveMissedNotifications(let gap): (.distributedNotificationsMayHaveBeenMissed, "gap", gap)
         case .connectionStateChanged(let state): (.distributedNotificationCenterStateDidChange, "state", state)
-        case .suspensionChanged, .observerRefused, .detailsRefused, .postFailed: nil
+        case .suspensionChanged, .observerRefused, .detailsRefused, .postFailed, .postsMayBeLost: nil
         }
     }
 }
@@ -134,7 +134,13 @@ final class CenterReceiver: ServiceReceiver {
     }
 
     func lostPost(because error: ServiceError) {
-        center?.noteFailedPost(DistributedNotificationError(error))
+        guard let center else { return }
+        center.state.withLock { $0.hasLostPosts = true }
+        center.noteFailedPost(DistributedNotificationError(error))
+    }
+
+    func mayHaveLostPosts(_ count: Int, because reason: String) {
+        center?.noteUncertainPosts(count, because: reason)
     }
 
     func registrationRefused(_ key: RegistrationKey, because error: ServiceError) {

@@ -11,34 +11,38 @@ extension DistributedNotificationCenter {
     /// `main`, does the same for ``default``, as ``exitTimeout`` has it; `_exit`, a signal and a crash do not.
     ///
     /// - Parameter timeout: in seconds.
-    /// - Returns: false when it did not in time, or when there is no service or no bus.
+    /// - Returns: false when it did not in time, when there is no service or no bus, and when posts since the last call have
+    ///   failed or may be lost, as the service has ended meanwhile (``Event/postFailed(_:)``, ``Event/postsMayBeLost(count:)``).
     @discardableResult
     public func flush(timeout: TimeInterval) -> Bool {
         guard !link.isUnused else { return true }
         let posted = statistics.posted
         let answer = Answer()
         submit(.barrier { answer.set($0) })
-        guard answer.wait(seconds: timeout) == true else { return false }
-        noteFlushed(posted)
-        return true
+        return noteFlushed(posted, isTaken: answer.wait(seconds: timeout) == true)
     }
 
     /// Waits until the service has taken everything that was posted so far.
     ///
-    /// - Returns: false when there is no service or no bus.
+    /// - Returns: false when there is no service or no bus, and when posts since the last call have failed or may be lost, as
+    ///   the service has ended meanwhile.
     @discardableResult
     public func flush() async -> Bool {
         guard !link.isUnused else { return true }
         let posted = statistics.posted
-        let isFlushed = await withCheckedContinuation { continuation in
+        let isTaken = await withCheckedContinuation { continuation in
             submit(.barrier { continuation.resume(returning: $0) })
         }
-        if isFlushed { noteFlushed(posted) }
-        return isFlushed
+        return noteFlushed(posted, isTaken: isTaken)
     }
 
-    private func noteFlushed(_ posted: UInt64) {
-        state.withLock { $0.flushed = max($0.flushed, posted) }
+    /// - Returns: whether nothing is lost since the last time.
+    private func noteFlushed(_ posted: UInt64, isTaken: Bool) -> Bool {
+        state.withLock { state in
+            if isTaken { state.flushed = max(state.flushed, posted) }
+            defer { state.hasLostPosts = false }
+            return isTaken && !state.hasLostPosts
+        }
     }
 
     // MARK: The end of the process
@@ -72,7 +76,7 @@ extension DistributedNotificationCenter {
             progress = link.progress
             isTaken = answer.wait(seconds: timeout)
         }
-        // Without a service each has been told as a failed post.
+        // Without a service each has been told as a failed post, or as one that may be lost.
         if isTaken == nil { tellUnsent("the service has taken none of them for \(timeout) s") }
     }
 

@@ -249,6 +249,16 @@ extension DistributedNotificationCenter: NotificationPosting {
         return text
     }
 
+    /// Posts may be lost that did not ask for their outcome.
+    func noteUncertainPosts(_ count: Int, because reason: String) {
+        state.withLock { state in
+            state.statistics.uncertainPosts += UInt64(count)
+            state.hasLostPosts = true
+        }
+        Log.warning("\(count) posts may be lost: \(reason)")
+        report(.postsMayBeLost(count: count))
+    }
+
     func noteFailedPost(_ error: DistributedNotificationError) {
         if let count = state.withLock({ Log.throttle(&$0.statistics.failedPosts) }) {
             Log.warning("a post failed (\(count) so far): \(error)")

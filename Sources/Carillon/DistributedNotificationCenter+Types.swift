@@ -84,6 +84,9 @@ extension DistributedNotificationCenter {
         case detailsRefused(DistributedNotificationError)
         /// A post that did not ask for its outcome was not made.
         case postFailed(DistributedNotificationError)
+        /// The service has ended, or the connection to it, before it could be known that it has taken so many posts that did
+        /// not ask for their outcome (E10). It has taken those of them that it read before.
+        case postsMayBeLost(count: Int)
     }
 
     /// Counts since the program began.
@@ -94,6 +97,8 @@ extension DistributedNotificationCenter {
         public var posted: UInt64 = 0
         /// Posts that were refused before they left the process, and those without an outcome that failed later.
         public var failedPosts: UInt64 = 0
+        /// Posts without an outcome that may be lost, as the service ended, or the connection to it, soon after they left.
+        public var uncertainPosts: UInt64 = 0
         /// Observers that were refused.
         public var refusedObservers: UInt64 = 0
         /// Notifications that the service lost for this program, or that are missing in its count.

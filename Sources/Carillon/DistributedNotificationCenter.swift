@@ -63,6 +63,8 @@ public final class DistributedNotificationCenter: Sendable {
         var statistics = Statistics()
         /// How many of the posts are known to have been taken by the service.
         var flushed: UInt64 = 0
+        /// Whether posts have failed, or may be lost, that left the process since the last flush that said so.
+        var hasLostPosts = false
         var exitTimeout: TimeInterval = 2
         /// What was lost for want of room, and not told in an event.
         var untoldOverflow: UInt64 = 0

@@ -51,6 +51,8 @@ public struct Outbox<Request> {
         /// Answered, and no more of them on their way than posts: one that is removed before its answer came can be
         /// removed only after that, and must not use up the service's limits meanwhile (E1).
         case registration
+        /// Its answer confirms what has left before.
+        case barrier
         case other
 
         var isPost: Bool {
@@ -61,7 +63,7 @@ public struct Outbox<Request> {
         var isAnswered: Bool {
             switch self {
             case .post(let wantsAnswer): wantsAnswer
-            case .registration: true
+            case .registration, .barrier: true
             case .other: false
             }
         }
@@ -96,6 +98,18 @@ public struct Outbox<Request> {
     private var byteCount = 0
     private var unconfirmed = 0
     private var sinceConfirmation = 0
+    /// Those of all that are on their way on the bus that asked for no answer.
+    private var silent = SilentPosts()
+
+    /// What an answer confirms.
+    struct Confirmation: Equatable {
+        /// What is not on its way any more.
+        var count: Int
+        /// Those of them that asked for no answer.
+        var silent: Int
+
+        static var nothing: Self { Self(count: 0, silent: 0) }
+    }
 
     init(limits: Limits = Limits()) {
         self.limits = limits
@@ -136,9 +150,12 @@ public struct Outbox<Request> {
     var mayPass: Bool { waiting.isEmpty && unconfirmed + 1 < Self.few && sinceConfirmation + 1 < Self.confirmEvery }
 
     /// Such a post has left.
-    mutating func passed() {
+    ///
+    /// - Parameter now: in nanoseconds.
+    mutating func passed(now: Int64 = 0) {
         unconfirmed += 1
         sinceConfirmation += 1
+        silent.add(1, at: now)
     }
 
     /// The same by a way of their own, on which each is answered.
@@ -165,12 +182,19 @@ public struct Outbox<Request> {
 
     /// What to send next; nil when nothing waits, or when posts on their way have to be confirmed first.
     ///
-    /// - Returns: one request, or several posts that go together; for what shall be answered also how many the answer
+    /// - Parameter now: in nanoseconds.
+    /// - Returns: one request, or several posts that go together; for what shall be answered also what the answer
     ///   confirms: it goes to ``confirmed(_:)``.
-    mutating func next(_ posting: Posting = .oneByOne) -> (requests: [Request], confirms: Int?)? {
+    mutating func next(
+        _ posting: Posting = .oneByOne, now: Int64 = 0
+    ) -> (requests: [Request], confirms: Confirmation?)? {
         hold = nil
         guard let first = waiting.first else { return nil }
-        if case .other = first.kind { return ([takeFirst()], nil) }
+        switch first.kind {
+        case .other: return ([takeFirst()], nil)
+        case .barrier: return ([takeFirst()], confirmation(asking: 0))
+        case .post, .registration: break
+        }
         if first.kind.isPost, posting == .not { return nil }
         guard unconfirmed < Self.window else {
             hold = .window
@@ -195,9 +219,17 @@ public struct Outbox<Request> {
         }
         // Whoever piles up waits for an answer.
         if areTogether, unconfirmed >= Self.few { wantsAnswer = true }
-        guard wantsAnswer else { return (requests, nil) }
+        guard wantsAnswer else {
+            silent.add(requests.count, at: now)
+            return (requests, nil)
+        }
+        return (requests, confirmation(asking: requests.count))
+    }
+
+    /// - Parameter count: how many of those that the next answer confirms ask for it.
+    private mutating func confirmation(asking count: Int) -> Confirmation {
         defer { sinceConfirmation = 0 }
-        return (requests, sinceConfirmation)
+        return Confirmation(count: sinceConfirmation, silent: sinceConfirmation - count)
     }
 
     /// Whether a post is next; nil when nothing waits.
@@ -235,7 +267,13 @@ public struct Outbox<Request> {
         waiting.reduce(0) { $0 + (condition($1.request) ? 1 : 0) }
     }
 
-    /// An answer came for a post that wanted one: so many are not on their way any more.
+    /// An answer came on the bus.
+    mutating func confirmed(_ confirmation: Confirmation) {
+        silent.remove(confirmation.silent)
+        confirmed(confirmation.count)
+    }
+
+    /// So many posts are not on their way any more.
     mutating func confirmed(_ count: Int) {
         unconfirmed = max(0, unconfirmed - count)
         confirmations &+= UInt64(count)
@@ -243,10 +281,15 @@ public struct Outbox<Request> {
     }
 
     /// Nothing that is on its way will be confirmed any more, but so many posts.
-    mutating func reset(keeping count: Int = 0) {
-        unconfirmed = count
-        sinceConfirmation = 0
-        hold = nil
+    ///
+    /// - Parameter now: in nanoseconds.
+    /// - Returns: how many others may be lost, of which nobody is told otherwise.
+    @discardableResult
+    mutating func reset(keeping count: Int = 0, now: Int64 = 0) -> Int {
+        // Of what asked for an answer there is one on its way, or a failure.
+        let owesAnswers = unconfirmed > silent.count
+        (unconfirmed, sinceConfirmation, hold) = (count, 0, nil)
+        return silent.end(owesAnswers: owesAnswers, at: now)
     }
 
     /// Takes out everything that waits, in order.

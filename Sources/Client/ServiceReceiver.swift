@@ -9,6 +9,9 @@ public protocol ServiceReceiver: Sendable {
     func mayHaveMissed(_ gap: Gap)
     /// A post of which nobody waits for the outcome was not made.
     func lostPost(because error: ServiceError)
+    /// The service has ended, or the connection to it, before it could be known that it has taken so many posts, of which
+    /// nobody waits for the outcome. Posts that are told otherwise are not among them.
+    func mayHaveLostPosts(_ count: Int, because reason: String)
     func registrationRefused(_ key: RegistrationKey, because error: ServiceError)
     /// The service does not tell what the program wants to be told besides (P1).
     func detailsRefused(because error: ServiceError)
@@ -26,6 +29,7 @@ public protocol ServiceReceiver: Sendable {
 /// For those that need not know.
 extension ServiceReceiver {
     public func transportChanged(to transport: Transport, because reason: String?) {}
+    public func mayHaveLostPosts(_ count: Int, because reason: String) {}
     public func interestChanged() {}
     public func valuesRemoved() {}
 }

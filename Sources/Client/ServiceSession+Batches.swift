@@ -65,7 +65,7 @@ extension ServiceSession {
     /// Sends posts in one call.
     ///
     /// - Parameter confirms: what the answer confirms to the outbox; nil when nobody wants one.
-    func sendTogether(_ posts: [OutgoingPost], confirms: Int?) {
+    func sendTogether(_ posts: [OutgoingPost], confirms: Confirmation?) {
         guard let connection else { return }
         channels.sentOnBus += 1
         let isTrial = batching.knowledge == .unknown
@@ -79,7 +79,7 @@ extension ServiceSession {
             // What has to be sent again must not be left behind.
             pendingAnswers += 1
         }
-        let receiver = receiver
+        let (receiver, number) = (receiver, question)
         connection.call(message) { [weak self, weak connection] result in
             guard let self else { return settle(posts, result, receiver) }
             let isStillThere = connection === self.connection && connection != nil
@@ -97,17 +97,17 @@ extension ServiceSession {
                 }
             }
             if case .success = result, isStillThere, batching.knowledge == .unknown { batching.knowledge = .there }
-            if let confirms { outbox.confirmed(confirms) }
+            confirm(confirms, of: number)
             settle(posts, result, receiver)
             pump()
         }
     }
 
-    private func sendOneByOne(_ posts: [OutgoingPost], confirms: Int?) {
+    private func sendOneByOne(_ posts: [OutgoingPost], confirms: Confirmation?) {
         channels.sentOnBus += 1
         for (place, post) in posts.enumerated() {
             // Who waits for an answer gets one; the last confirms them all.
-            let confirmed = place == posts.count - 1 ? confirms : post.completion.map { _ in 0 }
+            let confirmed = place == posts.count - 1 ? confirms : post.completion.map { _ in .nothing }
             send(post, confirms: confirmed)
         }
     }

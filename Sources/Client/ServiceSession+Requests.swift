@@ -53,7 +53,7 @@ extension ServiceSession {
         channels.sentOnBus += count
     }
 
-    func sendOnBus(_ request: Request, confirms: Int?) {
+    func sendOnBus(_ request: Request, confirms: Confirmation?) {
         isBusAsked = false
         channels.sentOnBus += 1
         switch request {
@@ -71,8 +71,17 @@ extension ServiceSession {
             details = word
             callUnawaited(.details)
         case .call(let call): send(call)
-        case .barrier(let completion): sendBarrier(completion)
+        case .barrier(let completion): sendBarrier(completion, confirms: confirms)
         }
+    }
+
+    typealias Confirmation = Outbox<Request>.Confirmation
+
+    /// An answer has come to something that was asked at a time.
+    ///
+    /// - Parameter number: ``question`` at that time: what was on its way before another one is settled.
+    func confirm(_ confirmation: Confirmation?, of number: Int) {
+        if let confirmation, number == question { outbox.confirmed(confirmation) }
     }
 
     /// Without a service posts fail, as there is nobody to take them; what the program wants to receive is kept for
@@ -157,14 +166,14 @@ extension ServiceSession {
         callUnawaited(call, again: true)
     }
 
-    func send(_ post: OutgoingPost, confirms: Int?) {
+    func send(_ post: OutgoingPost, confirms: Confirmation?) {
         guard let connection else { return }
         let message = post.message
         guard let confirms else { return connection.send(message) }
         message.expectsNoReply = false
-        let receiver = receiver
+        let (receiver, number) = (receiver, question)
         connection.call(message) { [weak self] result in
-            self?.outbox.confirmed(confirms)
+            self?.confirm(confirms, of: number)
             post.settle(
                 result.flatMap { reply in Result { () throws(BusError) in try PostCall.reply(in: reply) } }, receiver)
             self?.pump()
@@ -172,17 +181,17 @@ extension ServiceSession {
     }
 
     /// - Parameter confirms: what the answer confirms to the outbox, for a request that came out of it.
-    func sendRegistration(of key: RegistrationKey, confirms: Int? = nil) {
+    func sendRegistration(of key: RegistrationKey, confirms: Confirmation? = nil) {
         registrations.asked(key)
         let call = AddObserver(name: key.name?.text ?? "", object: key.object?.text ?? "", options: key.options)
-        let asked = owner
+        let (asked, number) = (owner, question)
         connection?.call(call.message()) { [weak self] result in
             guard let self else { return }
             defer {
                 // What the channel has of it had to wait for its number.
                 channels.channel?.goOn()
-                if let confirms {
-                    outbox.confirmed(confirms)
+                if confirms != nil {
+                    confirm(confirms, of: number)
                     pump()
                 }
             }
@@ -227,16 +236,17 @@ extension ServiceSession {
     }
 
     /// The service answers in order: when this is answered, it has taken everything before.
-    private func sendBarrier(_ completion: @escaping Request.Completion<Bool>) {
+    private func sendBarrier(_ completion: @escaping Request.Completion<Bool>, confirms: Confirmation?) {
         guard let connection else { return completion(false) }
         guard channels.doomedBarriers == 0 else {
             channels.doomedBarriers -= 1
             return completion(false)
         }
-        let sent = channels.sentOnBus
+        let (sent, number) = (channels.sentOnBus, question)
         pendingAnswers += 1
         connection.call(Self.ping) { [weak self, weak connection] result in
             self?.pendingAnswers -= 1
+            self?.confirm(confirms, of: number)
             guard case .success = result else { return completion(false) }
             if let self, connection === self.connection {
                 channels.takenFromBus = max(channels.takenFromBus, sent)

@@ -188,7 +188,7 @@ public final class ServiceSession {
         registrations.reset()
         sequence.reset()
         batching = Batching()
-        outbox.reset()
+        postsMayBeLost(outbox.reset(), because: reason)
         let error = ServiceError.disconnected(reason)
         state = .offline(error)
         lastFailure = bus.now
@@ -274,6 +274,7 @@ public final class ServiceSession {
         if let owner, owner != sender { return askAgain() }
         silence = nil
         asksInPieces = false
+        let isSame = owner == sender
         owners.answered(sender)
         // One that answers has the state of the one before, which has ended and written nothing since.
         if let channel = channels.channel, channel.service != sender { endChannel("the service is another one") }
@@ -281,7 +282,9 @@ public final class ServiceSession {
         let repair = registrations.compare(with: listed)
         // A service that remembers none of ours may not know us, and then counts our notifications from one.
         if !registrations.areAnyRemembered { sequence.mayBeginAnew() }
-        outbox.reset(keeping: channels.channel?.sender.unsettled ?? 0)
+        let unsure = outbox.reset(keeping: channels.channel?.sender.unsettled ?? 0)
+        // It answers in order: what was sent to it before is taken.
+        if !isSame { postsMayBeLost(unsure, because: "another service has taken the place of the one before") }
         // It may be of another version than the one before.
         batching = Batching()
         state = .ready
@@ -382,10 +385,14 @@ public final class ServiceSession {
         case .asking: if asked != nil { ask() }
         case .absent: if newOwner != nil { ask() }
         case .ready:
-            outbox.reset()
+            postsMayBeLost(outbox.reset(), because: "the service has ended, or another one has taken its place")
             receiver.stateChanged(.connecting)
             ask()
         }
+    }
+
+    private func postsMayBeLost(_ count: Int, because reason: String) {
+        if count > 0 { receiver.mayHaveLostPosts(count, because: reason) }
     }
 
     /// The service has to be asked again, as it did not answer a request.

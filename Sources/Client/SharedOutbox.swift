@@ -22,12 +22,12 @@ public final class SharedOutbox: Sendable {
         var passedOnBus: UInt64 = 0
 
         /// - Returns: whether the session has to be told that a part of it is left; nil when it may not pass.
-        mutating func pass(_ post: OutgoingPost) -> Bool? {
+        mutating func pass(_ post: OutgoingPost, now: () -> Int64) -> Bool? {
             switch line {
             case nil: return nil
             case .bus(let line)?:
                 guard post.completion == nil, outbox.mayPass, line.send(post.message) else { return nil }
-                outbox.passed()
+                outbox.passed(now: now())
                 passedOnBus += 1
                 return false
             case .channel(let line)?:
@@ -41,9 +41,16 @@ public final class SharedOutbox: Sendable {
     }
 
     private let state: Locked<State>
+    private let now: @Sendable () -> Int64
 
-    public init(limits: Outbox<Request>.Limits = .init()) {
+    public convenience init(limits: Outbox<Request>.Limits = .init()) {
+        self.init(limits: limits, now: SteadyClock.coarseNanoseconds)
+    }
+
+    /// - Parameter now: a clock, in nanoseconds. Called from any thread.
+    package init(limits: Outbox<Request>.Limits = .init(), now: @escaping @Sendable () -> Int64) {
         state = Locked(State(outbox: Outbox(limits: limits)))
+        self.now = now
     }
 
     /// Puts a request behind all others.
@@ -58,11 +65,12 @@ public final class SharedOutbox: Sendable {
                 guard state.outbox.hasRoom(byteCount: post.byteCount) else {
                     throw .tooManyUnsentPosts(limit: state.outbox.limits.count)
                 }
-                if let isToBeTold = state.pass(post) { return isToBeTold }
+                if let isToBeTold = state.pass(post, now: now) { return isToBeTold }
                 return state.outbox.append(
                     request, .post(wantsAnswer: post.completion != nil), byteCount: post.byteCount)
             case .register: return state.outbox.append(request, .registration)
-            case .unregister, .suspend, .details, .call, .barrier: return state.outbox.append(request, .other)
+            case .barrier: return state.outbox.append(request, .barrier)
+            case .unregister, .suspend, .details, .call: return state.outbox.append(request, .other)
             }
         }
     }
@@ -76,8 +84,9 @@ public final class SharedOutbox: Sendable {
     public func close() { state.withLock { $0.isClosed = true } }
     public var isClosed: Bool { state.withLock { $0.isClosed } }
     public var isEmpty: Bool { state.withLock { $0.outbox.isEmpty } }
-    func next(_ posting: Outbox<Request>.Posting) -> (requests: [Request], confirms: Int?)? {
-        state.withLock { $0.outbox.next(posting) }
+    func next(_ posting: Outbox<Request>.Posting) -> (requests: [Request], confirms: Outbox<Request>.Confirmation?)? {
+        let now = now()
+        return state.withLock { $0.outbox.next(posting, now: now) }
     }
     /// Lets posts leave by this line, until ``takeLineBack()``.
     func lend(_ line: Line) { state.withLock { $0.line = line } }
@@ -99,7 +108,14 @@ public final class SharedOutbox: Sendable {
     }
     func hurry() { state.withLock { $0.outbox.hurry() } }
     func confirmed(_ count: Int) { state.withLock { $0.outbox.confirmed(count) } }
-    func reset(keeping count: Int = 0) { state.withLock { $0.outbox.reset(keeping: count) } }
+    func confirmed(_ confirmation: Outbox<Request>.Confirmation) {
+        state.withLock { $0.outbox.confirmed(confirmation) }
+    }
+    /// - Returns: how many posts may be lost of which nobody is told otherwise.
+    func reset(keeping count: Int = 0) -> Int {
+        let now = now()
+        return state.withLock { $0.outbox.reset(keeping: count, now: now) }
+    }
     var isPostNext: Bool? { state.withLock { $0.outbox.isPostNext } }
     func nextPosts() -> [OutgoingPost] { state.withLock { $0.outbox.nextPosts() }.compactMap(\.post) }
     /// Puts posts that were taken out, and were not sent, before all others.

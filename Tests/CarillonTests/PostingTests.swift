@@ -306,6 +306,34 @@ struct PostingTests {
         #expect(try posted() - before == 130_000)
     }
 
+    @Test("E10: posts on their way to a service that is killed are told as uncertain, and the next flush is none")
+    func killedService() throws {
+        let desk = try Desk()
+        let center = desk.center()
+        let told = Inbox<Int>()
+        let observation = center.observeEvents { event in
+            if case .postsMayBeLost(let count) = event { told.add(count) }
+        }
+        func post(_ count: Int) { for _ in 0..<count { center.post(name: .init("com.example.Posted"), object: nil) } }
+        post(10)
+        #expect(center.flush(timeout: 10) && center.unsentPosts == 0)
+        try ProcessState.stop(desk.service.pid)
+        post(10)
+        try eventually("they have left: \(center.unsentPosts)") { center.unsentPosts == 10 }
+        desk.service.signal(SIGKILL)
+        _ = try desk.service.waitForExit()
+        // Some of them asked for an answer, and fail without it.
+        func counted() -> UInt64 { center.statistics.uncertainPosts + center.statistics.failedPosts }
+        try eventually("told: \(center.statistics)") { counted() == 10 && told.all.count == 1 }
+        #expect(center.statistics.uncertainPosts == told.all.first.map(UInt64.init))
+        let service = try ServiceProcess(on: desk.bus)
+        try eventually("there is another one") { center.connectionState == .connected }
+        #expect(!center.flush(timeout: 10), "ten may be lost")
+        post(10)
+        #expect(center.flush(timeout: 10) && center.unsentPosts == 0 && counted() == 10)
+        withExtendedLifetime((observation, service)) {}
+    }
+
     @Test("Exit without any bus ends at once and says what was lost")
     func exitWithoutBus() throws {
         let stage = try Stage()

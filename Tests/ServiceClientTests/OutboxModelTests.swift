@@ -79,7 +79,7 @@ struct OutboxModelTests {
                     ? [.post(wantsAnswer: false)]
                     : [
                         .post(wantsAnswer: false), .post(wantsAnswer: false), .post(wantsAnswer: true), .registration,
-                        .other,
+                        .other, .barrier,
                     ]
                 let kind = kinds[number(0...kinds.count - 1)]
                 guard !kind.isPost || outbox.hasRoom(byteCount: byteCount) else { break }
@@ -92,7 +92,7 @@ struct OutboxModelTests {
                 var count = 0
                 if let first = model.waiting.first {
                     switch first.kind {
-                    case .other: count = 1
+                    case .other, .barrier: count = 1
                     case .registration: count = model.onTheWay < 256 ? 1 : 0
                     case .post:
                         if posting == .oneByOne { count = model.onTheWay < 256 ? 1 : 0 }
@@ -101,7 +101,10 @@ struct OutboxModelTests {
                 }
                 let next = outbox.next(posting)
                 #expect(next?.requests ?? [] == model.waiting.prefix(count).map(\.number), "seed \(seed), step \(step)")
-                if case .other? = model.waiting.first?.kind {} else { model.onTheWay += count }
+                switch model.waiting.first?.kind {
+                case .other?, .barrier?, nil: break
+                case .post?, .registration?: model.onTheWay += count
+                }
                 taken += model.waiting.prefix(count)
                 model.take(count)
             case 12, 13:

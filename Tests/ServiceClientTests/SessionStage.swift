@@ -19,6 +19,7 @@ extension SessionTests {
         func stateChanged(_ state: ConnectionState) { told.append("\(state)") }
         func mayHaveMissed(_ gap: Gap) { told.append("\(gap)") }
         func lostPost(because error: ServiceError) { told.append("lost: \(error)") }
+        func mayHaveLostPosts(_ count: Int, because reason: String) { told.append("\(count) may be lost: \(reason)") }
         func detailsRefused(because error: ServiceError) { told.append("details refused: \(error)") }
         func registrationRefused(_ key: RegistrationKey, because error: ServiceError) {
             told.append("refused \(key.name?.text ?? ""): \(error)")

@@ -133,6 +133,25 @@ struct SessionTests {
         #expect(stage.bus.pauses.count == attempts, "what is connected sleeps")
     }
 
+    @Test("E10: posts that the service may not have taken when it ends are told, once; not those that are confirmed")
+    func mayBeLost() throws {
+        let stage = Stage()
+        stage.start()
+        func lost() -> [String] { stage.takeTold().filter { $0.contains("may be lost") } }
+        for _ in 0..<5 { try stage.ask(try post()) }
+        #expect(stage.outbox.unsentPosts == (0, 5))
+        try stage.ask(.barrier { _ in })
+        #expect(stage.outbox.unsentPosts == (0, 0))
+        try stage.ask(try post(), try post())
+        #expect(lost().isEmpty)
+        for owner in ["", ":1.100"] { _ = stage.arrive(.ownerChange(Wire.busName.rawValue, to: owner)) }
+        #expect(lost() == ["2 may be lost: the service has ended, or another one has taken its place"])
+        try stage.ask(try post())
+        stage.bus.failure = .noServer("gone")
+        stage.bus.connection.onDisconnect?()
+        #expect(lost() == ["1 may be lost: the bus closed the connection"])
+    }
+
     @Test("A bus that closes: posts without an outcome are told as lost, calls fail, observers come back")
     func busCloses() throws {
         let stage = Stage()
