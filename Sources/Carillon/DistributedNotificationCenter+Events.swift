@@ -134,9 +134,11 @@ final class CenterReceiver: ServiceReceiver {
     }
 
     func lostPost(because error: ServiceError) {
-        guard let center else { return }
-        center.state.withLock { $0.hasLostPosts = true }
-        center.noteFailedPost(DistributedNotificationError(error))
+        center?.noteFailedPosts(1, DistributedNotificationError(error))
+    }
+
+    func postsRefused(_ count: Int, because error: ServiceError) {
+        center?.noteFailedPosts(count, DistributedNotificationError(error))
     }
 
     func mayHaveLostPosts(_ count: Int, because reason: String) {

@@ -53,7 +53,7 @@ extension DistributedNotificationCenter: NotificationPosting {
         do throws(DistributedNotificationError) {
             try send(name, object: object, userInfo: userInfo, options: try wireOptions(options))
         } catch {
-            noteFailedPost(error)
+            noteFailedPosts(1, error)
         }
     }
 
@@ -259,10 +259,13 @@ extension DistributedNotificationCenter: NotificationPosting {
         report(.postsMayBeLost(count: count))
     }
 
-    func noteFailedPost(_ error: DistributedNotificationError) {
-        if let count = state.withLock({ Log.throttle(&$0.statistics.failedPosts) }) {
-            Log.warning("a post failed (\(count) so far): \(error)")
+    /// Posts that did not ask for their outcome were not made.
+    func noteFailedPosts(_ count: Int, _ error: DistributedNotificationError) {
+        let total = state.withLock { state in
+            state.hasLostPosts = true
+            return Log.throttle(&state.statistics.failedPosts, times: UInt64(count))
         }
+        if let total { Log.warning("a post failed (\(total) so far): \(error)") }
         report(.postFailed(error))
     }
 }

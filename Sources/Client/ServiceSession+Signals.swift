@@ -24,6 +24,8 @@ extension ServiceSession {
                 take(signal)
             } else if let signal = try SuspensionChangedSignal(message) {
                 take(signal)
+            } else if let signal = try PostsRefusedSignal(message) {
+                receiver.postsRefused(Int(signal.count), because: ServiceError(signal.error))
             } else if try InterestChangedSignal(message) != nil {
                 receiver.interestChanged()
             } else if try ValuesRemovedSignal(message) != nil {

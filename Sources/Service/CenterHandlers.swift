@@ -65,6 +65,7 @@ struct CenterHandlers {
                 Interface.Signal(NotificationSignal.self), Interface.Signal(DroppedSignal.self),
                 Interface.Signal(SuspensionChangedSignal.self), Interface.Signal(NotificationsSignal.self),
                 Interface.Signal(InterestChangedSignal.self), Interface.Signal(ValuesRemovedSignal.self),
+                Interface.Signal(PostsRefusedSignal.self),
             ],
             properties: CenterProperties.table(properties))
     }

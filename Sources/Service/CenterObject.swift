@@ -60,7 +60,7 @@ package final class CenterObject {
         driver = CenterDriver(bus: bus, clients: clients, barrier: barrier, machine: machine)
         answers = driver.effects.answers.way(to: bus)
         turns = DeliveryTurns(of: driver, on: bus.context)
-        refusals = Refusals(driver: driver, clients: clients)
+        refusals = Refusals(driver: driver, clients: clients, bus: bus)
         revocations = PolicyRevocations(of: driver, callers: callers, gate: gate)
         parts = CallsInParts(driver: driver)
         manyPosts = ManyPosts(driver: driver, turns: turns, gate: gate, refusals: refusals, parts: parts)
@@ -186,6 +186,7 @@ package final class CenterObject {
         guard callers.isAnythingWaiting else {
             isSettling = true
             calls?.stop()
+            refusals.notices.tellAll()
             return driver.settle(completion)
         }
         // Behind the answers that are waited for.
@@ -201,6 +202,7 @@ package final class CenterObject {
             isSettling = true
             calls?.stop()
             channelPosts.endAll(isLast: true)
+            refusals.notices.tellAll()
         }
         driver.settleAtOnce(completion)
     }
@@ -352,6 +354,7 @@ package final class CenterObject {
 
     private func ownerChanged(_ change: OwnerChange) {
         if let client = change.departed {
+            refusals.notices.forget(client)
             channelPosts.left(client)
             driver.perform { effects in driver.center.clientDisappeared(client, effects: &effects) }
         }
@@ -364,6 +367,7 @@ package final class CenterObject {
         if hasLeft(sender), Self.questions.contains(where: call.hasMember) { return true }
         driver.noteServing()
         driver.effects.activity?.noteUse()
+        if !call.expectsNoReply { refusals.notices.tellNow(sender) }
         if driver.center.isAnythingReady, isBarrier(call) {
             driver.perform { effects in driver.center.sendAllReady(effects: &effects) }
         }

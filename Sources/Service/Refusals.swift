@@ -12,21 +12,27 @@ final class Refusals {
     private(set) var rejected: UInt64 = 0
     private unowned let driver: CenterDriver
     private let clients: ClientRegistry
+    let notices: RefusalNotices
 
-    /// - Parameter driver: the caller keeps it.
-    init(driver: CenterDriver, clients: ClientRegistry) {
+    /// - Parameters:
+    ///   - driver: the caller keeps it, and the bus.
+    ///   - bus: on which posters are told.
+    init(driver: CenterDriver, clients: ClientRegistry, bus: any MessageBus) {
         self.driver = driver
         self.clients = clients
+        notices = RefusalNotices(bus: bus)
     }
 
     /// - Parameter post: the name of the one post of several that was refused; nil for the whole call.
     func note(_ call: MethodCall, _ error: BusError, post: String? = nil) {
         refused += 1
         let sender = call.sender
-        if post != nil || Self.isOfPosts(call.message) { driver.center.postWasRefused(of: sender) }
+        let isPost = post != nil || Self.isOfPosts(call.message)
+        if isPost { driver.center.postWasRefused(of: sender) }
         guard call.message.expectsNoReply else {
             return Log.debug("refused a call of \(sender): \(error.name)", fields(of: call, error, post))
         }
+        if isPost { notices.note(1, error, of: sender) }
         guard let count = clients.countRefusal(of: sender) else { return }
         // The error's message may name keys of a userInfo, which is nobody's business but the poster's.
         Log.warning(
@@ -44,6 +50,7 @@ final class Refusals {
             "CARILLON_REASON": error.name.rawValue,
         ]
         guard post.number == 0 else { return Log.debug("refused a post of \(sender): \(error.name)", fields) }
+        notices.note(1, error, of: sender)
         guard let count = clients.countRefusal(of: sender) else { return }
         Log.warning(
             "refused a post of \(sender), who wants no answer (\(count) so far): \(error.name)", fields)
@@ -53,6 +60,8 @@ final class Refusals {
     func noteLost(_ count: Int, of sender: UniqueName) {
         refused += UInt64(count)
         driver.center.postWasRefused(of: sender, count: UInt64(count))
+        let words = "calls come faster than they can be served, and these posts are wrong"
+        notices.note(count, BusError(.limitExceeded, message: words), of: sender)
         guard let calls = clients.countRefusal(of: sender) else { return }
         Log.warning(
             "refused \(count) posts of a call of \(sender), who wants no answer (\(calls) so far)",

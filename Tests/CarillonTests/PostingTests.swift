@@ -306,6 +306,37 @@ struct PostingTests {
         #expect(try posted() - before == 130_000)
     }
 
+    @Test(
+        "E10: posts that the service refuses are counted, told, and have flush say false",
+        arguments: [DistributedNotificationCenter.Transport.bus, .channel])
+    func refused(transport: DistributedNotificationCenter.Transport) throws {
+        let desk = try Desk()
+        let center = desk.center()
+        center.transport = transport
+        let told = Inbox<String>()
+        let observation = center.observeEvents { event in
+            if case .postFailed(let error) = event { told.add("\(error)") }
+        }
+        let long = Notification.Name(String(repeating: "n", count: 2_000))
+        try center.settle()
+        for count in [1, 3, 200] {
+            let before = center.statistics.failedPosts
+            for _ in 0..<count { center.post(name: long, object: nil) }
+            center.post(name: .init("Good"), object: nil)
+            #expect(!center.flush(timeout: 20))
+            #expect(center.statistics.failedPosts - before == UInt64(count))
+            #expect(center.unsentPosts == 0)
+            center.post(name: .init("Good"), object: nil)
+            #expect(center.flush(timeout: 20), "what is told is over")
+        }
+        // Also without a flush.
+        let before = center.statistics.failedPosts
+        center.post(name: long, object: nil)
+        try eventually("it is counted") { center.statistics.failedPosts == before + 1 }
+        try eventually("and told: \(told.all)") { told.all.contains { $0.contains("name-length") } }
+        withExtendedLifetime(observation) {}
+    }
+
     @Test("E10: posts on their way to a service that is killed are told as uncertain, and the next flush is none")
     func killedService() throws {
         let desk = try Desk()

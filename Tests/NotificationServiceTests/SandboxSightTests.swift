@@ -140,6 +140,8 @@ struct SandboxSightTests {
         let scene = try Scene()
         let known = [
             "Notification", "Notifications", "Dropped", "SuspensionChanged",
+            // To a poster, what an answer would have told.
+            "PostsRefused",
             // To a sandbox, nobody sends these: it may not ask for what they tell of.
             "InterestChanged", "ValuesRemoved",
         ]

@@ -40,6 +40,8 @@ final class BusObserver {
         var follows: Set<MemberName> = []
         /// Whether it asked for values that are kept, which come with the serials that they had (R2).
         var wantsValues = false
+        /// Whether it posted without waiting for an answer, so that it is told of posts that are refused.
+        var postsSilently = false
     }
 
     /// Two windows of 64.
@@ -57,6 +59,8 @@ final class BusObserver {
         if !hasUrgent { hasUrgent = asksForUrgency(message) }
         if !message.expectsNoReply {
             due[Caller(name: sender, serial: message.serial), default: 0] += 1
+        } else if [PostCall.member, PostMany.member, PostJSON.member].contains(message.member) {
+            known[sender, default: Known()].postsSilently = true
         }
         if let member = message.member?.rawValue, Self.makesClient.contains(member) {
             known[sender, default: Known()].isClient = true
@@ -142,6 +146,9 @@ final class BusObserver {
             return Fuzzer.expect(isChange, "broadcast \(message.member?.rawValue ?? "")")
         }
         if let member = message.member, known[client]?.follows.contains(member) == true { return }
+        if known[client]?.postsSilently == true, let signal = (try? PostsRefusedSignal(message)) ?? nil {
+            return Fuzzer.expect(signal.count > 0, "\(client): told of no refused post")
+        }
         guard var state = known[client], state.isClient else {
             Fuzzer.fail("sent \(message.member?.rawValue ?? "") to \(client), who is no client")
         }

@@ -268,6 +268,16 @@ final class LibraryClient: Client {
             if let witness = client.witness { client.ledger.reportLoss(to: witness.client) }
         }
 
+        func postsRefused(_ count: Int, because error: ServiceError) {
+            for _ in 0..<count { lostPost(because: error) }
+        }
+
+        func mayHaveLostPosts(_ count: Int, because reason: String) {
+            guard let witness = client.witness else { return }
+            client.world.note("\(witness.client) is told of \(count) posts that may be lost: \(reason)")
+            for _ in 0..<count { client.ledger.reportLoss(to: witness.client) }
+        }
+
         func detailsRefused(because error: ServiceError) {
             client.areDetailsRefused = true
             client.witness?.detailsAreRefused()
