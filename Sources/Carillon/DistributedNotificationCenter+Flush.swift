@@ -51,21 +51,40 @@ extension DistributedNotificationCenter {
     /// if nothing else is set, and 0 for not at all. As long as it takes some the end waits: a program that ends under load
     /// loses nothing that the service has room for (E10).
     ///
-    /// Posts that could not be handed over are counted (``unsentPosts``), and said once on standard error.
+    /// Posts that could not be handed over are counted (``unsentPosts``), and so are those that failed (``lostPosts``); how many
+    /// is said once on standard error.
     public var exitTimeout: TimeInterval {
         get { state.withLock { $0.exitTimeout } }
         set { state.withLock { $0.exitTimeout = max(0, newValue) } }
     }
 
     /// Posts that the service has not taken so far: those that have not left the process, and those of which there is no word
-    /// yet. After ``flush(timeout:)`` has returned false they may be lost when the program ends.
+    /// yet. After ``flush(timeout:)`` has returned false they may be lost when the program ends. Posts that have failed are
+    /// not among them (``lostPosts``).
     public var unsentPosts: Int {
         let (waiting, unconfirmed) = link.unsentPosts
         return waiting + unconfirmed
     }
 
+    /// Posts without an outcome that were not made, or may be lost, since the program began
+    /// (``Statistics/failedPosts``, ``Statistics/uncertainPosts``).
+    public var lostPosts: Int {
+        let statistics = statistics
+        return Int(clamping: statistics.failedPosts &+ statistics.uncertainPosts)
+    }
+
     func flushAtExit() {
-        guard state.withLock({ $0.statistics.posted > $0.flushed }), !link.isUnused else { return }
+        guard !link.isUnused else { return }
+        if state.withLock({ $0.statistics.posted > $0.flushed }) { waitAtExit() }
+        let (hasLostPosts, statistics) = state.withLock { ($0.hasLostPosts, $0.statistics) }
+        // A program that was told by a flush need not be told again.
+        guard hasLostPosts else { return }
+        Log.warning(
+            "of the posts of this program \(statistics.failedPosts) have failed, and \(statistics.uncertainPosts) may be lost"
+        )
+    }
+
+    private func waitAtExit() {
         let timeout = exitTimeout
         guard timeout > 0 else { return tellUnsent("the program does not wait for them") }
         let answer = Answer()

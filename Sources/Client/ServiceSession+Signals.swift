@@ -56,6 +56,7 @@ extension ServiceSession {
     }
 
     func take(_ signal: SuspensionChangedSignal) {
+        isSuspendedByService = signal.isSuspended
         receiver.suspensionChanged(signal.isSuspended, cause: signal.cause)
     }
 

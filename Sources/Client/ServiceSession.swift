@@ -40,6 +40,8 @@ public final class ServiceSession {
     var registrations = Registrations()
     /// The program's word; nil when it gave none, or took it back.
     var suspension: Bool?
+    /// By the service's last word.
+    var isSuspendedByService = false
     /// Whether it took it back: a service that ended just then may have left the word to the next one.
     var isSuspensionTakenBack = false
     /// What the program wants to be told besides (P1).
@@ -281,7 +283,14 @@ public final class ServiceSession {
         channels.answered(sender)
         let repair = registrations.compare(with: listed)
         // A service that remembers none of ours may not know us, and then counts our notifications from one.
-        if !registrations.areAnyRemembered { sequence.mayBeginAnew() }
+        if !registrations.areAnyRemembered {
+            sequence.mayBeginAnew()
+            // Nor does it know of a suspension; one that there is it tells.
+            if isSuspendedByService {
+                isSuspendedByService = false
+                receiver.suspensionChanged(false, cause: SuspensionCause.none.rawValue)
+            }
+        }
         let unsure = outbox.reset(keeping: channels.channel?.sender.unsettled ?? 0)
         // It answers in order: what was sent to it before is taken.
         if !isSame { postsMayBeLost(unsure, because: "another service has taken the place of the one before") }

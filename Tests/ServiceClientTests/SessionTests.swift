@@ -152,6 +152,25 @@ struct SessionTests {
         #expect(lost() == ["1 may be lost: the bus closed the connection"])
     }
 
+    @Test("S1: a service that has forgotten the program does not suspend it any more, until it says so")
+    func suspensionForgotten() throws {
+        let stage = Stage()
+        try stage.ask(.register(Self.ding))
+        stage.start()
+        func told() -> [String] { stage.takeTold().filter { $0.hasPrefix("suspended") } }
+        let signal = SuspensionChangedSignal(isSuspended: true, cause: "override")
+        _ = stage.arrive(signal.message(to: ":1.1").carried(from: ":1.100"))
+        #expect(told() == ["suspended true override"])
+        for owner in ["", ":1.100"] { _ = stage.arrive(.ownerChange(Wire.busName.rawValue, to: owner)) }
+        #expect(told().isEmpty, "one that has the state has this, too")
+        stage.observers = []
+        for owner in ["", ":1.100"] { _ = stage.arrive(.ownerChange(Wire.busName.rawValue, to: owner)) }
+        #expect(told() == ["suspended false none"])
+        stage.observers = []
+        for owner in ["", ":1.100"] { _ = stage.arrive(.ownerChange(Wire.busName.rawValue, to: owner)) }
+        #expect(told().isEmpty)
+    }
+
     @Test("A bus that closes: posts without an outcome are told as lost, calls fail, observers come back")
     func busCloses() throws {
         let stage = Stage()
