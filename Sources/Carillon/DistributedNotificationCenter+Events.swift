@@ -3,6 +3,7 @@ import CarillonClient
 import CarillonMainLoop
 import CarillonThreadDelivery
 import CarillonWire
+import Dispatch
 import Foundation
 
 /// What the center tells the program about itself.
@@ -50,28 +51,40 @@ extension DistributedNotificationCenter {
     /// Notifications were lost because nothing took them out of a queue or a sequence (T2).
     ///
     /// Who takes nothing out would not take the events out either, one for each loss, and where the two share a queue
-    /// every event would push out another notification. So an event tells of all that was lost until it is delivered,
-    /// and there is another one only after many more losses, as the first may itself have been pushed out.
+    /// every event would push out another notification. And what a program does about a loss, such as to read everything anew,
+    /// it can't do hundreds of times a second. So an event tells of all that was lost until it is delivered; the next one comes
+    /// a second later at the earliest, and before that only after many more losses, as the first may itself have been pushed
+    /// out.
     ///
     /// Threads: any; called with no lock held.
     func noteOverflow(_ lost: Int) {
         guard lost > 0 else { return }
-        let (shallReport, count) = state.withLock { state in
+        let now = SuspendingClock.now
+        let (wait, count): (Duration?, UInt64?) = state.withLock { state in
             let untold = state.untoldOverflow
             state.untoldOverflow += UInt64(lost)
-            return (
-                untold == 0 || untold / 16_384 != state.untoldOverflow / 16_384,
-                Log.throttle(&state.statistics.overflowed, times: UInt64(lost))
-            )
+            let count = Log.throttle(&state.statistics.overflowed, times: UInt64(lost))
+            if untold / 16_384 != state.untoldOverflow / 16_384 { return (.zero, count) }
+            guard untold == 0 else { return (nil, count) }
+            return (state.nextOverflow.map { max(.zero, $0 - now) } ?? .zero, count)
         }
         if let count {
             Log.warning("notifications are lost, as the program does not take them in time (\(count) so far)")
         }
-        guard shallReport else { return }
+        guard let wait else { return }
+        guard wait > .zero else { return tellOverflow() }
+        DispatchQueue.global().asyncAfter(deadline: .now() + wait / .seconds(1)) { [weak self] in self?.tellOverflow() }
+    }
+
+    /// The least time between two events of losses.
+    private static let pauseOfOverflows = Duration.seconds(1)
+
+    private func tellOverflow() {
         let alsoLost = target(for: nil).deliver(byteCount: 256) { [weak self] in
             guard let self else { return }
             let count = state.withLock { state in
                 defer { state.untoldOverflow = 0 }
+                if state.untoldOverflow > 0 { state.nextOverflow = .now + Self.pauseOfOverflows }
                 return state.untoldOverflow
             }
             if count > 0 { tell(.mayHaveMissedNotifications(.overflow(count: count))) }

@@ -19,19 +19,35 @@ extension DistributedNotificationCenter {
         let posted = statistics.posted
         let answer = Answer()
         submit(.barrier { answer.set($0) })
-        return noteFlushed(posted, isTaken: answer.wait(seconds: timeout) == true)
+        let isTaken = answer.wait(seconds: timeout)
+        if isTaken == nil { state.withLock { $0.stalledAt = link.progress } }
+        return noteFlushed(posted, isTaken: isTaken == true)
     }
 
     /// Waits until the service has taken everything that was posted so far.
     ///
-    /// - Returns: false when there is no service or no bus, and when posts since the last call have failed or may be lost, as
-    ///   the service has ended meanwhile.
+    /// - Returns: as ``flush(timeout:)``; and false as soon as the task is cancelled, before anything is known.
     @discardableResult
-    public func flush() async -> Bool {
+    public func flush(isolation: isolated (any Actor)? = #isolation) async -> Bool {
+        await flush(within: nil, isolation: isolation)
+    }
+
+    /// Waits until the service has taken everything that was posted so far, without a thread that stands still.
+    ///
+    /// - Parameter time: the maximum.
+    /// - Returns: as ``flush(timeout:)``; and false as soon as the task is cancelled, before anything is known.
+    @discardableResult
+    public func flush(within time: Duration, isolation: isolated (any Actor)? = #isolation) async -> Bool {
+        await flush(within: .some(time), isolation: isolation)
+    }
+
+    private func flush(within time: Duration?, isolation: isolated (any Actor)?) async -> Bool {
         guard !link.isUnused else { return true }
         let posted = statistics.posted
-        let isTaken = await withCheckedContinuation { continuation in
-            submit(.barrier { continuation.resume(returning: $0) })
+        let isTaken = await PendingAnswer<Bool>.of(isolation: isolation, orCancelled: false) { answer in
+            submit(.barrier { answer.answer($0) })
+            guard let time else { return }
+            DispatchQueue.global().asyncAfter(deadline: .now() + time / .seconds(1)) { answer.answer(false) }
         }
         return noteFlushed(posted, isTaken: isTaken)
     }
@@ -87,6 +103,9 @@ extension DistributedNotificationCenter {
     private func waitAtExit() {
         let timeout = exitTimeout
         guard timeout > 0 else { return tellUnsent("the program does not wait for them") }
+        guard state.withLock({ $0.stalledAt }) != link.progress else {
+            return tellUnsent("the service has taken none of them since the program has waited for it")
+        }
         let answer = Answer()
         submit(.barrier { answer.set($0) })
         var isTaken: Bool?

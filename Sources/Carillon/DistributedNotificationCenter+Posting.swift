@@ -60,7 +60,7 @@ extension DistributedNotificationCenter: NotificationPosting {
     // MARK: With an outcome
 
     /// Posts a notification, or says at once why it can't leave the process. It never waits for the service, also not in an
-    /// asynchronous function; ``postAndWait(named:object:userInfo:options:style:coalescing:retention:)`` does.
+    /// asynchronous function; ``postAndWait(named:object:userInfo:options:style:coalescing:retention:isolation:)`` does.
     ///
     /// - Parameters:
     ///   - style: when the service posts it (Q7): at once, as soon as it has done what is at hand, or when it has
@@ -86,19 +86,24 @@ extension DistributedNotificationCenter: NotificationPosting {
     ///   - style: when the service posts it (Q7).
     ///   - coalescing: which earlier posts of this program, that still wait in the service, this one replaces (Q3).
     ///   - retention: whether the service keeps it as the value of its name and object (R1); nil for not.
+    ///   - isolation: that of the caller, where userInfo stays.
     /// - Returns: how many clients of the service it matched; 0 when it waits there. A client is a program, however many
     ///   observers it has.
-    /// - Throws: why it was not posted. After ``DistributedNotificationError/disconnected(_:)`` it may have been.
+    /// - Throws: why it was not posted. After ``DistributedNotificationError/disconnected(_:)`` it may have been, and after
+    ///   ``DistributedNotificationError/cancelled``: a task that is cancelled waits no longer, and in one that is cancelled
+    ///   before nothing is posted.
     @discardableResult
     public func postAndWait(
         named name: Foundation.Notification.Name, object: String? = nil, userInfo: [AnyHashable: Any]? = nil,
         options: Options = [], style: NotificationQueue.PostingStyle = .now,
-        coalescing: NotificationQueue.NotificationCoalescing = [], retention: Retention? = nil
+        coalescing: NotificationQueue.NotificationCoalescing = [], retention: Retention? = nil,
+        isolation: isolated (any Actor)? = #isolation
     ) async throws(DistributedNotificationError) -> Int {
         try await outcome(
             of: try outgoing(
                 name, object: object, userInfo: userInfo,
-                options: try wireOptions(options, style: style, coalescing: coalescing, retention: retention)))
+                options: try wireOptions(options, style: style, coalescing: coalescing, retention: retention)),
+            isolation)
     }
 
     // MARK: At the exit
@@ -107,7 +112,7 @@ extension DistributedNotificationCenter: NotificationPosting {
     /// exit, a crash or a kill (R4).
     ///
     /// Waits until the service has it: from then on nothing that happens to this program keeps it from being posted. A
-    /// service that ends leaves it to the next one. ``withdrawPosts(named:object:)`` takes it back.
+    /// service that ends leaves it to the next one. ``withdrawPosts(named:object:isolation:)`` takes it back.
     ///
     /// - Parameters:
     ///   - coalescing: which earlier ones of this program that wait for its exit this one replaces (Q3).
@@ -117,14 +122,15 @@ extension DistributedNotificationCenter: NotificationPosting {
     public func postAtExit(
         named name: Foundation.Notification.Name, object: String? = nil, userInfo: [AnyHashable: Any]? = nil,
         options: Options = [], coalescing: NotificationQueue.NotificationCoalescing = [],
-        retention: Retention? = nil
+        retention: Retention? = nil, isolation: isolated (any Actor)? = #isolation
     ) async throws(DistributedNotificationError) {
         var wireOptions = try wireOptions(options, coalescing: coalescing, retention: retention)
         guard wireOptions.retention?.whileConnected != true else {
             throw .unsupportedOption(reason: "what is posted at the exit would be gone at once")
         }
         wireOptions.postingStyle = .atExit
-        _ = try await outcome(of: try outgoing(name, object: object, userInfo: userInfo, options: wireOptions))
+        _ = try await outcome(
+            of: try outgoing(name, object: object, userInfo: userInfo, options: wireOptions), isolation)
     }
 
     /// Takes back what this program posted with another style than `now`, or at its exit, and what still waits in the
@@ -137,28 +143,31 @@ extension DistributedNotificationCenter: NotificationPosting {
     /// - Throws: why the service does not do it.
     @discardableResult
     public func withdrawPosts(
-        named name: Foundation.Notification.Name?, object: String? = nil
+        named name: Foundation.Notification.Name?, object: String? = nil,
+        isolation: isolated (any Actor)? = #isolation
     ) async throws(DistributedNotificationError) -> Int {
         if let name { try check(name: name) }
         let object = try text(ofObject: object)
-        return try await answer(to: WithdrawPosts(name: name?.rawValue ?? "", object: object ?? ""))
+        return try await answer(to: WithdrawPosts(name: name?.rawValue ?? "", object: object ?? ""), isolation)
     }
 
     // MARK: The one way out
 
     /// - Returns: how many clients of the service it matched.
-    func outcome(of post: OutgoingPost) async throws(DistributedNotificationError) -> Int {
-        let result = await withCheckedContinuation { continuation in
+    func outcome(
+        of post: OutgoingPost, _ isolation: isolated (any Actor)?
+    ) async throws(DistributedNotificationError) -> Int {
+        typealias Outcome = Result<Int, DistributedNotificationError>
+        let outcome = await PendingAnswer<Outcome>.of(isolation: isolation, orCancelled: .failure(.cancelled)) {
+            answer in
             do throws(DistributedNotificationError) {
                 try submit(
-                    post.completed { result in
-                        continuation.resume(returning: result.mapError(DistributedNotificationError.init))
-                    })
+                    post.completed { result in answer.answer(result.mapError(DistributedNotificationError.init)) })
             } catch {
-                continuation.resume(returning: .failure(error))
+                answer.answer(.failure(error))
             }
         }
-        return try result.get()
+        return try outcome.get()
     }
 
     func send(

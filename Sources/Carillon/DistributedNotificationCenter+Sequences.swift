@@ -20,12 +20,12 @@ extension DistributedNotificationCenter {
     ///   - retained: whether it first has the values that there are (R2), in order and before anything newer.
     ///   - minimumInterval: at most one notification of each name and object in this time, of those that come meanwhile the
     ///     newest, at its end (R5). Parts of a millisecond are rounded up; zero is for all.
-    ///   - bufferLimit: how many may wait for the reader. Beyond it the oldest are dropped, which is counted, logged
-    ///     and reported as `Gap.overflow`.
+    ///   - bufferLimit: how many may wait for the reader, 1 at least. Beyond it, or 64 MiB of them, the oldest are dropped, which
+    ///     is counted, logged and reported as `Gap.overflow`.
     public func notifications(
         named name: Foundation.Notification.Name?, object: String? = nil,
         suspensionBehavior: SuspensionBehavior = .coalesce, retained: Bool = false, minimumInterval: Duration = .zero,
-        bufferLimit: Int = 1024
+        bufferLimit: Int = 131_072
     ) -> Notifications {
         Notifications(
             readers: readers(
@@ -40,7 +40,8 @@ extension DistributedNotificationCenter {
         let object = Carried(object)
         return Notifications(
             readers: Readers { [weak self] in
-                self?.stream(name: name, object: object.value, suspensionBehavior: .coalesce, bufferLimit: 1024)
+                self?.reader(
+                    name: name, object: object.value, suspensionBehavior: .coalesce, bufferLimit: 131_072)
             })
     }
 
@@ -49,37 +50,28 @@ extension DistributedNotificationCenter {
         retained: Bool = false, minimumInterval: Duration = .zero, bufferLimit: Int
     ) -> Readers<Received> {
         Readers { [weak self] in
-            self?.stream(
+            self?.reader(
                 name: name, object: object, suspensionBehavior: suspensionBehavior, retained: retained,
                 minimumInterval: minimumInterval, bufferLimit: bufferLimit)
         }
     }
 
-    func stream(
+    /// - Parameter bufferLimit: as for ``notifications(named:object:suspensionBehavior:retained:minimumInterval:bufferLimit:)``.
+    func reader(
         name: Foundation.Notification.Name?, object: Any?, suspensionBehavior: SuspensionBehavior,
         retained: Bool = false, minimumInterval: Duration = .zero, bufferLimit: Int
-    ) -> AsyncStream<Received> {
-        let (stream, continuation) = AsyncStream.makeStream(
-            of: Received.self, bufferingPolicy: .bufferingNewest(max(1, bufferLimit)))
+    ) -> Readers<Received>.Reader {
+        let buffer = ReaderBuffer<Received>(count: bufferLimit)
+        // With an observer that is refused, or whose center is gone, the finisher goes.
         let observation = observation(
             name: name, object: object, suspensionBehavior: suspensionBehavior, wantsRetained: retained,
             minimumInterval: minimumInterval, on: DirectTarget()
-        ) { [weak self, end = StreamEnd(continuation)] received in
-            if case .dropped = end.continuation.yield(received) { self?.noteOverflow(1) }
+        ) { [weak self, finisher = ReaderBuffer.Finisher(buffer)] received in
+            let lost = finisher.buffer.append(received, byteCount: received.byteCount)
+            if lost > 0 { self?.noteOverflow(lost) }
         }
-        continuation.onTermination = { _ in observation.cancel() }
-        return stream
-    }
-
-    /// Ends a stream with its observer: when that is refused, or its center is gone, nothing comes any more.
-    private final class StreamEnd: Sendable {
-        let continuation: AsyncStream<Received>.Continuation
-
-        init(_ continuation: AsyncStream<Received>.Continuation) {
-            self.continuation = continuation
-        }
-
-        deinit { continuation.finish() }
+        buffer.onEnd { observation.cancel() }
+        return ReaderBuffer.Reader(buffer)
     }
 
     /// An object of whoever asked, which stands for its text.
@@ -131,12 +123,10 @@ extension DistributedNotificationCenter {
         fileprivate let readers: Readers<Received>
 
         public struct AsyncIterator: AsyncIteratorProtocol {
-            fileprivate var iterator: AsyncStream<Received>.Iterator
+            private let reader: Readers<Received>.Reader
             private var turn = ReaderTurn()
 
-            fileprivate init(_ stream: AsyncStream<Received>) {
-                iterator = stream.makeAsyncIterator()
-            }
+            fileprivate init(_ reader: Readers<Received>.Reader) { self.reader = reader }
 
             public mutating func next() async -> Element? {
                 await next(isolation: nil)
@@ -149,7 +139,7 @@ extension DistributedNotificationCenter {
 
             fileprivate mutating func nextReceived(isolation actor: isolated (any Actor)?) async -> Received? {
                 await turn.begin(isolation: actor)
-                return await iterator.next(isolation: actor)
+                return await reader.next(isolation: actor)
             }
         }
 

@@ -67,11 +67,12 @@ extension DistributedNotificationCenter {
     ///   - object: nil for whatever object; the empty string is no object of its own.
     /// - Throws: why the service does not tell.
     public func values(
-        named name: Foundation.Notification.Name?, object: String? = nil
+        named name: Foundation.Notification.Name?, object: String? = nil,
+        isolation: isolated (any Actor)? = #isolation
     ) async throws(DistributedNotificationError) -> [RetainedValue] {
         if let name { try check(name: name) }
         let object = try text(ofObject: object)
-        let kept = try await answer(to: Get(name: name?.rawValue ?? "", object: object ?? ""))
+        let kept = try await answer(to: Get(name: name?.rawValue ?? "", object: object ?? ""), isolation)
         return kept.map { value in
             let userInfo = UserInfoDecoder.decode(value.userInfo)
             return RetainedValue(
@@ -90,9 +91,10 @@ extension DistributedNotificationCenter {
     /// - Returns: nil when there is none.
     /// - Throws: why the service does not tell.
     public func value(
-        named name: Foundation.Notification.Name, object: String? = nil
+        named name: Foundation.Notification.Name, object: String? = nil,
+        isolation: isolated (any Actor)? = #isolation
     ) async throws(DistributedNotificationError) -> RetainedValue? {
-        let values = try await values(named: name, object: object)
+        let values = try await values(named: name, object: object, isolation: isolation)
         return values.last { $0.notification.object as? String == (object?.isEmpty == true ? nil : object) }
     }
 
@@ -103,19 +105,21 @@ extension DistributedNotificationCenter {
     /// - Throws: why the service does not do it.
     @discardableResult
     public func removeValues(
-        named name: Foundation.Notification.Name, object: String? = nil
+        named name: Foundation.Notification.Name, object: String? = nil,
+        isolation: isolated (any Actor)? = #isolation
     ) async throws(DistributedNotificationError) -> Int {
         try check(name: name)
         let object = try text(ofObject: object)
-        return try await answer(to: RemoveRetained(name: name.rawValue, object: object ?? ""))
+        return try await answer(to: RemoveRetained(name: name.rawValue, object: object ?? ""), isolation)
     }
 
     func answer<Method: CenterMethod>(
-        to method: Method
+        to method: Method, _ isolation: isolated (any Actor)?
     ) async throws(DistributedNotificationError) -> Method.Reply where Method.Reply: Sendable {
-        let result: Result<Method.Reply, ServiceError> = await withCheckedContinuation { continuation in
-            submit(.call(method) { continuation.resume(returning: $0) })
+        typealias Reply = Result<Method.Reply, DistributedNotificationError>
+        let reply = await PendingAnswer<Reply>.of(isolation: isolation, orCancelled: .failure(.cancelled)) { answer in
+            submit(.call(method) { answer.answer($0.mapError(DistributedNotificationError.init)) })
         }
-        return try result.mapError(DistributedNotificationError.init).get()
+        return try reply.get()
     }
 }

@@ -68,6 +68,10 @@ public final class DistributedNotificationCenter: Sendable {
         var exitTimeout: TimeInterval = 2
         /// What was lost for want of room, and not told in an event.
         var untoldOverflow: UInt64 = 0
+        /// When the next event of such may be told; nil for any time.
+        var nextOverflow: SuspendingClock.Instant?
+        /// ``BusLink/progress`` when the last flush had waited in vain; nil when none has.
+        var stalledAt: UInt64?
         var details: Set<Detail> = []
         var eventHandlers: [UInt64: @Sendable (Event) -> Void] = [:]
         var lastEventHandler: UInt64 = 0

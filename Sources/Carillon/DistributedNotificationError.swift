@@ -35,6 +35,8 @@ public enum DistributedNotificationError: Error, Hashable, Sendable {
     /// There is no connection to the bus, or it or the service ended before the answer came. The post may have been
     /// made.
     case disconnected(String)
+    /// The task was cancelled before the answer came. What it asked for may have been done, unless it was cancelled before.
+    case cancelled
     /// The service, or the bus, refused for another reason.
     ///
     /// - Parameter name: the D-Bus error's.
@@ -58,6 +60,7 @@ extension DistributedNotificationError: CustomStringConvertible {
         case .serviceUnavailable(let message): "no notification center on the bus: \(message)"
         case .nameTaken(let message): message
         case .disconnected(let message): "no answer: \(message)"
+        case .cancelled: "the task was cancelled before the answer came"
         case .refused(let name, let message): "\(name): \(message)"
         }
     }

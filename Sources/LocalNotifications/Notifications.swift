@@ -12,9 +12,9 @@ extension NotificationCenter {
     /// - Parameters:
     ///   - name: nil = every name.
     ///   - object: the sender; nil = any, and posts without one.
-    ///   - bufferLimit: how many may wait; at least 1.
+    ///   - bufferLimit: how many may wait, 1 at least; never more than 64 MiB of them.
     public func notifications(
-        named name: Notification.Name?, object: Any? = nil, bufferLimit: Int = 1_024
+        named name: Notification.Name?, object: Any? = nil, bufferLimit: Int = 131_072
     ) -> Notifications {
         precondition(bufferLimit > 0, "a buffer for nothing would lose everything")
         return Notifications(self, name, object, bufferLimit)
@@ -43,12 +43,10 @@ extension NotificationCenter {
         }
 
         public struct Iterator: AsyncIteratorProtocol {
-            private var base: AsyncStream<Carried<Notification>>.Iterator
+            private let reader: Readers<Carried<Notification>>.Reader
             private var turn = ReaderTurn()
 
-            fileprivate init(_ stream: AsyncStream<Carried<Notification>>) {
-                base = stream.makeAsyncIterator()
-            }
+            fileprivate init(_ reader: Readers<Carried<Notification>>.Reader) { self.reader = reader }
 
             public mutating func next() async -> Notification? {
                 await next(isolation: nil)
@@ -56,7 +54,7 @@ extension NotificationCenter {
 
             public mutating func next(isolation actor: isolated (any Actor)?) async -> Notification? {
                 await turn.begin(isolation: actor)
-                return await base.next(isolation: actor)?.value
+                return await reader.next(isolation: actor)?.value
             }
         }
 
@@ -70,16 +68,15 @@ extension NotificationCenter {
                 let sender = LaterSender(object)
                 readers = Readers { [weak center] in
                     guard let center, case .some(let object) = sender.value else { return nil }
-                    let (stream, continuation) = AsyncStream.makeStream(
-                        of: Carried<Notification>.self, bufferingPolicy: .bufferingNewest(limit))
+                    let buffer = ReaderBuffer<Carried<Notification>>(count: limit)
                     let observation = center.observe(name, object: object) { notification in
-                        if case .dropped = continuation.yield(Carried(notification)) {
-                            lost.value.add(1, ordering: .relaxed)
-                        }
+                        let size = PayloadSize.of(notification)
+                        let count = buffer.append(Carried(notification), byteCount: size)
+                        if count > 0 { lost.value.add(UInt64(count), ordering: .relaxed) }
                     }
                     // It ends with its last iterator, and with its task.
-                    continuation.onTermination = { _ in observation.cancel() }
-                    return stream
+                    buffer.onEnd { observation.cancel() }
+                    return ReaderBuffer.Reader(buffer)
                 }
             }
 

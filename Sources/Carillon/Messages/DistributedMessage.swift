@@ -55,12 +55,12 @@ extension DistributedNotificationCenter {
     public func postAndWait<Message: DistributedMessage>(
         _ message: Message, object: String? = nil, options: Options = [],
         style: NotificationQueue.PostingStyle = .now, coalescing: NotificationQueue.NotificationCoalescing = [],
-        retention: Retention? = nil
+        retention: Retention? = nil, isolation: isolated (any Actor)? = #isolation
     ) async throws(DistributedNotificationError) -> Int {
         try await outcome(
             of: try outgoing(
                 message, object,
-                try wireOptions(options, style: style, coalescing: coalescing, retention: retention)))
+                try wireOptions(options, style: style, coalescing: coalescing, retention: retention)), isolation)
     }
 
     /// What a message is on the wire is made of it directly: there is no userInfo of Foundation's types in between.
@@ -99,15 +99,17 @@ extension DistributedNotificationCenter {
 
     /// An asynchronous sequence of the messages of a type, in their order.
     ///
-    /// As with ``notifications(named:object:suspensionBehavior:retained:minimumInterval:bufferLimit:)`` it observes from this call on, and beyond
-    /// `bufferLimit` the oldest are dropped. A notification of that name which is no such message is logged, counted
+    /// It observes from this call on, and has the parameters of
+    /// ``notifications(named:object:suspensionBehavior:retained:minimumInterval:bufferLimit:)``. A notification of that name which is no such message is logged, counted
     /// and left out when its turn comes.
     public func messages<Message: DistributedMessage>(
         of type: Message.Type, object: String? = nil, suspensionBehavior: SuspensionBehavior = .coalesce,
-        bufferLimit: Int = 1024
+        retained: Bool = false, minimumInterval: Duration = .zero, bufferLimit: Int = 131_072
     ) -> Messages<Message> {
         Messages(
-            readers: readers(type.name, object, suspensionBehavior, bufferLimit: bufferLimit)
+            readers: readers(
+                type.name, object, suspensionBehavior, retained: retained, minimumInterval: minimumInterval,
+                bufferLimit: bufferLimit)
         ) { [weak self] received in self?.decode(type, from: received) }
     }
 

@@ -130,25 +130,25 @@ extension DistributedNotificationCenter {
         }
 
         func makeAsyncIterator() -> DecodedMessages<Message> {
-            let stream = center.stream(
+            let reader = center.reader(
                 name: Message.name, object: subject, suspensionBehavior: behavior, bufferLimit: limit)
-            return DecodedMessages(stream) { [weak center] in center?.message(of: Message.self, in: $0) }
+            return DecodedMessages(reader) { [weak center] in center?.message(of: Message.self, in: $0) }
         }
     }
 }
 
-/// The messages in a stream of what arrives, decoded where the reader runs: code of the program has no place on the bus
+/// The messages in what arrives, decoded where the reader runs: code of the program has no place on the bus
 /// thread. What is no message is passed over.
 struct DecodedMessages<Message: Sendable>: AsyncIteratorProtocol {
     typealias Element = Message
     typealias Failure = Never
 
-    private var iterator: AsyncStream<Received>.Iterator
+    private let reader: Readers<Received>.Reader
     private let decode: @Sendable (Received) -> Message?
     private var turn = ReaderTurn()
 
-    init(_ stream: AsyncStream<Received>, decode: @escaping @Sendable (Received) -> Message?) {
-        iterator = stream.makeAsyncIterator()
+    init(_ reader: Readers<Received>.Reader, decode: @escaping @Sendable (Received) -> Message?) {
+        self.reader = reader
         self.decode = decode
     }
 
@@ -159,7 +159,7 @@ struct DecodedMessages<Message: Sendable>: AsyncIteratorProtocol {
     mutating func next(isolation actor: isolated (any Actor)?) async -> Message? {
         while true {
             await turn.begin(isolation: actor)
-            guard let received = await iterator.next(isolation: actor) else { return nil }
+            guard let received = await reader.next(isolation: actor) else { return nil }
             if let message = decode(received) { return message }
         }
     }

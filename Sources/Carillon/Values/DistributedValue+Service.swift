@@ -98,7 +98,7 @@ extension DistributedValue {
         }
     }
 
-    private func takeForItself(_ answer: Answer) {
+    func takeForItself(_ answer: Answer) {
         do throws(DistributedNotificationError) {
             try take(answer)
         } catch {
@@ -144,11 +144,12 @@ extension DistributedValue {
     func written(
         _ value: Value?, _ isolation: isolated (any Actor)?
     ) async throws(DistributedNotificationError) {
-        let outcome: Outcome = await withCheckedContinuation(isolation: isolation) { continuation in
+        let outcome = await PendingAnswer<Outcome>.of(isolation: isolation, orCancelled: .failure(.cancelled)) {
+            answer in
             do throws(DistributedNotificationError) {
-                try write(value) { continuation.resume(returning: $0) }
+                try write(value) { answer.answer($0) }
             } catch {
-                continuation.resume(returning: .failure(error))
+                answer.answer(.failure(error))
             }
         }
         if case .failure = outcome { update { $0.followed.undoRefused() } }

@@ -33,7 +33,7 @@ import Observation
 /// a loss, or when the service is another one, it asks anew by itself. **A removal is told to nobody** (R1), whether
 /// somebody removed the value, its time was over, or its poster has left the bus: ``value`` stays what it was, until
 /// `refresh` asks, or another one comes. Who wants to hear that a program is gone has that one post it
-/// (``DistributedNotificationCenter/postAtExit(named:object:userInfo:options:coalescing:retention:)``). And what is
+/// (``DistributedNotificationCenter/postAtExit(named:object:userInfo:options:coalescing:retention:isolation:)``). And what is
 /// posted under the name and object without being retained counts as a value here until the next refresh, as a
 /// notification does not tell.
 ///
@@ -203,9 +203,10 @@ public final class DistributedValue<Value: Codable & Sendable>: Observable, Send
     public func refresh(
         isolation: isolated (any Actor)? = #isolation
     ) async throws(DistributedNotificationError) -> Value? {
-        let answer = await withCheckedContinuation(isolation: isolation) { continuation in
-            read { continuation.resume(returning: $0) }
+        let answer = await PendingAnswer<Answer?>.of(isolation: isolation, orCancelled: nil) { pending in
+            read { [self] answer in if !pending.answer(answer) { deliver { $0.takeForItself(answer) } } }
         }
+        guard let answer else { throw .cancelled }
         let value = try take(answer)?.value
         update { $0.error = nil }
         return value

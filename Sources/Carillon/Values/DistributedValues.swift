@@ -109,8 +109,12 @@ public final class DistributedValues<Value: Codable & Sendable>: Observable, Sen
     public func refresh(
         isolation: isolated (any Actor)? = #isolation
     ) async throws(DistributedNotificationError) -> [String: Value] {
-        let answer = await withCheckedContinuation(isolation: isolation) { continuation in
-            read { continuation.resume(returning: $0) }
+        let answer = await PendingAnswer<Answer>.of(isolation: isolation, orCancelled: .failure(.cancelled)) {
+            pending in
+            read { [self] answer in
+                guard !pending.answer(answer), case .success(let kept) = answer else { return }
+                deliver(byteCount: kept.byteCount) { $0.take(kept) }
+            }
         }
         take(try answer.get())
         return values

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+import CarillonCollections
+import CarillonMainLoop
+
+/// What waits for one reader of a sequence, as much as for any other observer (C7, T2): beyond that the oldest go.
+///
+/// Threads: any.
+package final class ReaderBuffer<Element: Sendable>: Sendable {
+    private typealias Waiter = UnsafeContinuation<Element?, Never>
+
+    private struct Entry {
+        let element: Element
+        let byteCount: Int
+    }
+
+    private enum Phase {
+        case open
+        /// Nothing more comes.
+        case finished
+        /// Nobody reads.
+        case ended
+    }
+
+    private struct State {
+        var phase = Phase.open
+        var entries = Deque<Entry>()
+        var byteCount = 0
+        var waiters = Deque<Waiter>()
+        var onEnd: (@Sendable () -> Void)?
+
+        mutating func takeFirst() -> Element? {
+            guard let entry = entries.popFirst() else { return nil }
+            byteCount -= entry.byteCount
+            return entry.element
+        }
+
+        mutating func takeWaiters() -> [Waiter] {
+            var taken: [Waiter] = []
+            while let waiter = waiters.popFirst() { taken.append(waiter) }
+            return taken
+        }
+    }
+
+    private let limits: DeliveryQueue.Limits
+    private let state = Locked(State())
+
+    /// - Parameter count: the maximum of elements; of the bytes that they keep it is that of all deliveries.
+    package init(count: Int) {
+        limits = .init(count: max(1, count), byteCount: DeliveryQueue.Limits.standard.byteCount)
+    }
+
+    /// Called once, when nobody reads any more; at once where that is so. With no lock held.
+    package func onEnd(_ action: @escaping @Sendable () -> Void) {
+        let hasEnded = state.withLock { state in
+            if state.phase != .ended { state.onEnd = action }
+            return state.phase == .ended
+        }
+        if hasEnded { action() }
+    }
+
+    /// Hands an element over.
+    ///
+    /// - Parameter byteCount: about how much memory it keeps.
+    /// - Returns: how many were lost to make room, the oldest first.
+    package func append(_ element: Element, byteCount: Int) -> Int {
+        var lost: [Element] = []
+        let waiter: Waiter? = state.withLock { state in
+            guard state.phase == .open else { return nil }
+            if let waiter = state.waiters.popFirst() { return waiter }
+            state.entries.append(Entry(element: element, byteCount: byteCount))
+            state.byteCount += byteCount
+            // One that is too large for all alone stays: it is the newest.
+            while state.entries.count > 1,
+                state.entries.count > limits.count || state.byteCount > limits.byteCount,
+                let oldest = state.takeFirst()
+            {
+                lost.append(oldest)
+            }
+            return nil
+        }
+        waiter?.resume(returning: element)
+        // What was dropped ends here, with no lock held.
+        return lost.count
+    }
+
+    /// Nothing more comes. What waits is read.
+    package func finish() {
+        let waiters = state.withLock { state in
+            if state.phase == .open { state.phase = .finished }
+            return state.takeWaiters()
+        }
+        for waiter in waiters { waiter.resume(returning: nil) }
+    }
+
+    /// Nobody reads any more.
+    fileprivate func end() {
+        let (waiters, action, entries) = state.withLock { state in
+            defer { (state.phase, state.onEnd, state.byteCount) = (.ended, nil, 0) }
+            let entries = state.entries
+            state.entries = Deque()
+            return (state.takeWaiters(), state.onEnd, entries)
+        }
+        for waiter in waiters { waiter.resume(returning: nil) }
+        action?()
+        withExtendedLifetime(entries) {}
+    }
+
+    private enum Reading {
+        case element(Element)
+        case nothing
+        case over
+    }
+
+    private func read() -> Reading {
+        state.withLock { state in
+            if let element = state.takeFirst() { return .element(element) }
+            return state.phase == .open ? .nothing : .over
+        }
+    }
+
+    fileprivate func next(isolation actor: isolated (any Actor)?) async -> Element? {
+        guard !Task.isCancelled else {
+            end()
+            return nil
+        }
+        switch read() {
+        case .element(let element): return element
+        case .over: return nil
+        case .nothing: break
+        }
+        return await withTaskCancellationHandler(
+            operation: {
+                await withUnsafeContinuation(isolation: actor) { continuation in wait(continuation) }
+            }, onCancel: { end() }, isolation: actor)
+    }
+
+    private func wait(_ waiter: Waiter) {
+        let reading: Reading = state.withLock { state in
+            if let element = state.takeFirst() { return .element(element) }
+            guard state.phase == .open else { return .over }
+            state.waiters.append(waiter)
+            return .nothing
+        }
+        switch reading {
+        case .element(let element): waiter.resume(returning: element)
+        case .over: waiter.resume(returning: nil)
+        case .nothing: break
+        }
+    }
+
+    /// The reader. With it goes what waits for it.
+    package final class Reader: Sendable {
+        private let buffer: ReaderBuffer
+
+        package init(_ buffer: ReaderBuffer) { self.buffer = buffer }
+
+        deinit { buffer.end() }
+
+        /// The next element; nil when the task is cancelled, and when nothing more comes.
+        package func next(isolation actor: isolated (any Actor)?) async -> Element? {
+            await buffer.next(isolation: actor)
+        }
+    }
+
+    /// What a source keeps: nothing more comes when it is gone.
+    package final class Finisher: Sendable {
+        package let buffer: ReaderBuffer
+
+        package init(_ buffer: ReaderBuffer) { self.buffer = buffer }
+
+        deinit { buffer.finish() }
+    }
+}
