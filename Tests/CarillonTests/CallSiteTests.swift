@@ -87,19 +87,72 @@ struct CallSiteTests {
         }
     }
 
-    @Test("The common tasks of the documentation compile, each alone", arguments: ["5", "6"])
-    func tasks(mode: String) throws {
-        let page = try String(
-            contentsOfFile: "\(Executables.packageRoot)/Sources/Carillon/Carillon.docc/CommonTasks.md", encoding: .utf8)
-        let blocks = page.components(separatedBy: "```swift\n").dropFirst().map {
-            String($0[..<($0.range(of: "\n```")?.lowerBound ?? $0.endIndex)])
+    /// What the examples of a page take for granted.
+    private static let given: [String: String] = [
+        "Carillon/Carillon.docc/Carillon": """
+            struct Saved: DistributedMessage {
+                static let name = Notification.Name("com.example.Saved")
+                var path: String
+            }
+            let center = DistributedNotificationCenter.default
+            @Sendable func upload(_ bytes: Int) async {}
+            """,
+        "Carillon/Carillon.docc/CommonTasks": "",
+        "Carillon/Carillon.docc/Loops": """
+            struct Saved: DistributedMessage {
+                static let name = Notification.Name("com.example.Saved")
+                var path: String
+                var bytes: Int
+            }
+            let center = DistributedNotificationCenter.default
+            """,
+        "Carillon/Carillon.docc/FromMacOSToLinux": """
+            let center = DistributedNotificationCenter.default
+            @MainActor func reloadEverything() {}
+            """,
+        "Carillon/Carillon.docc/DistributedNotificationCenter": """
+            struct Player: Codable, Sendable {
+                var title: String
+                var isPlaying = false
+            }
+            let center = DistributedNotificationCenter.default
+            """,
+        "Carillon/Carillon.docc/PropertyListsBetweenProcesses": "",
+        "LocalNotifications/LocalNotifications.docc/LocalNotifications": """
+            extension Notification.Name { static let documentSaved = Notification.Name("saved") }
+            let (document, path) = ("a document", "report.txt")
+            """,
+        "LocalNotifications/LocalNotifications.docc/PostingStylesAndModes": """
+            import CarillonMainLoop
+            nonisolated(unsafe) var isDragging = true
+            func runDialog() {}
+            """,
+    ]
+
+    @Test("The examples of the documentation compile, each alone", arguments: given.keys.sorted(), ["5", "6"])
+    func examples(page: String, mode: String) throws {
+        let text = try String(
+            contentsOfFile: "\(Executables.packageRoot)/Sources/\(page).md", encoding: .utf8)
+        // A block in a list is indented.
+        var blocks = text.components(separatedBy: "```swift\n").dropFirst().map {
+            String($0[..<($0.range(of: "```")?.lowerBound ?? $0.endIndex)])
         }
-        try #require(blocks.count >= 10)
-        var text = "import Carillon\nimport Foundation\n\n\(blocks[0])\n"
-        for (number, block) in blocks.dropFirst().enumerated() {
-            text += "\nfunc task\(number)() async throws {\n\(block)\n}\n"
+        try #require(!blocks.isEmpty)
+        var source = Self.given[page]! + "\n"
+        // The first block of this page is what its others use.
+        if page.hasSuffix("/CommonTasks") { source += blocks.removeFirst() + "\n" }
+        var imports: Set = ["import Carillon", "import Foundation"]
+        for (number, block) in blocks.enumerated() {
+            let lines = block.split(separator: "\n", omittingEmptySubsequences: false).map(String.init)
+            func isImport(_ line: String) -> Bool { line.trimmingPrefix(while: \.isWhitespace).hasPrefix("import ") }
+            imports.formUnion(lines.filter(isImport))
+            let body = lines.filter { !isImport($0) }.joined(separator: "\n")
+            // Some of them run a loop, which has no place in an asynchronous function.
+            let effects = body.contains("await ") ? "async throws" : "throws"
+            source += "\nfunc example\(number)() \(effects) {\n\(body)\n}\n"
         }
-        let result = try Self.compiles(["Tasks.swift": text], mode: mode)
+        source = imports.sorted().joined(separator: "\n") + "\n" + source
+        let result = try Self.compiles(["Examples.swift": source], mode: mode)
         #expect(result.exitCode == 0, "\(result)")
     }
 
