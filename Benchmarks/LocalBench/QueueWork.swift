@@ -76,7 +76,7 @@ private final class TheirQueue: Queue {
 extension Work {
     /// Each style at several lengths of the queue.
     static let queueStyles: [Work] =
-        [1, 20, 500].flatMap { length in
+        [1, 20, 250, 500].flatMap { length in
             [
                 both("enqueue now, \(length) at a time", 5_000, length) { queue($0, .now, length) },
                 both("enqueue asap and deliver, \(length) at a time", 5_000, length) { queue($0, .asap, length) },
@@ -87,7 +87,10 @@ extension Work {
         } + [
             both("enqueue with coalescing on the name, 500 of 20 names at a time, and deliver", 5_000, 500) {
                 queue($0, .asap, 500, names: 20)
-            }
+            },
+            both("enqueue with coalescing on the name, 20,000 of one name at a time, and deliver", 20_000, 20_000) {
+                queue($0, .asap, 20_000, names: 1, count: 20_000)
+            },
         ]
 
     private static func both(
@@ -98,14 +101,16 @@ extension Work {
             name: name, count: count, ours: { prepare(OurQueue.self) }, theirs: { prepare(TheirQueue.self) })
     }
 
-    /// 5,000 in portions, each of which is delivered before the next; with names given so many of each arrive.
-    private static func queue(_ type: any Queue.Type, _ style: Style, _ length: Int, names: Int? = nil) -> () -> Void {
+    /// So many in portions, each of which is delivered before the next; with names given so many of each arrive.
+    private static func queue(
+        _ type: any Queue.Type, _ style: Style, _ length: Int, names: Int? = nil, count: Int = 5_000
+    ) -> () -> Void {
         let counter = Counter()
         let queue = type.init(counting: counter)
         let notifications = (0..<(names ?? 20)).map { Notification(name: Notification.Name("\($0)"), object: sender) }
         return {
             var expected = 0
-            for _ in 0..<5_000 / length {
+            for _ in 0..<count / length {
                 for number in 0..<length {
                     queue.enqueue(notifications[number % notifications.count], style, coalescing: names != nil)
                 }

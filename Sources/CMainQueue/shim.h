@@ -11,4 +11,8 @@ int _dispatch_get_main_queue_handle_4CF(void);
 /* Runs what is in the main queue. Only on the main thread, and not after dispatch_main(). */
 void _dispatch_main_queue_callback_4CF(void *message);
 
+/* What Swift's runtime exports, and declares in no header of the toolchain either: whether the deinit of an object has
+   begun. A weak reference tells the same, and makes each later retain and release of the object slow. */
+_Bool swift_isDeallocating(void *object);
+
 #endif

@@ -43,12 +43,3 @@ extension Notification {
         return Notification(name: name, object: nil, userInfo: userInfo)
     }
 }
-
-/// A weak reference to an object whose `deinit` has begun is empty from the beginning.
-@inline(never)
-private func isEnding(_ object: AnyObject) -> Bool {
-    struct Probe {
-        weak var object: AnyObject?
-    }
-    return Probe(object: object).object == nil
-}

@@ -34,31 +34,54 @@ final class QueuePump: Sendable {
 
     private let state = Locked(State())
     private let modes: ContextModes
+    private let reference = Reference()
     private let asapSource: SignalledSource
     private let idleSource: SignalledSource
 
     private init(_ context: MainContext) {
         modes = ContextModes(of: context)
-        let pump = Weak<QueuePump>()
-        asapSource = SignalledSource(on: context, for: .asap, gate: Gate(.asap, pump)) { pump.object?.postAll() }
+        let pump = reference
+        asapSource = SignalledSource(on: context, for: .asap, gate: Gate(.asap, pump)) { pump.target?.postAll() }
         idleSource = SignalledSource(on: context, for: .whenIdle, gate: Gate(.whenIdle, pump)) {
-            pump.object?.postOne()
+            pump.target?.postOne()
         }
-        pump.object = self
-        context.atEnd { pump.object?.contextEnded() }
+        pump.point(to: self)
+        context.atEnd { pump.target?.contextEnded() }
+    }
+
+    deinit { reference.point(to: nil) }
+
+    /// What its sources know it by. With a weak reference each use of the pump would be slow, and each notification that waits
+    /// has one.
+    ///
+    /// Its context holds the pump until what is done at its end is done; and nothing is done by the sources of one that the
+    /// context never held, as nobody has signalled them.
+    fileprivate final class Reference: Sendable {
+        /// 0 for none.
+        private let address = Atomic<UInt>(0)
+
+        func point(to pump: QueuePump?) {
+            let pointer = pump.map { Unmanaged.passUnretained($0).toOpaque() }
+            address.store(UInt(bitPattern: pointer), ordering: .releasing)
+        }
+
+        var target: QueuePump? {
+            UnsafeRawPointer(bitPattern: address.load(ordering: .acquiring))
+                .map { Unmanaged<QueuePump>.fromOpaque($0).takeUnretainedValue() }
+        }
     }
 
     private final class Gate: ContentGate {
         private let style: NotificationQueue.PostingStyle
-        private let pump: Weak<QueuePump>
+        private let pump: Reference
 
-        init(_ style: NotificationQueue.PostingStyle, _ pump: Weak<QueuePump>) {
+        init(_ style: NotificationQueue.PostingStyle, _ pump: Reference) {
             self.style = style
             self.pump = pump
         }
 
         func allows(in modes: ContextModes) -> Bool {
-            guard let pump = pump.object else { return false }
+            guard let pump = pump.target else { return false }
             return pump.state.withLock { $0[style].lanes.hasAllowed(in: modes) }
         }
     }

@@ -22,6 +22,9 @@ struct SimilarNotifications {
     }
 
     fileprivate struct Index {
+        /// That of the key that was asked for last, which is not in the others: a busy notification is coalesced again and
+        /// again.
+        var last: (key: Key, entry: Entry)?
         var entries: [Key: Entry] = [:]
         /// About how many are in it, with those that are gone.
         var count = 0
@@ -33,19 +36,31 @@ struct SimilarNotifications {
     private var bySender: Index?
     private var byBoth: Index?
 
-    /// Those that wait and are similar, in their order.
+    /// Those that wait and are similar: nearly always one.
+    struct Found {
+        var others: [QueuedNotification] = []
+        var newest: QueuedNotification?
+
+        /// In their order.
+        func forEach(_ body: (QueuedNotification) -> Void) {
+            for other in others { body(other) }
+            if let newest { body(newest) }
+        }
+    }
+
+    /// Those that wait and are similar.
     ///
     /// - Parameter all: what waits in the queue.
     mutating func find(
         _ notification: Notification, _ mask: NotificationQueue.NotificationCoalescing,
         among all: Deque<QueuedNotification>
-    ) -> [QueuedNotification] {
+    ) -> Found {
         let name = notification.name.rawValue
         guard mask.contains(.onSender) else {
             return Self.find(.name(name), in: &byName, among: all) { .name($0.name) }
         }
         let sender = Sender(notification.object)
-        guard sender.isComparable else { return [] }
+        guard sender.isComparable else { return Found() }
         guard mask.contains(.onName) else {
             return Self.find(.sender(sender.key), in: &bySender, among: all) { item in
                 let sender = item.sender
@@ -78,25 +93,46 @@ struct SimilarNotifications {
     private static func find(
         _ key: Key, in index: inout Index?, among all: Deque<QueuedNotification>,
         keyOf: (QueuedNotification) -> Key?
-    ) -> [QueuedNotification] {
+    ) -> Found {
         if index == nil {
             index = Index()
             for item in all where !item.isGone {
                 if let key = keyOf(item) { index!.insert(item, key) }
             }
         }
-        guard let entry = index!.entries[key] else { return [] }
-        let newest = entry.newest.isGone ? [] : [entry.newest]
-        return entry.others.isEmpty ? newest : entry.others.filter { !$0.isGone } + newest
+        guard index!.makeLast(key), let entry = index!.last?.entry else { return Found() }
+        var found = Found(newest: entry.newest.isGone ? nil : entry.newest)
+        if !entry.others.isEmpty { found.others = entry.others.filter { !$0.isGone } }
+        return found
     }
 }
 
 extension SimilarNotifications.Index {
+    /// - Returns: whether there is an entry of this key, which is ``last`` then.
+    fileprivate mutating func makeLast(_ key: SimilarNotifications.Key) -> Bool {
+        if last?.key == key { return true }
+        guard let entry = entries.removeValue(forKey: key) else { return false }
+        putLastBack()
+        last = (key, entry)
+        return true
+    }
+
+    private mutating func putLastBack() {
+        if let last { entries[last.key] = last.entry }
+        last = nil
+    }
+
     fileprivate mutating func insert(_ item: QueuedNotification, _ key: SimilarNotifications.Key) {
-        entries[key, default: SimilarNotifications.Entry(newest: item)].append(item)
+        if makeLast(key) {
+            last!.entry.append(item)
+        } else {
+            putLastBack()
+            last = (key, SimilarNotifications.Entry(newest: item))
+        }
         count += 1
         // Looked through when as many came since as there are to look at.
         guard count > 2 * limit else { return }
+        putLastBack()
         entries = entries.compactMapValues { $0.waiting }
         count = entries.values.reduce(0) { $0 + 1 + $1.others.count }
         limit = Swift.max(64, count)
@@ -104,7 +140,7 @@ extension SimilarNotifications.Index {
 
     fileprivate mutating func forgetMany() {
         guard count > 64 else { return }
-        entries = [:]
+        (last, entries) = (nil, [:])
         count = 0
         limit = 64
     }

@@ -57,17 +57,19 @@ final class QueueStore: Sendable {
     ) -> Outcome {
         let size = style == .now ? 0 : PayloadSize.of(notification)
         let carried = Carried(notification)
-        var (replaced, dropped): ([Removed], [Removed]) = ([], [])
+        // Nearly always one at most.
+        var replaced: Removed?
+        var (othersReplaced, dropped): ([Removed], [Removed]) = ([], [])
         let (outcome, told) = state.withLock { state -> (Outcome, UInt64?) in
-            let earlier =
-                mask.isEmpty ? [] : state.similar.find(carried.value, mask, among: state.order)
+            let earlier = mask.isEmpty ? .init() : state.similar.find(carried.value, mask, among: state.order)
             var (style, modes) = (style, modes)
-            for other in earlier {
+            earlier.forEach { other in
                 if other.modes !== modes { modes = .of(modes.modes.union(other.modes.modes)) }
                 if other.style.rawValue > style.rawValue { style = other.style }
             }
             if style == .now, !pump.allows(modes) { return (.isRefused, nil) }
-            replaced = earlier.compactMap { state.take($0) }
+            replaced = earlier.newest.flatMap { state.take($0) }
+            if !earlier.others.isEmpty { othersReplaced = earlier.others.compactMap { state.take($0) } }
             guard style != .now else { return (.isPostedNow, nil) }
             guard size <= limits.byteCount else { return (.isLost, state.lose(1)) }
             while state.count >= limits.count || state.byteCount + size > limits.byteCount {
@@ -80,7 +82,8 @@ final class QueueStore: Sendable {
             return (.waits(item), dropped.isEmpty ? nil : state.lose(UInt64(dropped.count)))
         }
         // They end here, and may run code of their own.
-        Self.leaveHoles(replaced)
+        if let replaced { replaced.pump.hasHole(replaced.style) }
+        Self.leaveHoles(othersReplaced)
         Self.leaveHoles(dropped)
         if let told {
             Log.warning("notifications that nobody posts in time are lost from a queue (\(told) so far)")
@@ -108,7 +111,8 @@ final class QueueStore: Sendable {
         guard !mask.isEmpty else { return }
         let carried = Carried(notification)
         let removed = state.withLock { state in
-            state.similar.find(carried.value, mask, among: state.order).compactMap { state.take($0) }
+            let found = state.similar.find(carried.value, mask, among: state.order)
+            return (found.others + [found.newest].compactMap { $0 }).compactMap { state.take($0) }
         }
         Self.leaveHoles(removed)
     }
