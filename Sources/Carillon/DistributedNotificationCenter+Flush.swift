@@ -15,13 +15,11 @@ extension DistributedNotificationCenter {
     ///   failed or may be lost, as the service has ended meanwhile (``Event/postFailed(_:)``, ``Event/postsMayBeLost(count:)``).
     @discardableResult
     public func flush(timeout: TimeInterval) -> Bool {
-        guard !link.isUnused else { return true }
         let posted = statistics.posted
+        guard !link.isUnused else { return noteFlushed(posted, true, within: timeout) }
         let answer = Answer()
         submit(.barrier { answer.set($0) })
-        let isTaken = answer.wait(seconds: timeout)
-        if isTaken == nil { state.withLock { $0.stalledAt = link.progress } }
-        return noteFlushed(posted, isTaken: isTaken == true)
+        return noteFlushed(posted, answer.wait(seconds: timeout), within: timeout)
     }
 
     /// Waits until the service has taken everything that was posted so far.
@@ -42,19 +40,28 @@ extension DistributedNotificationCenter {
     }
 
     private func flush(within time: Duration?, isolation: isolated (any Actor)?) async -> Bool {
-        guard !link.isUnused else { return true }
         let posted = statistics.posted
-        let isTaken = await PendingAnswer<Bool>.of(isolation: isolation, orCancelled: false) { answer in
+        guard !link.isUnused else { return noteFlushed(posted, true) }
+        let isTaken = await PendingAnswer<Bool?>.of(isolation: isolation, orCancelled: nil) { answer in
             submit(.barrier { answer.answer($0) })
             guard let time else { return }
-            DispatchQueue.global().asyncAfter(deadline: .now() + time / .seconds(1)) { answer.answer(false) }
+            DispatchQueue.global().asyncAfter(deadline: .now() + time / .seconds(1)) { answer.answer(nil) }
         }
-        return noteFlushed(posted, isTaken: isTaken)
+        return noteFlushed(posted, isTaken, within: Task.isCancelled ? 0 : (time ?? .zero) / .seconds(1))
     }
 
+    /// - Parameters:
+    ///   - isTaken: nil where nobody knows.
+    ///   - time: for which it was waited, in seconds.
     /// - Returns: whether nothing is lost since the last time.
-    private func noteFlushed(_ posted: UInt64, isTaken: Bool) -> Bool {
-        state.withLock { state in
+    private func noteFlushed(_ posted: UInt64, _ isTaken: Bool?, within time: TimeInterval = 0) -> Bool {
+        let progress = link.progress
+        return state.withLock { state in
+            guard let isTaken else {
+                // The end of the program need not wait for the same again.
+                if time >= state.exitTimeout { state.stalledAt = progress }
+                return false
+            }
             if isTaken { state.flushed = max(state.flushed, posted) }
             defer { state.hasLostPosts = false }
             return isTaken && !state.hasLostPosts
@@ -90,8 +97,7 @@ extension DistributedNotificationCenter {
     }
 
     func flushAtExit() {
-        guard !link.isUnused else { return }
-        if state.withLock({ $0.statistics.posted > $0.flushed }) { waitAtExit() }
+        if !link.isUnused, state.withLock({ $0.statistics.posted > $0.flushed }) { waitAtExit() }
         let (hasLostPosts, statistics) = state.withLock { ($0.hasLostPosts, $0.statistics) }
         // A program that was told by a flush need not be told again.
         guard hasLostPosts else { return }

@@ -100,6 +100,9 @@ public struct Outbox<Request> {
     private var sinceConfirmation = 0
     /// Those of all that are on their way on the bus that asked for no answer.
     private var silent = SilentPosts()
+    /// Those of them that answers would have confirmed which have failed since the last one came, and whether any has.
+    private var unanswered = 0
+    private var hasFailed = false
 
     /// What an answer confirms.
     struct Confirmation: Equatable {
@@ -269,8 +272,30 @@ public struct Outbox<Request> {
 
     /// An answer came on the bus.
     mutating func confirmed(_ confirmation: Confirmation) {
-        silent.remove(confirmation.silent)
+        // The service answers in order: also what a failed answer would have confirmed.
+        silent.remove(confirmation.silent + unanswered)
+        (unanswered, hasFailed) = (0, false)
         confirmed(confirmation.count)
+    }
+
+    /// There is no answer, and it is not known what was taken.
+    mutating func failed(_ confirmation: Confirmation) {
+        unanswered += confirmation.silent
+        hasFailed = true
+        unconfirmed = max(0, unconfirmed - confirmation.count)
+        hold = nil
+    }
+
+    /// Posts that were taken out have asked for an answer after all, which confirms what has left before as well.
+    mutating func asks(_ count: Int) -> Confirmation {
+        silent.remove(count)
+        return confirmation(asking: count)
+    }
+
+    /// So many of those that are confirmed together ask for no answer.
+    mutating func leaveSilently(_ count: Int, of confirmation: inout Confirmation, now: Int64) {
+        silent.add(count, at: now)
+        confirmation.silent += count
     }
 
     /// So many posts are not on their way any more.
@@ -287,8 +312,9 @@ public struct Outbox<Request> {
     @discardableResult
     mutating func reset(keeping count: Int = 0, now: Int64 = 0) -> Int {
         // Of what asked for an answer there is one on its way, or a failure.
-        let owesAnswers = unconfirmed > silent.count
+        let owesAnswers = hasFailed || unconfirmed > silent.count
         (unconfirmed, sinceConfirmation, hold) = (count, 0, nil)
+        (unanswered, hasFailed) = (0, false)
         return silent.end(owesAnswers: owesAnswers, at: now)
     }
 

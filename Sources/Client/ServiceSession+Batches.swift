@@ -74,6 +74,7 @@ extension ServiceSession {
             return sendOneByOne(posts, confirms: confirms)
         }
         guard wantsAnswer else { return connection.send(message) }
+        let confirms = confirms ?? outbox.asks(posts.count)
         if isTrial {
             batching.knowledge = .onTrial
             // What has to be sent again must not be left behind.
@@ -97,7 +98,7 @@ extension ServiceSession {
                 }
             }
             if case .success = result, isStillThere, batching.knowledge == .unknown { batching.knowledge = .there }
-            confirm(confirms, of: number)
+            confirm(confirms, of: number, result)
             settle(posts, result, receiver)
             pump()
         }
@@ -105,6 +106,10 @@ extension ServiceSession {
 
     private func sendOneByOne(_ posts: [OutgoingPost], confirms: Confirmation?) {
         channels.sentOnBus += 1
+        var confirms = confirms
+        if confirms != nil {
+            outbox.leaveSilently(posts.dropLast().count { $0.completion == nil }, of: &confirms!)
+        }
         for (place, post) in posts.enumerated() {
             // Who waits for an answer gets one; the last confirms them all.
             let confirmed = place == posts.count - 1 ? confirms : post.completion.map { _ in .nothing }

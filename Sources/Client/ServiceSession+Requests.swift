@@ -77,11 +77,17 @@ extension ServiceSession {
 
     typealias Confirmation = Outbox<Request>.Confirmation
 
-    /// An answer has come to something that was asked at a time.
+    /// An answer has come to something that was asked at a time, or will not come.
     ///
     /// - Parameter number: ``question`` at that time: what was on its way before another one is settled.
-    func confirm(_ confirmation: Confirmation?, of number: Int) {
-        if let confirmation, number == question { outbox.confirmed(confirmation) }
+    func confirm(_ confirmation: Confirmation?, of number: Int, _ result: Result<Message, BusError>) {
+        guard let confirmation, number == question else { return }
+        // Of another's error, such as the bus's, nobody knows what the service has taken.
+        if case .failure(let error) = result, !error.isRefusal {
+            outbox.failed(confirmation)
+        } else {
+            outbox.confirmed(confirmation)
+        }
     }
 
     /// Without a service posts fail, as there is nobody to take them; what the program wants to receive is kept for
@@ -173,7 +179,7 @@ extension ServiceSession {
         message.expectsNoReply = false
         let (receiver, number) = (receiver, question)
         connection.call(message) { [weak self] result in
-            self?.confirm(confirms, of: number)
+            self?.confirm(confirms, of: number, result)
             post.settle(
                 result.flatMap { reply in Result { () throws(BusError) in try PostCall.reply(in: reply) } }, receiver)
             self?.pump()
@@ -191,7 +197,7 @@ extension ServiceSession {
                 // What the channel has of it had to wait for its number.
                 channels.channel?.goOn()
                 if confirms != nil {
-                    confirm(confirms, of: number)
+                    confirm(confirms, of: number, result)
                     pump()
                 }
             }
@@ -246,7 +252,7 @@ extension ServiceSession {
         pendingAnswers += 1
         connection.call(Self.ping) { [weak self, weak connection] result in
             self?.pendingAnswers -= 1
-            self?.confirm(confirms, of: number)
+            self?.confirm(confirms, of: number, result)
             guard case .success = result else { return completion(false) }
             if let self, connection === self.connection {
                 channels.takenFromBus = max(channels.takenFromBus, sent)

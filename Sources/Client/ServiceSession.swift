@@ -286,7 +286,7 @@ public final class ServiceSession {
         if !registrations.areAnyRemembered {
             sequence.mayBeginAnew()
             // Nor does it know of a suspension; one that there is it tells.
-            if isSuspendedByService {
+            if isSuspendedByService, suspension != true {
                 isSuspendedByService = false
                 receiver.suspensionChanged(false, cause: SuspensionCause.none.rawValue)
             }
@@ -388,13 +388,14 @@ public final class ServiceSession {
 
     func ownerChanged(to newOwner: UniqueName?) {
         guard owners.change(to: newOwner) else { return }
+        // Whatever is asked at the moment: what is on its way went to the one before.
+        postsMayBeLost(outbox.reset(), because: "the service has ended, or another one has taken its place")
         switch state {
         case .offline, .greeting, .idle: break
         // Its answer would be that of a former owner.
         case .asking: if asked != nil { ask() }
         case .absent: if newOwner != nil { ask() }
         case .ready:
-            postsMayBeLost(outbox.reset(), because: "the service has ended, or another one has taken its place")
             receiver.stateChanged(.connecting)
             ask()
         }

@@ -111,6 +111,12 @@ public final class SharedOutbox: Sendable {
     func confirmed(_ confirmation: Outbox<Request>.Confirmation) {
         state.withLock { $0.outbox.confirmed(confirmation) }
     }
+    func failed(_ confirmation: Outbox<Request>.Confirmation) { state.withLock { $0.outbox.failed(confirmation) } }
+    func asks(_ count: Int) -> Outbox<Request>.Confirmation { state.withLock { $0.outbox.asks(count) } }
+    func leaveSilently(_ count: Int, of confirmation: inout Outbox<Request>.Confirmation) {
+        let now = now()
+        state.withLock { $0.outbox.leaveSilently(count, of: &confirmation, now: now) }
+    }
     /// - Returns: how many posts may be lost of which nobody is told otherwise.
     func reset(keeping count: Int = 0) -> Int {
         let now = now()

@@ -73,6 +73,7 @@ package final class CenterObject {
             parts: parts, manyPosts: manyPosts, channelPosts: channelPosts,
             configuration: configuration, sessions: self.sessions, present: present)
         exporter = ObjectExporter(path: Wire.path, interface: handlers.interface)
+        refusals.notices.account = { [unowned self] in account(of: $0) }
         exporter.onRefusal = { [unowned self] call, error in refusals.note(call, error) }
         callers.onKnown = { [unowned self] name, caller in
             gate.learned(caller)
@@ -354,8 +355,8 @@ package final class CenterObject {
 
     private func ownerChanged(_ change: OwnerChange) {
         if let client = change.departed {
-            refusals.notices.forget(client)
             channelPosts.left(client)
+            refusals.notices.forget(client)
             driver.perform { effects in driver.center.clientDisappeared(client, effects: &effects) }
         }
         driver.effects.activity?.ownerChanged(change)
@@ -429,6 +430,7 @@ package final class CenterObject {
             refuse(message, of: sender, with: overload)
         }
         calls.onRefusedPosts = { [refusals] poster, count in refusals.noteLost(count, of: poster) }
+        calls.onLostPosts = { [refusals] poster, count in refusals.noteOverload(count, of: poster) }
         calls.mayTakeAtGlance = { [unowned self] in !driver.isOver && !callers.isAnythingWaiting }
         calls.onGlance = { [unowned turns] in turns.noteGlance() }
         calls.onPart = { [unowned turns] posts in turns.notePart(posts: posts) }

@@ -32,7 +32,7 @@ final class Refusals {
         guard call.message.expectsNoReply else {
             return Log.debug("refused a call of \(sender): \(error.name)", fields(of: call, error, post))
         }
-        if isPost { notices.note(1, error, of: sender) }
+        if isPost { notices.note(post == nil ? Self.posts(in: call.message) : 1, error, of: sender) }
         guard let count = clients.countRefusal(of: sender) else { return }
         // The error's message may name keys of a userInfo, which is nobody's business but the poster's.
         Log.warning(
@@ -71,7 +71,10 @@ final class Refusals {
     /// A call was dropped, as its sender wants an answer and reads none.
     func noteUnserved(_ call: Message, of sender: UniqueName) {
         refused += 1
-        if Self.isOfPosts(call) { driver.center.postWasRefused(of: sender) }
+        if Self.isOfPosts(call) {
+            driver.center.postWasRefused(of: sender)
+            if call.expectsNoReply { notices.note(Self.posts(in: call), ChannelPosts.unread, of: sender) }
+        }
         guard let count = clients.countRefusal(of: sender) else { return }
         Log.warning(
             "\(sender) does not read its answers: its calls are no longer served (\(count) refused so far)",
@@ -81,6 +84,25 @@ final class Refusals {
     /// Calls that are refused as a whole count as one post, also one of many: nobody has counted what is in it.
     private static func isOfPosts(_ call: Message) -> Bool {
         call.hasMember(PostCall.member) || call.hasMember(PostMany.member) || call.hasMember(PostJSON.member)
+    }
+
+    /// How many posts a call is that was refused as a whole.
+    private static func posts(in call: Message) -> Int {
+        guard call.hasMember(PostMany.member), call.hasSignature(PostMany.inputs[0].signature) else { return 1 }
+        var reader = MessageReader(call)
+        guard var posts = try? reader.readContainer(.array) else { return 1 }
+        var count = 0
+        while !posts.isAtEnd {
+            posts.skip()
+            count += 1
+        }
+        return count
+    }
+
+    /// Posts were lost, as calls come faster than they can be served, whose sender wants no answer.
+    func noteOverload(_ count: Int, of sender: UniqueName) {
+        notices.note(
+            count, BusError(.limitExceeded, message: "calls come faster than they can be served"), of: sender)
     }
 
     /// The bus refused a signal of ours: its limits are narrower than a window and the largest userInfo.

@@ -337,6 +337,48 @@ struct PostingTests {
         withExtendedLifetime(observation) {}
     }
 
+    @Test("E10: what a flush did not get to know is not told by it")
+    func flushes() async throws {
+        let desk = try Desk()
+        let center = desk.center()
+        // Nothing has left.
+        center.post(name: .init(""), object: nil)
+        #expect(center.lostPosts == 1 && !center.flush(timeout: 1))
+        #expect(center.flush(timeout: 1))
+        center.post(name: .init("com.example.Posted"), object: nil)
+        #expect(center.flush(timeout: 20))
+        center.post(name: .init(""), object: nil)
+        let cancelled = Task {
+            while !Task.isCancelled { await Task.yield() }
+            return await center.flush()
+        }
+        cancelled.cancel()
+        #expect(await !cancelled.value)
+        #expect(!center.flush(timeout: 20), "it is told by the next one")
+        #expect(center.flush(timeout: 20))
+    }
+
+    @Test("E10: the first posts of a program are told once when the service is killed", arguments: [1, 2, 5, 20])
+    func killedAtFirst(count: Int) throws {
+        let desk = try Desk()
+        try ProcessState.stop(desk.service.pid)
+        let center = desk.center()
+        for _ in 0..<count { center.post(name: .init("com.example.Posted"), object: nil) }
+        // They wait for the service's first answer, and then leave together.
+        desk.service.signal(SIGCONT)
+        #expect(center.flush(timeout: 20) && center.lostPosts == 0 && center.unsentPosts == 0)
+        try ProcessState.stop(desk.service.pid)
+        for _ in 0..<count { center.post(name: .init("com.example.Posted"), object: nil) }
+        try eventually("they have left") { center.unsentPosts == count }
+        desk.service.signal(SIGKILL)
+        _ = try desk.service.waitForExit()
+        try eventually("each is told once: \(center.statistics)") { center.lostPosts == count }
+        let service = try ServiceProcess(on: desk.bus)
+        try eventually("there is another one") { center.connectionState == .connected }
+        #expect(!center.flush(timeout: 20) && center.lostPosts == count)
+        withExtendedLifetime(service) {}
+    }
+
     @Test("E10: posts on their way to a service that is killed are told as uncertain, and the next flush is none")
     func killedService() throws {
         let desk = try Desk()

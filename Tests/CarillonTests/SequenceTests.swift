@@ -152,17 +152,17 @@ struct SequenceTests {
     func turns() async throws {
         let desk = try Desk()
         let center = desk.center()
-        let notifications = center.notifications(named: name, bufferLimit: 40_000)
+        let notifications = center.notifications(named: name, bufferLimit: 10_000)
         #expect(await center.flush())
-        for number in 0..<40_000 { center.post("a", number: number) }
+        for number in 0..<10_000 { center.post("a", number: number) }
         #expect(await center.flush())
-        try await eventuallyInTask("all have arrived") { center.statistics.received == 40_000 }
+        try await eventuallyInTask("all have arrived") { center.statistics.received == 10_000 }
         let turns = Turns()
         turns.goOn()
         var count = 0
         for await _ in notifications {
             count += 1
-            if count == 40_000 { break }
+            if count == 10_000 { break }
         }
         turns.isOver = true
         #expect(turns.count > 1, "it decodes for more than 2 ms")

@@ -68,6 +68,29 @@ struct RefusalNoticeTests {
         #expect(try notices(poster).map(\.count) == [2, 1])
     }
 
+    @Test("Many posts of a call that is refused as a whole are so many")
+    func whole() throws {
+        let stage = try ServiceStage { $0.limits[.postsPerCall] = 2 }
+        let poster = stage.join()
+        let posts = try (0..<5).map { try PostCall(name: "N\($0)", object: "").message() }
+        poster.send(try #require(PostMany.message(of: posts, wantsAnswer: false)))
+        stage.pass(milliseconds: 100)
+        #expect(try notices(poster).map(\.count) == [5])
+    }
+
+    @Test("One process takes no place from others")
+    func places() throws {
+        let stage = try ServiceStage()
+        let first = stage.join()
+        let same = (0..<200).map { _ in stage.join(sharingProcessOf: first) }
+        for poster in same { poster.send(try silent(Self.long)) }
+        let other = stage.join()
+        other.send(try silent(Self.long))
+        stage.pass(milliseconds: 200)
+        #expect(try notices(other).map(\.count) == [1])
+        #expect(try same.count { try !notices($0).isEmpty } == 64)
+    }
+
     @Test("One that asks nothing meanwhile is told more and more seldom, and of all")
     func seldom() throws {
         let stage = try ServiceStage()

@@ -79,6 +79,28 @@ struct OutboxTests {
         withBarrier.confirmed(asked!.confirms!)
         #expect(withBarrier.unsent == (0, 1))
         #expect(withBarrier.reset(now: second) == 1)
+        // What fails confirms nothing, and the next answer all of it.
+        var failing = outbox(posts: 100)
+        failing.failed(.init(count: 64, silent: 63))
+        #expect(failing.unsent.unconfirmed == 36)
+        var ended = failing
+        #expect(ended.reset(now: 80 * second) == 99, "however old they are")
+        failing.append(0, .barrier)
+        failing.confirmed(failing.next(now: second)!.confirms!)
+        #expect(failing.unsent.unconfirmed == 0)
+        #expect(failing.reset(now: second) == 0)
+        // A batch that asks for an answer after all, and one of which only the last asks.
+        var trial = outbox(posts: 5)
+        #expect(trial.asks(3) == .init(count: 5, silent: 2))
+        var unanswered = trial
+        #expect(unanswered.reset(now: second) == 2, "the three are told as failures")
+        var confirmation = Outbox<Int>.Confirmation(count: 5, silent: 2)
+        trial.leaveSilently(2, of: &confirmation, now: second)
+        #expect(confirmation == .init(count: 5, silent: 4))
+        unanswered = trial
+        #expect(unanswered.reset(now: second) == 4)
+        trial.confirmed(confirmation)
+        #expect(trial.reset(now: second) == 0)
         var answered = Outbox<Int>()
         answered.append(0, .post(wantsAnswer: false))
         answered.append(1, .registration)

@@ -218,7 +218,7 @@ struct SessionChannelTests {
         let line = try #require(stage.bus.lines.first)
         #expect(line.written.isEmpty)
         stage.bus.connection.answerFirst(.failure(BusError(name: Self.unknownMethod, message: "why")))
-        #expect(stage.bus.connection.takeSent() == ["Post", "Post", "Ping?"])
+        #expect(stage.bus.connection.takeSent() == ["Post", "Post?", "Ping?"])
         #expect(try line.takePosts() == ["c 1"])
     }
 

@@ -142,7 +142,7 @@ struct SessionTests {
         #expect(stage.outbox.unsentPosts == (0, 5))
         try stage.ask(.barrier { _ in })
         #expect(stage.outbox.unsentPosts == (0, 0))
-        try stage.ask(try post(), try post())
+        for _ in 0..<2 { try stage.ask(try post()) }
         #expect(lost().isEmpty)
         for owner in ["", ":1.100"] { _ = stage.arrive(.ownerChange(Wire.busName.rawValue, to: owner)) }
         #expect(lost() == ["2 may be lost: the service has ended, or another one has taken its place"])
@@ -150,6 +150,47 @@ struct SessionTests {
         stage.bus.failure = .noServer("gone")
         stage.bus.connection.onDisconnect?()
         #expect(lost() == ["1 may be lost: the bus closed the connection"])
+    }
+
+    @Test("E10: answers that fail confirm nothing; each post is told once", arguments: [1, 5, 63, 64, 100, 200])
+    func mayBeLostUnanswered(count: Int) throws {
+        let stage = Stage()
+        try stage.ask(.register(Self.ding))
+        stage.start()
+        _ = stage.takeTold()
+        // From now on nothing is answered.
+        stage.bus.answer = { _ in nil }
+        for _ in 0..<count { try stage.ask(try post()) }
+        try stage.ask(.barrier { _ in })
+        // The bus goes: what waits for an answer fails first.
+        stage.bus.failure = .noServer("gone")
+        stage.bus.connection.failPending()
+        stage.bus.connection.onDisconnect?()
+        var told = 0
+        for words in stage.takeTold() {
+            if words.hasPrefix("lost") { told += 1 }
+            if words.contains("may be lost") { told += Int(words.prefix { $0.isNumber })! }
+        }
+        #expect(told == count)
+    }
+
+    @Test("E10: posts to a service that ends while it is asked again are told, too")
+    func mayBeLostWhileAsking() throws {
+        let stage = Stage()
+        stage.start()
+        for _ in 0..<2 { try stage.ask(try post()) }
+        let served = stage.bus.answer
+        // The service has to be asked again, and ends meanwhile.
+        stage.bus.answer = { call in
+            call.member == AddObserver.member
+                ? .failure(BusError(name: BusError.noReplyName, message: "no reply")) : nil
+        }
+        try stage.ask(.register(Self.ding))
+        stage.bus.pass(milliseconds: 60_000)
+        #expect(!stage.takeTold().contains { $0.contains("may be lost") })
+        stage.bus.answer = served
+        for owner in ["", ":1.100"] { _ = stage.arrive(.ownerChange(Wire.busName.rawValue, to: owner)) }
+        #expect(stage.takeTold().filter { $0.contains("may be lost") }.count == 1)
     }
 
     @Test("S1: a service that has forgotten the program does not suspend it any more, until it says so")

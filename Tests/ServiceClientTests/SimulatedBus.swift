@@ -130,6 +130,11 @@ final class SimulatedConnection: BusConnection {
     }
 
     /// Answers what has waited longest.
+    /// All that waits for an answer fails, as when the bus closes the connection.
+    func failPending() {
+        while !pending.isEmpty { answerFirst(.failure(BusError(name: BusError.disconnectedName, message: "closed"))) }
+    }
+
     func answerFirst(_ answer: Result<Message, BusError>) {
         pending.removeFirst().completion(answer)
     }

@@ -147,7 +147,10 @@ extension DistributedValue {
         let outcome = await PendingAnswer<Outcome>.of(isolation: isolation, orCancelled: .failure(.cancelled)) {
             answer in
             do throws(DistributedNotificationError) {
-                try write(value) { answer.answer($0) }
+                try write(value) { [weak self] outcome in
+                    guard !answer.answer(outcome), case .failure = outcome else { return }
+                    self?.update { $0.followed.undoRefused() }
+                }
             } catch {
                 answer.answer(.failure(error))
             }

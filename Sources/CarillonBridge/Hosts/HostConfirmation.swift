@@ -73,8 +73,14 @@ final class HostConfirmation {
                 BridgeTopic.presenceFilter(in: realm), excludesOwn: true, keepsRetainFlag: true, retainHandling: .always
             )
         ])
+        waitForHosts()
+    }
+
+    private func waitForHosts() {
         timer = .once(milliseconds: Self.patience, on: context) { [unowned self] in
             timer = nil
+            // What is not read answers nothing, and the broker would keep more and more for it.
+            guard !broker.isReadingPaused else { return waitForHosts() }
             phase = .asking
             var hosts = unconfirmed()
             if mayBeQueued {

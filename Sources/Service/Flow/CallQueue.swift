@@ -140,6 +140,8 @@ final class CallQueue {
     var refuse: ((Message) -> Void)!
     /// Called for each lost call of many posts of which some would have been refused, with their number.
     var onRefusedPosts: ((UniqueName, Int) -> Void)!
+    /// Called with posts that were lost, before the observers are told.
+    var onLostPosts: (UniqueName, Int) -> Void = { _, _ in }
     /// Whether nothing that arrived before is still to be looked at.
     var mayTakeAtGlance: (() -> Bool)!
     /// Called for each call that was taken or lost so.
@@ -608,7 +610,7 @@ final class CallQueue {
         defer { boundLosses() }
         let start = connection.context.now
         repeat {
-            lost.collect()
+            lost.collect { poster, count in onLostPosts(poster, Int(clamping: count)) }
             guard !lost.unannounced.isEmpty else { return }
             driver.perform { effects in driver.center.losePosts(&lost.unannounced, effects: &effects) }
         } while isLast || connection.context.now - start < Self.timeOfLosses

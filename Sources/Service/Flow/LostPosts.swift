@@ -77,7 +77,9 @@ struct LostPosts {
 
     /// Has all that was added announced, when what was collected before has been: what is lost again and again meanwhile
     /// is one.
-    mutating func collect() {
+    ///
+    /// - Parameter tell: gets the posters with the numbers of their posts.
+    mutating func collect(_ tell: (UniqueName, UInt64) -> Void = { _, _ in }) {
         guard unannounced.isEmpty else { return }
         addLast()
         guard !counts.isEmpty else { return }
@@ -89,6 +91,7 @@ struct LostPosts {
         unannounced += counts.map { post, count in
             LostPost(count, reaching: post.reach, from: post.poster)
         }
+        for (post, count) in counts { tell(post.poster, count) }
         var lost = counts.values.reduce(0, +)
         for poster in counts.keys.lazy.map(\.poster) {
             let count = logged.note(poster, times: lost)

@@ -111,6 +111,15 @@ final class ServiceStage {
         return client
     }
 
+    /// Another connection of the process of a client.
+    func join(sharingProcessOf other: StageClient) -> StageClient {
+        lastClient += 1
+        let client = StageClient(":1.\(lastClient)", on: self)
+        clients[client.name] = client
+        processIDs[client.name] = processIDs[other.name]
+        return client
+    }
+
     /// The client leaves the bus, which tells the service.
     func leave(_ client: StageClient) {
         clients[client.name] = nil
