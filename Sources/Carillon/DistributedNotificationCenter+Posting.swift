@@ -260,11 +260,11 @@ extension DistributedNotificationCenter: NotificationPosting {
 
     /// Posts may be lost that did not ask for their outcome.
     func noteUncertainPosts(_ count: Int, because reason: String) {
-        state.withLock { state in
-            state.statistics.uncertainPosts += UInt64(count)
+        let total = state.withLock { state in
             state.hasLostPosts = true
+            return Log.throttle(&state.statistics.uncertainPosts, times: UInt64(count))
         }
-        Log.warning("\(count) posts may be lost: \(reason)")
+        if let total { Log.warning("posts may be lost (\(total) so far): \(reason)") }
         report(.postsMayBeLost(count: count))
     }
 

@@ -82,7 +82,7 @@ extension DistributedNotificationCenter {
         case observerRefused(name: Foundation.Notification.Name?, object: String?, DistributedNotificationError)
         /// The service does not tell what ``DistributedNotificationCenter/details`` asks for.
         case detailsRefused(DistributedNotificationError)
-        /// A post that did not ask for its outcome was not made.
+        /// Posts that did not ask for their outcome were not made: ``Statistics/failedPosts`` says how many so far.
         case postFailed(DistributedNotificationError)
         /// The service has ended, or the connection to it, before it could be known that it has taken so many posts that did
         /// not ask for their outcome (E10). It has taken those of them that it read before.

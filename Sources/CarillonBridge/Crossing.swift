@@ -388,7 +388,7 @@ final class Crossing {
         let done = drained
         drained = nil
         done? { [self] in
-            (state.counts, state.queue, state.losses) = (exporter.counts, exporter.unacknowledged, losses.pending)
+            (state.counts, state.queue, state.losses) = (exporter.counts, exporter.unacknowledged, losses.unannounced)
             #if CARILLON_PLANTED
                 if PlantedFault.strikes(.inboxForgotten) { state.inbox = [] }
                 if PlantedFault.strikes(.queueForgotten) { state.queue = [] }

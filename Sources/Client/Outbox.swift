@@ -94,7 +94,7 @@ public struct Outbox<Request> {
     /// Another one whenever something has left, or was confirmed.
     var progress: UInt64 { departures &+ confirmations }
     /// Posts that have not left, and those of which nobody knows whether they have arrived.
-    var unsent: (waiting: Int, unconfirmed: Int) { (waitingPosts, unconfirmed) }
+    var unsent: (waiting: Int, unconfirmed: Int) { (waitingPosts, max(0, unconfirmed - refused)) }
     private var byteCount = 0
     private var unconfirmed = 0
     private var sinceConfirmation = 0
@@ -102,6 +102,8 @@ public struct Outbox<Request> {
     private var silent = SilentPosts()
     /// Those of them that answers would have confirmed which have failed since the last one came, and whether any has.
     private var unanswered = 0
+    /// Those on their way that are known to have been refused: an answer behind them confirms them as well.
+    private var refused = 0
     private var hasFailed = false
 
     /// What an answer confirms.
@@ -273,9 +275,20 @@ public struct Outbox<Request> {
     /// An answer came on the bus.
     mutating func confirmed(_ confirmation: Confirmation) {
         // The service answers in order: also what a failed answer would have confirmed.
-        silent.remove(confirmation.silent + unanswered)
+        let count = confirmation.silent + unanswered
         (unanswered, hasFailed) = (0, false)
+        let known = min(refused, count)
+        refused -= known
+        silent.remove(count - known)
         confirmed(confirmation.count)
+    }
+
+    /// The service has told of posts that asked for no answer, and that it has refused: of the earliest of those on their way, as
+    /// it tells of them ahead of an answer.
+    mutating func refused(_ count: Int) {
+        let known = min(count, silent.count)
+        silent.remove(known)
+        refused += known
     }
 
     /// There is no answer, and it is not known what was taken.
@@ -312,9 +325,9 @@ public struct Outbox<Request> {
     @discardableResult
     mutating func reset(keeping count: Int = 0, now: Int64 = 0) -> Int {
         // Of what asked for an answer there is one on its way, or a failure.
-        let owesAnswers = hasFailed || unconfirmed > silent.count
+        let owesAnswers = hasFailed || unconfirmed > silent.count + refused
         (unconfirmed, sinceConfirmation, hold) = (count, 0, nil)
-        (unanswered, hasFailed) = (0, false)
+        (unanswered, hasFailed, refused) = (0, false, 0)
         return silent.end(owesAnswers: owesAnswers, at: now)
     }
 

@@ -108,7 +108,12 @@ public struct OutgoingPost: @unchecked Sendable {
         if let completion {
             completion(outcome)
         } else if case .failure(let error) = outcome {
-            receiver.lostPost(because: error)
+            // It has left.
+            if case .disconnected(let reason) = error {
+                receiver.mayHaveLostPosts(1, because: reason)
+            } else {
+                receiver.lostPost(because: error)
+            }
         }
     }
 

@@ -25,6 +25,7 @@ extension ServiceSession {
             } else if let signal = try SuspensionChangedSignal(message) {
                 take(signal)
             } else if let signal = try PostsRefusedSignal(message) {
+                outbox.refused(Int(signal.count))
                 receiver.postsRefused(Int(signal.count), because: ServiceError(signal.error))
             } else if try InterestChangedSignal(message) != nil {
                 receiver.interestChanged()

@@ -112,6 +112,7 @@ public final class SharedOutbox: Sendable {
         state.withLock { $0.outbox.confirmed(confirmation) }
     }
     func failed(_ confirmation: Outbox<Request>.Confirmation) { state.withLock { $0.outbox.failed(confirmation) } }
+    func refused(_ count: Int) { state.withLock { $0.outbox.refused(count) } }
     func asks(_ count: Int) -> Outbox<Request>.Confirmation { state.withLock { $0.outbox.asks(count) } }
     func leaveSilently(_ count: Int, of confirmation: inout Outbox<Request>.Confirmation) {
         let now = now()

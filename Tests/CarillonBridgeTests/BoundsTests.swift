@@ -75,6 +75,32 @@ struct BoundsTests {
         #expect(told.contains { $0.entry.name == nil && $0.count == 1_000 - UInt64(LossLedger.mostEntries) })
     }
 
+    @Test("What the service has not taken is announced again, with what came meanwhile, and is saved until it has it")
+    func announcedAgain() {
+        var ledger = LossLedger()
+        ledger.lost(4, of: "a", from: origin, because: .missing, .inwards)
+        let first = ledger.takePending()[0]
+        #expect(first.isNew && ledger.pending.isEmpty)
+        ledger.lost(of: "a", from: origin, because: .missing, .inwards)
+        #expect(ledger.unannounced == [first.entry: 5])
+        ledger.answered(first.entry, 4, isTaken: false)
+        #expect(ledger.unannounced == [first.entry: 5])
+        let second = ledger.takePending()[0]
+        #expect(second.count == 5 && second.isNew)
+        ledger.answered(second.entry, 5, isTaken: false)
+        let third = ledger.takePending()[0]
+        #expect(third.count == 5 && !third.isNew)
+        ledger.answered(third.entry, 5, isTaken: true)
+        #expect(ledger.unannounced.isEmpty && ledger.takePending().isEmpty && ledger.inwards == 5)
+        // A service that answers nothing, and ever new names.
+        for number in 0..<10_000 {
+            ledger.lost(of: "n\(number)", from: origin, because: .missing, .inwards)
+            if number % 100 == 0 { _ = ledger.takePending() }
+        }
+        #expect(ledger.unannounced.count < 4 * LossLedger.mostEntries)
+        #expect(ledger.unannounced.values.reduce(0, +) == 10_000)
+    }
+
     private func list(_ text: String) throws -> [NamePattern] { try NamePattern.list(text) }
 
     @Test("Only what is wanted and may come is subscribed to; any name never widens that to all")

@@ -89,6 +89,20 @@ struct OutboxTests {
         failing.confirmed(failing.next(now: second)!.confirms!)
         #expect(failing.unsent.unconfirmed == 0)
         #expect(failing.reset(now: second) == 0)
+        // Those that are known to have been refused are told already.
+        var refusing = outbox(posts: 10)
+        refusing.refused(4)
+        #expect(refusing.unsent.unconfirmed == 6)
+        var refused = refusing
+        #expect(refused.reset(now: second) == 6)
+        refusing.append(0, .barrier)
+        let barrier = refusing.next(now: second)!.confirms!
+        refusing.passed(now: second)
+        refusing.confirmed(barrier)
+        #expect(refusing.unsent.unconfirmed == 1)
+        #expect(refusing.reset(now: second) == 1)
+        refused.refused(3)
+        #expect(refused.unsent == (0, 0) && refused.reset(now: second) == 0)
         // A batch that asks for an answer after all, and one of which only the last asks.
         var trial = outbox(posts: 5)
         #expect(trial.asks(3) == .init(count: 5, silent: 2))

@@ -130,7 +130,7 @@ struct SessionChannelLineTests {
         #expect(line.line.isWaitingForRoom)
         line.line.end()
         #expect(!line.line.isWaitingForRoom && !line.line.isReading, "nobody looks at it any more")
-        let lost = line.stage.takeTold().filter { $0.hasPrefix("lost") }
+        let lost = line.stage.takeTold().filter { $0.contains("may be lost") }
         #expect(lost.count == 1, "\(lost)")
         guard case .failure? = results.values.first else {
             Issue.record("\(results.values)")

@@ -237,7 +237,7 @@ final class CenterLink: @unchecked Sendable {
 }
 
 /// A closure for the thread of the bridge, through an interface that asks for one that any thread may call.
-private final class MainThreadClosure<Argument>: @unchecked Sendable {
+final class MainThreadClosure<Argument>: @unchecked Sendable {
     // Sendable: the bridge has one thread.
     let run: (Argument) -> Void
 

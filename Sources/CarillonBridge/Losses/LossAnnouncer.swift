@@ -10,6 +10,8 @@ final class LossAnnouncer {
     /// What it posts.
     static let name = "org.carillon.Bridge.Lost"
     private static let calm: UInt32 = 1_000
+    /// Before something is announced again that the service has not taken.
+    private static let pause: UInt32 = 10_000
     /// A connection is good enough for the status when it has lasted so long: a broker may end it because of that.
     private static let beforeStatus: UInt32 = 5_000
     /// Names that the status at the broker tells apart.
@@ -49,8 +51,8 @@ final class LossAnnouncer {
         tellSoon()
     }
 
-    /// The losses that are not announced.
-    var pending: [LossLedger.Entry: UInt64] { ledger.pending }
+    /// The losses that are not announced, for all that is known.
+    var unannounced: [LossLedger.Entry: UInt64] { ledger.unannounced }
 
     /// Ever.
     var outwardsCount: UInt64 { ledger.outwards }
@@ -77,9 +79,9 @@ final class LossAnnouncer {
         tellSoon()
     }
 
-    private func tellSoon() {
+    private func tellSoon(in milliseconds: UInt32 = calm) {
         guard timer == nil else { return }
-        timer = .once(milliseconds: Self.calm, on: context) { [unowned self] in
+        timer = .once(milliseconds: milliseconds, on: context) { [unowned self] in
             timer = nil
             tell()
         }
@@ -92,24 +94,38 @@ final class LossAnnouncer {
     }
 
     /// The service is there: what is pending is told.
-    func serviceCame() { if !ledger.pending.isEmpty { tellSoon() } }
+    func serviceCame() {
+        guard !ledger.pending.isEmpty else { return }
+        timer = nil
+        tellSoon()
+    }
 
     private func tell() {
         // Otherwise they are told when it comes; later losses are added.
         guard center.isThere else { return tellBroker() }
-        for (entry, count) in ledger.takePending() {
+        for (entry, count, isNew) in ledger.takePending() {
             let name = entry.name?.text ?? ""
-            Log.warning(
-                "\(count) of \(name.isEmpty ? "several names" : name) from \(entry.origin.text) are lost: "
-                    + entry.reason.rawValue)
+            if isNew {
+                Log.warning(
+                    "\(count) of \(name.isEmpty ? "several names" : name) from \(entry.origin.text) are lost: "
+                        + entry.reason.rawValue)
+            }
+            let answered = MainThreadClosure<Bool> { [weak self] isTaken in self?.answered(entry, count, isTaken) }
             center.tell(
                 Self.name, about: name,
                 [
                     "name": .string(name), "host": .string(entry.origin.host), "user": .string(entry.origin.user),
                     "count": .uint64(count), "reason": .string(entry.reason.rawValue),
-                ])
+                ]
+            ) { result in answered.run((try? result.get()) != nil) }
         }
         tellBroker()
+    }
+
+    /// A service that ends may have taken it. Better told twice than not at all.
+    private func answered(_ entry: LossLedger.Entry, _ count: UInt64, _ isTaken: Bool) {
+        ledger.answered(entry, count, isTaken: isTaken)
+        if !isTaken { tellSoon(in: Self.pause) }
     }
 
     /// The broker may have forgotten the status.

@@ -42,6 +42,10 @@ struct LossLedger {
     static let several = Origin(host: "*", user: "*")!
 
     private(set) var pending: [Entry: UInt64] = [:]
+    /// What was announced, and the service has not said that it has it.
+    private var announced: [Entry: UInt64] = [:]
+    /// What was announced before, and has to be so once more: it is in the log.
+    private var again: [Entry: UInt64] = [:]
     /// Ever, of what went out.
     private(set) var outwards: UInt64 = 0
     /// Ever, of what came in.
@@ -57,7 +61,8 @@ struct LossLedger {
         case .inwards: inwards.addLosses(count)
         }
         let entry = Entry(origin: origin, name: name.map(ExactText.init), reason: reason)
-        let isKnown = pending[entry] != nil || pending.count < Self.mostEntries
+        let hasRoom = pending.count < Self.mostEntries && announced.count < 2 * Self.mostEntries
+        let isKnown = pending[entry] != nil || hasRoom
         pending[isKnown ? entry : Entry(origin: Self.several, name: nil, reason: reason), default: 0]
             .addLosses(count)
     }
@@ -65,13 +70,28 @@ struct LossLedger {
     /// Losses of an earlier bridge of the session, which are counted already.
     mutating func restore(_ saved: [Entry: UInt64]) { pending.merge(saved) { $0.addingLosses($1) } }
 
-    /// What is to be announced now.
-    mutating func takePending() -> [(entry: Entry, count: UInt64)] {
-        defer { pending = [:] }
-        return pending.map { ($0.key, $0.value) }.sorted {
+    /// What no observer may know of, for the bridge that comes after this one.
+    var unannounced: [Entry: UInt64] { pending.merging(announced) { $0.addingLosses($1) } }
+
+    /// What is to be announced now. ``answered(_:_:isTaken:)`` follows for each.
+    ///
+    /// - Returns: with whether some of it is announced for the first time.
+    mutating func takePending() -> [(entry: Entry, count: UInt64, isNew: Bool)] {
+        defer { (pending, again) = ([:], [:]) }
+        announced.merge(pending) { $0.addingLosses($1) }
+        return pending.map { ($0.key, $0.value, again[$0.key] != $0.value) }.sorted {
             ($0.entry.origin.text, $0.entry.name?.text ?? "", $0.entry.reason.rawValue)
                 < ($1.entry.origin.text, $1.entry.name?.text ?? "", $1.entry.reason.rawValue)
         }
+    }
+
+    /// The service has answered an announcement, or will not.
+    mutating func answered(_ entry: Entry, _ count: UInt64, isTaken: Bool) {
+        let left = announced[entry, default: 0]
+        announced[entry] = left > count ? left - count : nil
+        guard !isTaken else { return }
+        pending[entry, default: 0].addLosses(count)
+        again[entry, default: 0].addLosses(count)
     }
 }
 
