@@ -90,43 +90,43 @@ struct CallSiteTests {
     /// What the examples of a page take for granted.
     private static let given: [String: String] = [
         "Carillon/Carillon.docc/Carillon": """
-            struct Saved: DistributedMessage {
-                static let name = Notification.Name("com.example.Saved")
-                var path: String
-            }
-            let center = DistributedNotificationCenter.default
-            @Sendable func upload(_ bytes: Int) async {}
-            """,
+        struct Saved: DistributedMessage {
+            static let name = Notification.Name("com.example.Saved")
+            var path: String
+        }
+        let center = DistributedNotificationCenter.default
+        @Sendable func upload(_ bytes: Int) async {}
+        """,
         "Carillon/Carillon.docc/CommonTasks": "",
         "Carillon/Carillon.docc/Loops": """
-            struct Saved: DistributedMessage {
-                static let name = Notification.Name("com.example.Saved")
-                var path: String
-                var bytes: Int
-            }
-            let center = DistributedNotificationCenter.default
-            """,
+        struct Saved: DistributedMessage {
+            static let name = Notification.Name("com.example.Saved")
+            var path: String
+            var bytes: Int
+        }
+        let center = DistributedNotificationCenter.default
+        """,
         "Carillon/Carillon.docc/FromMacOSToLinux": """
-            let center = DistributedNotificationCenter.default
-            @MainActor func reloadEverything() {}
-            """,
+        let center = DistributedNotificationCenter.default
+        @MainActor func reloadEverything() {}
+        """,
         "Carillon/Carillon.docc/DistributedNotificationCenter": """
-            struct Player: Codable, Sendable {
-                var title: String
-                var isPlaying = false
-            }
-            let center = DistributedNotificationCenter.default
-            """,
+        struct Player: Codable, Sendable {
+            var title: String
+            var isPlaying = false
+        }
+        let center = DistributedNotificationCenter.default
+        """,
         "Carillon/Carillon.docc/PropertyListsBetweenProcesses": "",
         "LocalNotifications/LocalNotifications.docc/LocalNotifications": """
-            extension Notification.Name { static let documentSaved = Notification.Name("saved") }
-            let (document, path) = ("a document", "report.txt")
-            """,
+        extension Notification.Name { static let documentSaved = Notification.Name("saved") }
+        let (document, path) = ("a document", "report.txt")
+        """,
         "LocalNotifications/LocalNotifications.docc/PostingStylesAndModes": """
-            import CarillonMainLoop
-            nonisolated(unsafe) var isDragging = true
-            func runDialog() {}
-            """,
+        import CarillonMainLoop
+        nonisolated(unsafe) var isDragging = true
+        func runDialog() {}
+        """,
     ]
 
     @Test("The examples of the documentation compile, each alone", arguments: given.keys.sorted(), ["5", "6"])
