@@ -101,7 +101,7 @@ extension Work {
             name: name, count: count, ours: { prepare(OurQueue.self) }, theirs: { prepare(TheirQueue.self) })
     }
 
-    /// So many in portions, each of which is delivered before the next; with names given so many of each arrive.
+    /// A number of them in portions, each of which is delivered before the next; with names given so many of each arrive.
     private static func queue(
         _ type: any Queue.Type, _ style: Style, _ length: Int, names: Int? = nil, count: Int = 5_000
     ) -> () -> Void {

@@ -52,7 +52,7 @@ extension DistributedNotificationCenter {
     ///
     /// Who takes nothing out would not take the events out either, one for each loss, and where the two share a queue
     /// every event would push out another notification. And what a program does about a loss, such as to read everything anew,
-    /// it can't do hundreds of times a second. So an event tells of all that was lost until it is delivered; the next one comes
+    /// it can't do hundreds of times a second. Therefore an event tells of all that was lost until it is delivered; the next one comes
     /// a second later at the earliest, and before that only after many more losses, as the first may itself have been pushed
     /// out.
     ///

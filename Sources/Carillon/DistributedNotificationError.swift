@@ -35,7 +35,7 @@ public enum DistributedNotificationError: Error, Hashable, Sendable {
     /// There is no connection to the bus, or it or the service ended before the answer came. The post may have been
     /// made.
     case disconnected(String)
-    /// The task was cancelled before the answer came. What it asked for may have been done, unless it was cancelled before.
+    /// The task was cancelled before the answer came. Its request may have been carried out, unless it was cancelled before.
     case cancelled
     /// The service, or the bus, refused for another reason.
     ///

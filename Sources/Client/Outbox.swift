@@ -106,9 +106,9 @@ public struct Outbox<Request> {
     private var refused = 0
     private var hasFailed = false
 
-    /// What an answer confirms.
+    /// The effect of an answer.
     struct Confirmation: Equatable {
-        /// What is not on its way any more.
+        /// Requests that are not on their way any more.
         var count: Int
         /// Those of them that asked for no answer.
         var silent: Int
@@ -305,13 +305,13 @@ public struct Outbox<Request> {
         return confirmation(asking: count)
     }
 
-    /// So many of those that are confirmed together ask for no answer.
+    /// A number of those that are confirmed together ask for no answer.
     mutating func leaveSilently(_ count: Int, of confirmation: inout Confirmation, now: Int64) {
         silent.add(count, at: now)
         confirmation.silent += count
     }
 
-    /// So many posts are not on their way any more.
+    /// A number of posts is not on its way any more.
     mutating func confirmed(_ count: Int) {
         unconfirmed = max(0, unconfirmed - count)
         confirmations &+= UInt64(count)

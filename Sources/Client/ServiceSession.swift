@@ -388,7 +388,7 @@ public final class ServiceSession {
 
     func ownerChanged(to newOwner: UniqueName?) {
         guard owners.change(to: newOwner) else { return }
-        // Whatever is asked at the moment: what is on its way went to the one before.
+        // Also while it is asked something: posts on their way went to the one before.
         postsMayBeLost(outbox.reset(), because: "the service has ended, or another one has taken its place")
         switch state {
         case .offline, .greeting, .idle: break

@@ -51,7 +51,7 @@ final class QueuePump: Sendable {
 
     deinit { reference.point(to: nil) }
 
-    /// What its sources know it by. With a weak reference each use of the pump would be slow, and each notification that waits
+    /// The pump, for its sources. With a weak reference each use of the pump would be slow, and each notification that waits
     /// has one.
     ///
     /// Its context holds the pump until what is done at its end is done; and nothing is done by the sources of one that the

@@ -2,7 +2,7 @@
 import CarillonCollections
 import CarillonMainLoop
 
-/// What waits for one reader of a sequence, as much as for any other observer (C7, T2): beyond that the oldest go.
+/// The elements that wait for one reader of a sequence, as many as for any other observer (C7, T2): beyond that the oldest go.
 ///
 /// Threads: any.
 package final class ReaderBuffer<Element: Sendable>: Sendable {
@@ -79,11 +79,11 @@ package final class ReaderBuffer<Element: Sendable>: Sendable {
             return nil
         }
         waiter?.resume(returning: element)
-        // What was dropped ends here, with no lock held.
+        // The dropped elements are released here, with no lock held.
         return lost.count
     }
 
-    /// Nothing more comes. What waits is read.
+    /// Nothing more comes. Elements that wait are still read.
     package func finish() {
         let waiters = state.withLock { state in
             if state.phase == .open { state.phase = .finished }
@@ -162,7 +162,7 @@ package final class ReaderBuffer<Element: Sendable>: Sendable {
         }
     }
 
-    /// What a source keeps: nothing more comes when it is gone.
+    /// Held by the source: nothing more comes when it is gone.
     package final class Finisher: Sendable {
         package let buffer: ReaderBuffer
 

@@ -75,7 +75,7 @@ struct BoundsTests {
         #expect(told.contains { $0.entry.name == nil && $0.count == 1_000 - UInt64(LossLedger.mostEntries) })
     }
 
-    @Test("What the service has not taken is announced again, with what came meanwhile, and is saved until it has it")
+    @Test("Losses that the service has not taken are announced again, with later ones, and are saved until it has them")
     func announcedAgain() {
         var ledger = LossLedger()
         ledger.lost(4, of: "a", from: origin, because: .missing, .inwards)

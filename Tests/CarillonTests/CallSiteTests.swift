@@ -87,7 +87,7 @@ struct CallSiteTests {
         }
     }
 
-    /// What the examples of a page take for granted.
+    /// Declarations that the examples of a page take for granted.
     private static let given: [String: String] = [
         "Carillon/Carillon.docc/Carillon": """
         struct Saved: DistributedMessage {

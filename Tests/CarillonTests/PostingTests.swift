@@ -335,7 +335,7 @@ struct PostingTests {
         try eventually("it is counted") { center.statistics.failedPosts == before + 1 }
         try eventually("and told: \(told.all)") { told.all.contains { $0.contains("name-length") } }
         try eventually("it is not on its way") { center.unsentPosts == 0 }
-        // What is told as refused is not lost once more with the service.
+        // A refused post is not lost once more with the service.
         desk.service.signal(SIGKILL)
         _ = try desk.service.waitForExit()
         try eventually("it has ended") { center.connectionState != .connected }

@@ -103,14 +103,14 @@ struct RefusalNoticeTests {
         #expect((8...16).contains(told.count), "\(told.count) in 200 s")
         stage.pass(milliseconds: 120_000)
         #expect(try notices(poster).reduce(0) { $0 + $1.count } == 2_000)
-        // Who reads is told soon again.
+        // A poster that reads is told soon again.
         #expect(try poster.post("Good") == 0)
         poster.send(try silent(Self.long))
         stage.pass(milliseconds: 60)
         #expect(try notices(poster).last?.count == 1)
     }
 
-    @Test("What was not told is so before the service ends")
+    @Test("Refusals are told before the service ends")
     func end() throws {
         let stage = try ServiceStage()
         let poster = stage.join()

@@ -79,7 +79,7 @@ struct OutboxTests {
         withBarrier.confirmed(asked!.confirms!)
         #expect(withBarrier.unsent == (0, 1))
         #expect(withBarrier.reset(now: second) == 1)
-        // What fails confirms nothing, and the next answer all of it.
+        // A failure confirms nothing, and the next answer all of it.
         var failing = outbox(posts: 100)
         failing.failed(.init(count: 64, silent: 63))
         #expect(failing.unsent.unconfirmed == 36)

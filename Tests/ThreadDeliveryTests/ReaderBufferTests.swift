@@ -32,7 +32,7 @@ struct ReaderBufferTests {
         #expect(least.append(1, byteCount: 0) == 0)
     }
 
-    @Test("Who waits gets what comes, and nothing when the source has gone")
+    @Test("A reader that waits gets the next element, and nothing when the source has gone")
     func waiting() async {
         let buffer = Buffer(count: 3)
         let reader = Buffer.Reader(buffer)

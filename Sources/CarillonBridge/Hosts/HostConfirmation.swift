@@ -79,7 +79,7 @@ final class HostConfirmation {
     private func waitForHosts() {
         timer = .once(milliseconds: Self.patience, on: context) { [unowned self] in
             timer = nil
-            // What is not read answers nothing, and the broker would keep more and more for it.
+            // Answers are not read either, and the broker would keep more and more of them.
             guard !broker.isReadingPaused else { return waitForHosts() }
             phase = .asking
             var hosts = unconfirmed()

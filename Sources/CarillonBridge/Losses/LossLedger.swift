@@ -42,9 +42,9 @@ struct LossLedger {
     static let several = Origin(host: "*", user: "*")!
 
     private(set) var pending: [Entry: UInt64] = [:]
-    /// What was announced, and the service has not said that it has it.
+    /// Losses that were announced, and not confirmed by the service.
     private var announced: [Entry: UInt64] = [:]
-    /// What was announced before, and has to be so once more: it is in the log.
+    /// Losses that have to be announced once more: they are in the log already.
     private var again: [Entry: UInt64] = [:]
     /// Ever, of what went out.
     private(set) var outwards: UInt64 = 0
@@ -70,10 +70,10 @@ struct LossLedger {
     /// Losses of an earlier bridge of the session, which are counted already.
     mutating func restore(_ saved: [Entry: UInt64]) { pending.merge(saved) { $0.addingLosses($1) } }
 
-    /// What no observer may know of, for the bridge that comes after this one.
+    /// All losses that no observer may know of, for the next bridge.
     var unannounced: [Entry: UInt64] { pending.merging(announced) { $0.addingLosses($1) } }
 
-    /// What is to be announced now. ``answered(_:_:isTaken:)`` follows for each.
+    /// The losses that are to be announced now. ``answered(_:_:isTaken:)`` follows for each.
     ///
     /// - Returns: with whether some of it is announced for the first time.
     mutating func takePending() -> [(entry: Entry, count: UInt64, isNew: Bool)] {
