@@ -71,6 +71,8 @@ private:
     // Only who calls FollowInterest, which bridges do.
     void onInterestChanged() override {}
     void onValuesRemoved() override {}
+    // Of posts that want no answer; this program posts none.
+    void onPostsRefused(const uint32_t &, const std::string &, const std::string &) override {}
 
     const std::string name;
     std::string owner;
