@@ -34,7 +34,7 @@ public protocol ServiceReceiver: Sendable {
 extension ServiceReceiver {
     public func transportChanged(to transport: Transport, because reason: String?) {}
     public func postsRefused(_ count: Int, because error: ServiceError) { lostPost(because: error) }
-    public func mayHaveLostPosts(_ count: Int, because reason: String) {}
+    public func mayHaveLostPosts(_ count: Int, because reason: String) { lostPost(because: .disconnected(reason)) }
     public func interestChanged() {}
     public func valuesRemoved() {}
 }

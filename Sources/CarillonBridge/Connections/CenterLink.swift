@@ -173,15 +173,11 @@ final class CenterLink: @unchecked Sendable {
     }
 
     private func postMark(_ object: String) {
-        let tryAgain = MainThreadClosure<Void> { [weak self] in self?.postMarkLater(object) }
-        tell(Self.markName, about: object) { result in
-            if case .failure = result { tryAgain.run(()) }
-        }
-    }
-
-    /// The service has not taken a mark.
-    private func postMarkLater(_ object: String) {
-        marks[object]?.retry = .once(milliseconds: Self.pauseOfMarks, on: context) { [unowned self] in postMark(object)
+        tell(Self.markName, about: object, [:]) { [weak self] isTaken in
+            guard let self, !isTaken else { return }
+            marks[object]?.retry = .once(milliseconds: Self.pauseOfMarks, on: context) { [unowned self] in
+                postMark(object)
+            }
         }
     }
 
@@ -217,19 +213,27 @@ final class CenterLink: @unchecked Sendable {
     /// Posts something of the bridge itself.
     ///
     /// - Parameter isValue: whether it stays until the bridge leaves the bus.
-    ///
-    /// - Parameter completion: gets the error of the service; nil where nothing waits for it.
-    func tell(
-        _ name: String, about object: String = "", _ userInfo: [String: PropertyList] = [:],
-        isValue: Bool = false, completion: (@Sendable (Result<Int, ServiceError>) -> Void)? = nil
-    ) {
+    func tell(_ name: String, about object: String = "", _ userInfo: [String: PropertyList], isValue: Bool = false) {
         var options = PostOptions()
         if isValue { options.retention = Retention(whileConnected: true) }
         do throws(CenterError) {
-            submit(
-                .post(
-                    try OutgoingPost(
-                        name: name, object: object, userInfo: userInfo, options: options, completion: completion)))
+            submit(.post(try OutgoingPost(name: name, object: object, userInfo: userInfo, options: options)))
+        } catch {
+            Log.warning("\(name) can't be posted: \(error)")
+        }
+    }
+
+    /// The same with an outcome.
+    ///
+    /// - Parameter outcome: gets whether the service has it, not before this returns; not called where it can't be posted at all.
+    func tell(
+        _ name: String, about object: String, _ userInfo: [String: PropertyList],
+        outcome: @escaping (_ isTaken: Bool) -> Void
+    ) {
+        let box = MainThreadClosure(outcome)
+        do throws(CenterError) {
+            let post = try PostCall(name: name, object: object, userInfo: userInfo)
+            try self.post(post) { result in box.run((try? result.get()) != nil) }
         } catch {
             Log.warning("\(name) can't be posted: \(error)")
         }
@@ -237,7 +241,7 @@ final class CenterLink: @unchecked Sendable {
 }
 
 /// A closure for the thread of the bridge, through an interface that asks for one that any thread may call.
-final class MainThreadClosure<Argument>: @unchecked Sendable {
+private final class MainThreadClosure<Argument>: @unchecked Sendable {
     // Sendable: the bridge has one thread.
     let run: (Argument) -> Void
 

@@ -110,14 +110,13 @@ final class LossAnnouncer {
                     "\(count) of \(name.isEmpty ? "several names" : name) from \(entry.origin.text) are lost: "
                         + entry.reason.rawValue)
             }
-            let answered = MainThreadClosure<Bool> { [weak self] isTaken in self?.answered(entry, count, isTaken) }
             center.tell(
                 Self.name, about: name,
                 [
                     "name": .string(name), "host": .string(entry.origin.host), "user": .string(entry.origin.user),
                     "count": .uint64(count), "reason": .string(entry.reason.rawValue),
                 ]
-            ) { result in answered.run((try? result.get()) != nil) }
+            ) { [weak self] isTaken in self?.answered(entry, count, isTaken) }
         }
         tellBroker()
     }
