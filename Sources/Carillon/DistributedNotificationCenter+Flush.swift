@@ -16,7 +16,7 @@ extension DistributedNotificationCenter {
     @discardableResult
     public func flush(timeout: TimeInterval) -> Bool {
         let posted = statistics.posted
-        guard !link.isUnused else { return noteFlushed(posted, true, within: timeout) }
+        guard !link.isUnused else { return noteFlushed(posted, true) }
         let answer = Answer()
         submit(.barrier { answer.set($0) })
         return noteFlushed(posted, answer.wait(seconds: timeout), within: timeout)
@@ -27,7 +27,7 @@ extension DistributedNotificationCenter {
     /// - Returns: as ``flush(timeout:)``; and false as soon as the task is cancelled, before anything is known.
     @discardableResult
     public func flush(isolation: isolated (any Actor)? = #isolation) async -> Bool {
-        await flush(within: nil, isolation: isolation)
+        await flushed(within: nil, isolation)
     }
 
     /// Waits until the service has taken everything that was posted so far, without a thread that stands still.
@@ -36,10 +36,10 @@ extension DistributedNotificationCenter {
     /// - Returns: as ``flush(timeout:)``; and false as soon as the task is cancelled, before anything is known.
     @discardableResult
     public func flush(within time: Duration, isolation: isolated (any Actor)? = #isolation) async -> Bool {
-        await flush(within: .some(time), isolation: isolation)
+        await flushed(within: time, isolation)
     }
 
-    private func flush(within time: Duration?, isolation: isolated (any Actor)?) async -> Bool {
+    private func flushed(within time: Duration?, _ isolation: isolated (any Actor)?) async -> Bool {
         let posted = statistics.posted
         guard !link.isUnused else { return noteFlushed(posted, true) }
         let isTaken = await PendingAnswer<Bool?>.of(isolation: isolation, orCancelled: nil) { answer in

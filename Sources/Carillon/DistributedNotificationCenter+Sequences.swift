@@ -25,7 +25,7 @@ extension DistributedNotificationCenter {
     public func notifications(
         named name: Foundation.Notification.Name?, object: String? = nil,
         suspensionBehavior: SuspensionBehavior = .coalesce, retained: Bool = false, minimumInterval: Duration = .zero,
-        bufferLimit: Int = 131_072
+        bufferLimit: Int = DeliveryQueue.Limits.standard.count
     ) -> Notifications {
         Notifications(
             readers: readers(
@@ -41,7 +41,8 @@ extension DistributedNotificationCenter {
         return Notifications(
             readers: Readers { [weak self] in
                 self?.reader(
-                    name: name, object: object.value, suspensionBehavior: .coalesce, bufferLimit: 131_072)
+                    name: name, object: object.value, suspensionBehavior: .coalesce,
+                    bufferLimit: DeliveryQueue.Limits.standard.count)
             })
     }
 

@@ -53,10 +53,9 @@ final class PendingAnswer<Value: Sendable>: Sendable {
     ///   - cancelled: the answer where the task is cancelled. Nothing is asked for where it is so before.
     ///   - ask: is called at once.
     static func of(
-        isolation: isolated (any Actor)?, orCancelled cancelled: @autoclosure () -> Value,
+        isolation: isolated (any Actor)?, orCancelled cancelled: Value,
         _ ask: (_ answer: PendingAnswer) -> Void
     ) async -> Value {
-        let cancelled = cancelled()
         guard !Task.isCancelled else { return cancelled }
         let answer = PendingAnswer()
         return await withTaskCancellationHandler(

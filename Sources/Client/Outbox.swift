@@ -94,17 +94,12 @@ public struct Outbox<Request> {
     /// Another one whenever something has left, or was confirmed.
     var progress: UInt64 { departures &+ confirmations }
     /// Posts that have not left, and those of which nobody knows whether they have arrived.
-    var unsent: (waiting: Int, unconfirmed: Int) { (waitingPosts, max(0, unconfirmed - refused)) }
+    var unsent: (waiting: Int, unconfirmed: Int) { (waitingPosts, max(0, unconfirmed - silent.refused)) }
     private var byteCount = 0
     private var unconfirmed = 0
     private var sinceConfirmation = 0
     /// Those of all that are on their way on the bus that asked for no answer.
     private var silent = SilentPosts()
-    /// Those of them that answers would have confirmed which have failed since the last one came, and whether any has.
-    private var unanswered = 0
-    /// Those on their way that are known to have been refused: an answer behind them confirms them as well.
-    private var refused = 0
-    private var hasFailed = false
 
     /// The effect of an answer.
     struct Confirmation: Equatable {
@@ -274,34 +269,23 @@ public struct Outbox<Request> {
 
     /// An answer came on the bus.
     mutating func confirmed(_ confirmation: Confirmation) {
-        // The service answers in order: also what a failed answer would have confirmed.
-        let count = confirmation.silent + unanswered
-        (unanswered, hasFailed) = (0, false)
-        let known = min(refused, count)
-        refused -= known
-        silent.remove(count - known)
+        silent.confirm(confirmation.silent)
         confirmed(confirmation.count)
     }
 
-    /// The service has told of posts that asked for no answer, and that it has refused: of the earliest of those on their way, as
-    /// it tells of them ahead of an answer.
-    mutating func refused(_ count: Int) {
-        let known = min(count, silent.count)
-        silent.remove(known)
-        refused += known
-    }
+    /// The service has told of posts that asked for no answer, and that it has refused.
+    mutating func refused(_ count: Int) { silent.refuse(count) }
 
     /// There is no answer, and it is not known what was taken.
     mutating func failed(_ confirmation: Confirmation) {
-        unanswered += confirmation.silent
-        hasFailed = true
+        silent.fail(confirmation.silent)
         unconfirmed = max(0, unconfirmed - confirmation.count)
         hold = nil
     }
 
     /// Posts that were taken out have asked for an answer after all, which confirms what has left before as well.
     mutating func asks(_ count: Int) -> Confirmation {
-        silent.remove(count)
+        silent.withdraw(count)
         return confirmation(asking: count)
     }
 
@@ -324,11 +308,8 @@ public struct Outbox<Request> {
     /// - Returns: how many others may be lost, of which nobody is told otherwise.
     @discardableResult
     mutating func reset(keeping count: Int = 0, now: Int64 = 0) -> Int {
-        // Of what asked for an answer there is one on its way, or a failure.
-        let owesAnswers = hasFailed || unconfirmed > silent.count + refused
-        (unconfirmed, sinceConfirmation, hold) = (count, 0, nil)
-        (unanswered, hasFailed, refused) = (0, false, 0)
-        return silent.end(owesAnswers: owesAnswers, at: now)
+        defer { (unconfirmed, sinceConfirmation, hold) = (count, 0, nil) }
+        return silent.end(unconfirmed: unconfirmed, at: now)
     }
 
     /// Takes out everything that waits, in order.

@@ -22,6 +22,12 @@ public struct BusError: Error, Hashable, CustomStringConvertible {
         return String(decoding: bytes, as: UTF8.self) + (isLong ? "…" : "")
     }
 
+    /// The same with no more than the beginning of the message, in bytes.
+    public func shortened(to maxBytes: Int) -> BusError {
+        guard message.utf8.count > maxBytes else { return self }
+        return BusError(name: name, message: String(decoding: message.utf8.prefix(maxBytes), as: UTF8.self) + "…")
+    }
+
     public var description: String { "\(name): \(message)" }
 }
 

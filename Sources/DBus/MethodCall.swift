@@ -1,18 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonBusNames
 
-extension BusError {
-    /// The longest message of an error, in bytes: what quotes a caller's own words may be as long as these.
-    private static let longestMessage = 8 << 10
-
-    /// The same with a message that is no longer than that.
-    fileprivate var shortened: BusError {
-        guard message.utf8.count > Self.longestMessage else { return self }
-        let head = message.utf8.prefix(Self.longestMessage)
-        return BusError(name: name, message: String(decoding: head, as: UTF8.self) + "…")
-    }
-}
-
 /// A method call that is being answered.
 public struct MethodCall {
     public let message: Message
@@ -92,7 +80,7 @@ extension MethodCall {
 
         public func reply(with error: BusError) {
             guard let serial else { return }
-            bus.send(.error(error.shortened, to: caller, serial: serial))
+            bus.send(.error(error, to: caller, serial: serial))
         }
     }
 }

@@ -111,8 +111,11 @@ final class QueueStore: Sendable {
         guard !mask.isEmpty else { return }
         let carried = Carried(notification)
         let removed = state.withLock { state in
-            let found = state.similar.find(carried.value, mask, among: state.order)
-            return (found.others + [found.newest].compactMap { $0 }).compactMap { state.take($0) }
+            var removed: [Removed] = []
+            state.similar.find(carried.value, mask, among: state.order).forEach { item in
+                if let one = state.take(item) { removed.append(one) }
+            }
+            return removed
         }
         Self.leaveHoles(removed)
     }

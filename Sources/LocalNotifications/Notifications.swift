@@ -14,7 +14,7 @@ extension NotificationCenter {
     ///   - object: the sender; nil = any, and posts without one.
     ///   - bufferLimit: how many may wait, 1 at least; never more than 64 MiB of them.
     public func notifications(
-        named name: Notification.Name?, object: Any? = nil, bufferLimit: Int = 131_072
+        named name: Notification.Name?, object: Any? = nil, bufferLimit: Int = DeliveryQueue.Limits.standard.count
     ) -> Notifications {
         precondition(bufferLimit > 0, "a buffer for nothing would lose everything")
         return Notifications(self, name, object, bufferLimit)

@@ -430,7 +430,9 @@ package final class CenterObject {
             refuse(message, of: sender, with: overload)
         }
         calls.onRefusedPosts = { [refusals] poster, count in refusals.noteLost(count, of: poster) }
-        calls.onLostPosts = { [refusals] poster, count in refusals.noteOverload(count, of: poster) }
+        calls.onLostPosts = { [unowned self] poster, count in
+            refusals.notices.note(count, overload, of: poster)
+        }
         calls.mayTakeAtGlance = { [unowned self] in !driver.isOver && !callers.isAnythingWaiting }
         calls.onGlance = { [unowned turns] in turns.noteGlance() }
         calls.onPart = { [unowned turns] posts in turns.notePart(posts: posts) }

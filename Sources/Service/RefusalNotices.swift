@@ -48,8 +48,7 @@ final class RefusalNotices {
         if isFirst { notice.due = max(notice.due, soon) }
         let (sum, overflow) = notice.count.addingReportingOverflow(UInt32(clamping: count))
         notice.count = overflow ? .max : sum
-        notice.error = BusError(
-            name: error.name, message: String(decoding: error.message.utf8.prefix(Self.maxBytes), as: UTF8.self))
+        notice.error = error.shortened(to: Self.maxBytes)
         notices[poster] = notice
         if isFirst, timer.map({ notice.due < $0.due }) ?? true { wait() }
     }

@@ -99,12 +99,6 @@ final class Refusals {
         return count
     }
 
-    /// Posts were lost, as calls come faster than they can be served, whose sender wants no answer.
-    func noteOverload(_ count: Int, of sender: UniqueName) {
-        notices.note(
-            count, BusError(.limitExceeded, message: "calls come faster than they can be served"), of: sender)
-    }
-
     /// The bus refused a signal of ours: its limits are narrower than a window and the largest userInfo.
     func noteRejection(_ error: BusError) {
         guard let count = Log.throttle(&rejected) else { return }

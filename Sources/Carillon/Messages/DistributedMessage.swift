@@ -100,11 +100,12 @@ extension DistributedNotificationCenter {
     /// An asynchronous sequence of the messages of a type, in their order.
     ///
     /// It observes from this call on, and has the parameters of
-    /// ``notifications(named:object:suspensionBehavior:retained:minimumInterval:bufferLimit:)``. A notification of that name which is no such message is logged, counted
-    /// and left out when its turn comes.
+    /// ``notifications(named:object:suspensionBehavior:retained:minimumInterval:bufferLimit:)``. A notification of that name
+    /// which is no such message is logged, counted and left out when its turn comes.
     public func messages<Message: DistributedMessage>(
         of type: Message.Type, object: String? = nil, suspensionBehavior: SuspensionBehavior = .coalesce,
-        retained: Bool = false, minimumInterval: Duration = .zero, bufferLimit: Int = 131_072
+        retained: Bool = false, minimumInterval: Duration = .zero,
+        bufferLimit: Int = DeliveryQueue.Limits.standard.count
     ) -> Messages<Message> {
         Messages(
             readers: readers(

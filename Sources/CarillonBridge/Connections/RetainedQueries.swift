@@ -30,6 +30,7 @@ final class RetainedQueries {
         var isComplete: Bool { outcome == .complete }
     }
 
+    /// The way that a query has ended.
     enum Outcome {
         case complete
         /// It has answered, and has not shown the canary: so it has dropped more, for all that anybody knows.
@@ -62,6 +63,8 @@ final class RetainedQueries {
         /// That of its subscriptions.
         let identifier: UInt32
         let filters: [String]
+        let excludesOwn: Bool
+        let usesCanary: Bool
         let topics: Set<String>
         let wildcards: [String]
         var phase = Phase.asking
@@ -78,9 +81,14 @@ final class RetainedQueries {
         var shownCanaries = 0
         let done: (Answer) -> Void
 
-        init(_ identifier: UInt32, _ filters: [String], _ done: @escaping (Answer) -> Void) {
+        init(
+            _ identifier: UInt32, _ filters: [String], excludesOwn: Bool, usesCanary: Bool,
+            _ done: @escaping (Answer) -> Void
+        ) {
             self.identifier = identifier
             self.filters = filters
+            self.excludesOwn = excludesOwn
+            self.usesCanary = usesCanary
             self.done = done
             wildcards = filters.filter { $0.utf8.contains { $0 == UInt8(ascii: "+") || $0 == UInt8(ascii: "#") } }
             topics = Set(filters).subtracting(wildcards)
@@ -97,7 +105,7 @@ final class RetainedQueries {
     private let unsubscribe: ([String]) -> PacketID?
     private var queries: [Query] = []
     /// Those that wait for the end of the one that is under way.
-    private var waiting: [(Query, excludesOwn: Bool, usesCanary: Bool)] = []
+    private var waiting: [Query] = []
     /// Whether the broker tells of a message by which subscriptions it comes. Of one that does not, a canary may be that of
     /// another query, so that there is one at a time.
     private var isOneAtATime = false
@@ -139,19 +147,17 @@ final class RetainedQueries {
         _ filters: [String], excludesOwn: Bool, usesCanary: Bool, _ done: @escaping (_ answer: Answer) -> Void
     ) {
         lastIdentifier = lastIdentifier < Self.lastOfIdentifiers ? lastIdentifier + 1 : Self.firstIdentifier
-        let query = Query(lastIdentifier, filters, done)
-        guard !isOneAtATime || isIdle else {
-            return waiting.append((query, excludesOwn, usesCanary))
-        }
-        begin(query, excludesOwn: excludesOwn, usesCanary: usesCanary)
+        let query = Query(lastIdentifier, filters, excludesOwn: excludesOwn, usesCanary: usesCanary, done)
+        guard !isOneAtATime || isIdle else { return waiting.append(query) }
+        begin(query)
     }
 
-    private func begin(_ query: Query, excludesOwn: Bool, usesCanary: Bool) {
-        let (filters, canary) = (query.filters, usesCanary ? canary : nil)
+    private func begin(_ query: Query) {
+        let (filters, canary) = (query.filters, query.usesCanary ? canary : nil)
         query.canary = canaryContent
         for part in filters.chunks(of: Self.together) {
             // Other options would make it another packet.
-            var packet = part.map { filter($0, excludesOwn: excludesOwn && canary == nil) }
+            var packet = part.map { filter($0, excludesOwn: query.excludesOwn && canary == nil) }
             if let canary { packet.append(filter(canary.filter, excludesOwn: false)) }
             if let id = subscribe(packet, query.identifier) {
                 query.unanswered[id] = Array(part)
@@ -254,8 +260,7 @@ final class RetainedQueries {
         queries.removeAll { $0 === query }
         query.done(query.answer)
         guard queries.isEmpty, !waiting.isEmpty else { return }
-        let (next, excludesOwn, usesCanary) = waiting.removeFirst()
-        begin(next, excludesOwn: excludesOwn, usesCanary: usesCanary)
+        begin(waiting.removeFirst())
     }
 
     // MARK: Connections

@@ -20,7 +20,7 @@ public struct ChannelOutcome: Equatable, Sendable {
     public init(_ error: BusError) {
         receivers = 0
         errorName = error.name.rawValue
-        let words = error.message.utf8.count > Self.longestMessage ? error.shortened(to: Self.longestMessage) : error
+        let words = error.shortened(to: Self.longestMessage)
         // D-Bus texts hold no NUL.
         message = words.message.utf8.contains(0) ? words.message.replacingNulls : words.message
     }
@@ -38,12 +38,6 @@ public struct ChannelOutcome: Equatable, Sendable {
         guard !errorName.isEmpty else { return nil }
         return BusError(
             name: InterfaceName(rawValue: errorName) ?? "org.freedesktop.DBus.Error.Failed", message: message)
-    }
-}
-
-extension BusError {
-    fileprivate func shortened(to most: Int) -> BusError {
-        BusError(name: name, message: String(decoding: message.utf8.prefix(most), as: UTF8.self) + "…")
     }
 }
 
