@@ -102,6 +102,18 @@ struct OwnValuesTests {
         #expect(late.gone == [ValueKind("N", "a")] && !late.isUnsure)
     }
 
+    @Test("A value that an earlier bridge left to publish, and that is gone, is removed behind it")
+    func restored() {
+        var values = OwnValues()
+        for object in ["gone", "there", "removed"] { values.restore(message(object, "1")) }
+        values.restore(OutwardMessage(removalOf: "N", "removed"))
+        show([:], to: &values)
+        let isPublished = values.publish(message("there", "1"), isReplayed: true)
+        #expect(!isPublished, "it waits in the queue")
+        let gone = values.compare(with: kinds("there")) { _ in true }.gone
+        #expect(gone == [ValueKind("N", "gone")], "the broker has not shown it, as it was not sent yet")
+    }
+
     @Test("A value that was lost before it was sent comes again, and an older one is removed with it")
     func lost() {
         var values = OwnValues()

@@ -69,6 +69,7 @@ final class Exporter {
                 lost(1, entry.message.name, .noTopic)
                 continue
             }
+            values.restore(entry.message)
             lose(queue.restore(entry))
         }
     }

@@ -57,6 +57,15 @@ struct OwnValues {
         return true
     }
 
+    /// An earlier bridge has left this message to publish, in the order in which it was posted. Its value may be gone meanwhile,
+    /// and the broker may show it later than it is looked at.
+    mutating func restore(_ message: OutwardMessage) {
+        guard message.isRetained else { return }
+        let kind = ValueKind(message.name, message.object)
+        guard message.isValue else { return published[kind] = nil }
+        if published[kind] != nil || published.count < Self.maxCount { published[kind] = .version(message.version) }
+    }
+
     /// The broker has refused a value. It is not published again by itself.
     mutating func refused(_ message: OutwardMessage) {
         guard message.isValue else { return }
