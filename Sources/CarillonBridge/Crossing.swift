@@ -47,10 +47,6 @@ final class Crossing {
         /// For so long a value may arrive that had ended before.
         static let behindRemoval = Duration.seconds(300)
         static let askAgain: UInt32 = 1_000
-        /// Before it is looked again what the broker has of this host, where it did not answer.
-        static let lookAgain: UInt32 = 60_000
-        /// How often; after that the values that it has shown have to do.
-        static let maxLooks = 5
         /// Before values are asked for again that had no room.
         static let replay: UInt32 = 1_000
         /// Between two times that values are sent again as notifications were missed.
@@ -76,15 +72,6 @@ final class Crossing {
     private var interest: PagedQuestion<FollowInterest>!
     private var values: PagedQuestion<FollowValues>!
     private var serviceTimer: EventSource?
-    /// The look at the values that the broker keeps of this host, once for each connection.
-    private enum Look {
-        case none
-        /// The broker shows them.
-        case looking
-        /// The service is asked which values there are.
-        case compared
-    }
-
     /// When the service told of ends of values last, and the question that values behind it cause.
     private var lastRemoval: SuspendingClock.Instant?
     private var removalTimer: EventSource?
@@ -96,10 +83,7 @@ final class Crossing {
     }
 
     private var due = Due.nothing
-    private var look = Look.none
-    private var lookTimer: EventSource?
-    /// How many looks of this connection were not answered in full.
-    private var failedLooks = 0
+    private var look: OwnValuesLook!
     private let roundTrips: RoundTrips
     private var hostRemoval: HostRemoval?
     private let presence: PresenceKeeper
@@ -163,8 +147,7 @@ final class Crossing {
         ) { [unowned self] pieces in
             importer.found(pieces.joined())
             let own = pieces.joined().lazy.filter(\.isOfThisSession)
-            let hasLooked = look == .compared
-            if hasLooked { look = .none }
+            let hasLooked = look.finish()
             let difference = exporter.compare(
                 with: Set(own.map { ValueKind($0.name, $0.object) }), hasLooked: hasLooked)
             if difference.isReplayNeeded { replay() }
@@ -173,6 +156,9 @@ final class Crossing {
                 checkMark()
             }
             if difference.isUnsure { values.ask() }
+        }
+        look = OwnValuesLook(configuration, at: broker, for: exporter, context: context) { [unowned self] in
+            values.ask()
         }
         confirmation = HostConfirmation(
             realm: configuration.realm, broker: broker, context: context,
@@ -285,7 +271,7 @@ final class Crossing {
         drainReason = reason
         broker.keepConnection()
         serviceTimer = nil
-        stopLooking()
+        look.stop()
         presence.stop()
         (removalTimer, replayTimer, catchUpTimer) = (nil, nil, nil)
         roundTrips.end("the bridge ends")
@@ -535,8 +521,7 @@ extension Crossing: BrokerLinkDelegate {
         presence.connected(sessionPresent: sessionPresent)
         if configuration.followsPresence { confirmation.begin() }
         importer.connected(sessionPresent: sessionPresent)
-        failedLooks = 0
-        lookForOwnValues()
+        look.connected()
         losses.brokerConnected()
         exporter.pump()
         roundTrips.connected()
@@ -545,11 +530,11 @@ extension Crossing: BrokerLinkDelegate {
     func brokerHasShown() { if phase == .running { roundTrips.probe() } }
 
     var waitsForBroker: Bool {
-        !exporter.isIdle || hostRemoval?.isOver == false || roundTrips.isWaiting || look == .looking
+        !exporter.isIdle || hostRemoval?.isOver == false || roundTrips.isWaiting || look.isUnderWay
     }
 
     func brokerDisconnected(because error: MQTTError?) {
-        stopLooking()
+        look.stop()
         presence.stop()
         confirmation.stop()
         losses.brokerDisconnected()
@@ -567,41 +552,6 @@ extension Crossing: BrokerLinkDelegate {
         }
     }
 
-    /// Has the broker show the values of this host. It may have forgotten them, or restored older ones, or have values of an
-    /// earlier process that are gone.
-    private func lookForOwnValues() {
-        guard !configuration.exports.isEmpty, broker.limits?.retainAvailable != false else { return }
-        exporter.values.beginLooking()
-        look = .looking
-        let filters = BridgeTopic.filters(of: configuration.origin, in: configuration.realm)
-        broker.showRetained(filters, excludesOwn: false, usesCanary: true) { [weak self] answer in
-            guard let self, look == .looking else { return }
-            // A broker that shows nothing has not forgotten anything.
-            guard answer.refused.isEmpty else { return stopLooking() }
-            let isCertain = answer.isComplete || answer.outcome == .withoutCanary && !broker.showsCanary
-            guard isCertain || failedLooks >= Time.maxLooks else {
-                failedLooks += 1
-                stopLooking()
-                lookTimer = .once(milliseconds: Time.lookAgain, on: context) { [unowned self] in
-                    lookTimer = nil
-                    if broker.isConnected, phase == .running { lookForOwnValues() }
-                }
-                return
-            }
-            look = .compared
-            values.ask()
-        }
-    }
-
-    private func stopLooking() {
-        (look, lookTimer) = (.none, nil)
-        exporter.values.stopLooking()
-    }
-
-    private func show(_ name: String, _ object: String, _ publication: Publication) {
-        if look == .looking { exporter.values.show(name, object, publication, now: environment.time()) }
-    }
-
     func brokerSent(_ publication: Publication) {
         if hostRemoval?.take(publication) == true { return }
         switch importer.take(publication) {
@@ -615,8 +565,8 @@ extension Crossing: BrokerLinkDelegate {
 
     private func takeOwn(_ publication: Publication, _ topic: BridgeTopic) {
         switch topic.subject {
-        case .notification(let name): show(name, "", publication)
-        case .value(let name, let object): show(name, object, publication)
+        case .notification(let name): look.show(name, "", publication, now: environment.time())
+        case .value(let name, let object): look.show(name, object, publication, now: environment.time())
         case .test: roundTrips.received(publication)
         case .online: if phase == .running { presence.take(publication) }
         case .status: break
