@@ -25,7 +25,8 @@ extension ServiceSession {
             } else if let signal = try SuspensionChangedSignal(message) {
                 take(signal)
             } else if let signal = try PostsRefusedSignal(message) {
-                outbox.refused(Int(signal.count))
+                // Those of a former owner are not on their way any more.
+                if sender == owner { outbox.refused(Int(signal.count)) }
                 receiver.postsRefused(Int(signal.count), because: ServiceError(signal.error))
             } else if try InterestChangedSignal(message) != nil {
                 receiver.interestChanged()

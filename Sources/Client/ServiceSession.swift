@@ -387,9 +387,10 @@ public final class ServiceSession {
     }
 
     func ownerChanged(to newOwner: UniqueName?) {
+        let former = owner
         guard owners.change(to: newOwner) else { return }
         // Also while it is asked something: posts on their way went to the one before.
-        postsMayBeLost(outbox.reset(), because: "the service has ended, or another one has taken its place")
+        mayHaveLost(outbox.reset(), former)
         switch state {
         case .offline, .greeting, .idle: break
         // Its answer would be that of a former owner.
@@ -398,6 +399,22 @@ public final class ServiceSession {
         case .ready:
             receiver.stateChanged(.connecting)
             ask()
+        }
+    }
+
+    /// The service has ended, or given its name up, with unconfirmed posts on their way to it. One that ends in order is on the bus
+    /// for a moment longer, takes what was sent to it before, and says what it refuses (``PostsRefusedSignal``); one that was
+    /// killed has left the bus together with its name.
+    private func mayHaveLost(_ count: Int, _ former: UniqueName?) {
+        guard count > 0 else { return }
+        let reason = "the service has ended without an answer"
+        guard let former, let connection else { return postsMayBeLost(count, because: reason) }
+        // A program does not end without it.
+        pendingAnswers += 1
+        connection.nameOwner(of: former) { [weak self] result in
+            guard let self else { return }
+            pendingAnswers -= 1
+            if case .failure = result { postsMayBeLost(count, because: reason) }
         }
     }
 

@@ -185,9 +185,7 @@ package final class CenterObject {
         calls?.serveAll(for: Self.timeToSettle)
         channelPosts.endAll(isLast: true)
         guard callers.isAnythingWaiting else {
-            isSettling = true
-            calls?.stop()
-            refusals.notices.tellAll()
+            endServing()
             return driver.settle(completion)
         }
         // Behind the answers that are waited for.
@@ -200,20 +198,30 @@ package final class CenterObject {
     /// The same where there is no time left: what waits is not served.
     func settleAtOnce(_ completion: @escaping () -> Void) {
         if !isSettling {
-            isSettling = true
-            calls?.stop()
             channelPosts.endAll(isLast: true)
-            refusals.notices.tellAll()
+            endServing()
         }
         driver.settleAtOnce(completion)
     }
 
+    /// Serves nothing from now on. Calls for which there was no time are lost, and posters hear of everything that was.
+    private func endServing() {
+        isSettling = true
+        calls?.stop()
+        loseWaitingCalls()
+        refusals.notices.tellAll()
+    }
+
+    private func loseWaitingCalls() {
+        let left = ((takeKeptCalls() ?? []) + callers.takeWaiting()).filter { $0.kind == .methodCall }
+        guard left.count > 0 else { return }
+        Log.warning("\(left.count) calls that came faster than they can be served are lost, as the service ends")
+        calls?.loseAtEnd(left)
+    }
+
     /// The process ends now; a later one will take up from here.
     package func finish() {
-        let left = ((takeKeptCalls() ?? []) + callers.takeWaiting()).filter { $0.kind == .methodCall }
-        if left.count > 0 {
-            Log.warning("\(left.count) calls that came faster than they can be served are lost, as the service ends")
-        }
+        loseWaitingCalls()
         driver.finish()
         sessions.end()
     }

@@ -210,6 +210,7 @@ final class EffectRunner {
             guard isKnown, receipts?.areComplete == false else { return completion() }
             settle(hearsRefusals: hearsRefusals, completion)
         }
+        receipts?.askNow()
         barrier.pass { [weak self] result in
             guard let self else { return completion() }
             if case .failure(let error) = result, error.name == BusError.disconnectedName { return completion() }

@@ -413,6 +413,34 @@ struct PostingTests {
         withExtendedLifetime((observation, service)) {}
     }
 
+    @Test("E10: a service that ends in order takes what was sent to it; no false alarm", arguments: BusKind.available)
+    func serviceEndsInOrder(kind: BusKind) throws {
+        let desk = try Desk(kind)
+        let center = desk.center()
+        let ear = try Ear(desk)
+        try ear.listen("com.example.Posted", tag: "n")
+        let events = center.observeEvents { event in
+            if case .postsMayBeLost(let count) = event { Issue.record("\(count) may be lost") }
+        }
+        var services: [ServiceProcess] = []
+        for round in 0..<3 {
+            #expect(center.flush(timeout: 20) || center.statistics.failedPosts > 0)
+            let service = services.last ?? desk.service
+            try ProcessState.stop(service.pid)
+            for number in 0..<20 { center.post("com.example.Posted", number: 20 * round + number) }
+            try eventually("they have left: \(center.unsentPosts)") { center.unsentPosts == 20 }
+            for signal in [SIGTERM, SIGCONT] { service.signal(signal) }
+            _ = try service.waitForExit()
+            services.append(try ServiceProcess(on: desk.bus))
+            try eventually("there is another one") { center.connectionState == .connected }
+        }
+        // Those that had not left yet have failed, as nothing could start another service.
+        let heard = try ear.everything(from: center)
+        #expect(heard.count == 60 - Int(center.statistics.failedPosts), "\(heard)")
+        #expect(heard.count >= 3 && center.statistics.uncertainPosts == 0)
+        withExtendedLifetime((events, services)) {}
+    }
+
     @Test("Exit without any bus ends at once and says what was lost")
     func exitWithoutBus() throws {
         let stage = try Stage()

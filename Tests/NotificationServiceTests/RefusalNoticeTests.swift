@@ -110,6 +110,26 @@ struct RefusalNoticeTests {
         #expect(try notices(poster).last?.count == 1)
     }
 
+    @Test("Posts for which a service that ends has no time are announced to their posters and observers")
+    func endInOverload() throws {
+        let stage = try ServiceStage()
+        let (poster, asker, observer) = (stage.join(), stage.join(), stage.join())
+        try observer.observe("Good")
+        for client in [poster, asker] { _ = try client.post("Known") }
+        stage.slowCalls = 2_000
+        for _ in 0..<1_000 { poster.send(try silent("Good")) }
+        let asked = (0..<1_000).map { _ in asker.send(try! PostCall(name: "Good", object: "").message()) }
+        var hasEnded = false
+        stage.service.stop { hasEnded = true }
+        try stage.run("it ends") { hasEnded }
+        let refused = try notices(poster)
+        let count = refused.reduce(0) { $0 + Int($1.count) }
+        #expect((1..<1_000).contains(count), "\(count)")
+        #expect(refused.allSatisfy { $0.error.centerError == .limitExceeded })
+        #expect(observer.dropped.reduce(0) { $0 + Int($1.count) } == count)
+        #expect(asked.contains { asker.answer(to: $0)?.error?.centerError == .limitExceeded })
+    }
+
     @Test("Refusals are told before the service ends")
     func end() throws {
         let stage = try ServiceStage()

@@ -145,11 +145,31 @@ struct SessionTests {
         for _ in 0..<2 { try stage.ask(try post()) }
         #expect(lost().isEmpty)
         for owner in ["", ":1.100"] { _ = stage.arrive(.ownerChange(Wire.busName.rawValue, to: owner)) }
-        #expect(lost() == ["2 may be lost: the service has ended, or another one has taken its place"])
+        #expect(lost() == ["2 may be lost: the service has ended without an answer"])
         try stage.ask(try post())
         stage.bus.failure = .noServer("gone")
         stage.bus.connection.onDisconnect?()
         #expect(lost() == ["1 may be lost: the bus closed the connection"])
+    }
+
+    @Test("E10: a service that gives its name up and is still there takes what was sent to it")
+    func takesWhatIsOnItsWay() throws {
+        let stage = Stage()
+        stage.start()
+        func lost() -> [String] { stage.takeTold().filter { $0.contains("lost") } }
+        try stage.ask(try post())
+        let served = stage.bus.answer
+        stage.bus.answer = { call in
+            guard call.member == "GetNameOwner" else { return served(call) }
+            return .success(call.answered { $0.append(":1.100") })
+        }
+        for owner in ["", ":1.101"] { _ = stage.arrive(.ownerChange(Wire.busName.rawValue, to: owner)) }
+        #expect(lost().isEmpty && stage.outbox.unsentPosts == (0, 0))
+        // One that it had no time for.
+        let refusal = PostsRefusedSignal(count: 1, error: BusError(.limitExceeded, message: "the service ends"))
+        _ = stage.arrive(refusal.message(to: ":1.1").carried(from: ":1.100"))
+        #expect(stage.takeTold().contains { $0.hasPrefix("lost: ") && $0.contains("the service ends") })
+        #expect(stage.outbox.unsentPosts == (0, 0))
     }
 
     @Test("E10: answers that fail confirm nothing; each post is told once", arguments: [1, 5, 63, 64, 100, 200])

@@ -319,6 +319,16 @@ final class CallQueue {
         return messages
     }
 
+    /// The process ends before these calls can be served: their callers hear it, and the observers whom the posts would have
+    /// reached.
+    func loseAtEnd(_ messages: [Message]) {
+        for message in messages {
+            guard let caller = message.sender, !loseRead(message, of: caller) else { continue }
+            refuse(message)
+        }
+        announceLost(all: true)
+    }
+
     private var isStopped = false
     /// Those that have left, as the bus has told behind calls that are kept.
     #if !DEBUG && !CARILLON_METER

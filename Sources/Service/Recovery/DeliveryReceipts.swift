@@ -84,6 +84,13 @@ final class DeliveryReceipts {
         if let lastAsked, context.now - lastAsked < .milliseconds(Self.pause) { ask(after: Self.pause) } else { ask() }
     }
 
+    /// Asks about all that was sent, without a pause.
+    func askNow() {
+        guard !sent.isEmpty, asked.isEmpty else { return }
+        timer = nil
+        ask()
+    }
+
     /// Whether the bus is known to have carried all that was sent.
     var areComplete: Bool { sent.isEmpty && asked.isEmpty }
 
