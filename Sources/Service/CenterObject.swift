@@ -186,7 +186,7 @@ package final class CenterObject {
         channelPosts.endAll(isLast: true)
         guard callers.isAnythingWaiting else {
             endServing()
-            return driver.settle(completion)
+            return driver.settle { [weak self] in self?.finishServing(completion) ?? completion() }
         }
         // Behind the answers that are waited for.
         callers.way.busID { [weak self] result in
@@ -201,7 +201,7 @@ package final class CenterObject {
             channelPosts.endAll(isLast: true)
             endServing()
         }
-        driver.settleAtOnce(completion)
+        driver.settleAtOnce { [weak self] in self?.finishServing(completion) ?? completion() }
     }
 
     /// Serves nothing from now on. Calls for which there was no time are lost, and posters hear of everything that was.
@@ -212,11 +212,21 @@ package final class CenterObject {
         refusals.notices.tellAll()
     }
 
-    private func loseWaitingCalls() {
+    /// The bus has carried everything. Calls to the service's own name, which it still has, may have come meanwhile.
+    private func finishServing(_ completion: @escaping () -> Void) {
+        guard loseWaitingCalls() else { return completion() }
+        refusals.notices.tellAll()
+        driver.settleAtOnce { [weak self] in self?.finishServing(completion) ?? completion() }
+    }
+
+    /// - Returns: whether there were any.
+    @discardableResult
+    private func loseWaitingCalls() -> Bool {
         let left = ((takeKeptCalls() ?? []) + callers.takeWaiting()).filter { $0.kind == .methodCall }
-        guard left.count > 0 else { return }
+        guard left.count > 0 else { return false }
         Log.warning("\(left.count) calls that came faster than they can be served are lost, as the service ends")
         calls?.loseAtEnd(left)
+        return true
     }
 
     /// The process ends now; a later one will take up from here.

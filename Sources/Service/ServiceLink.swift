@@ -120,9 +120,10 @@ final class ServiceLink {
         let context = connection.context
         stopTimer = .once(milliseconds: Self.stopTime, on: context, priority: .of(.control)) { [weak self] in
             guard let self, hasState else { return }
+            object.settleAtOnce(finish)
+            // Not before: to announce what is lost takes its time.
             stopTimer = .once(
                 milliseconds: Self.timeForCarrying, on: context, priority: .of(.control), action: finish)
-            object.settleAtOnce(finish)
         }
         connection.releaseName(Wire.busName) { [weak self] _ in self?.object.settle(finish) }
     }

@@ -113,12 +113,12 @@ struct RefusalNoticeTests {
     @Test("Posts for which a service that ends has no time are announced to their posters and observers")
     func endInOverload() throws {
         let stage = try ServiceStage()
-        let (poster, asker, observer) = (stage.join(), stage.join(), stage.join())
+        let (poster, observer) = (stage.join(), stage.join())
         try observer.observe("Good")
-        for client in [poster, asker] { _ = try client.post("Known") }
+        _ = try poster.post("Known")
         stage.slowCalls = 2_000
         for _ in 0..<1_000 { poster.send(try silent("Good")) }
-        let asked = (0..<1_000).map { _ in asker.send(try! PostCall(name: "Good", object: "").message()) }
+        let asked = poster.send(try PostCall(name: "Good", object: "").message())
         var hasEnded = false
         stage.service.stop { hasEnded = true }
         try stage.run("it ends") { hasEnded }
@@ -127,7 +127,24 @@ struct RefusalNoticeTests {
         #expect((1..<1_000).contains(count), "\(count)")
         #expect(refused.allSatisfy { $0.error.centerError == .limitExceeded })
         #expect(observer.dropped.reduce(0) { $0 + Int($1.count) } == count)
-        #expect(asked.contains { asker.answer(to: $0)?.error?.centerError == .limitExceeded })
+        #expect(poster.answer(to: asked)?.error?.centerError == .limitExceeded)
+        #expect(stage.service.center?.statistics.posted == 1_001, "each once, also those that are lost")
+    }
+
+    @Test("A call to the service's own name while it ends is lost with a word, too")
+    func whileItEnds() throws {
+        let stage = try ServiceStage()
+        let poster = stage.join()
+        _ = try poster.post("Known")
+        var hasEnded = false
+        stage.holdsBarriers = true
+        stage.service.stop { hasEnded = true }
+        stage.settle()
+        #expect(!hasEnded, "the bus has not carried everything")
+        poster.send(try silent("Good"))
+        stage.pass(milliseconds: 5_000)
+        #expect(hasEnded)
+        #expect(try notices(poster).map(\.count) == [1])
     }
 
     @Test("Refusals are told before the service ends")
