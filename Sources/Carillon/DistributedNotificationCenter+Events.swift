@@ -40,7 +40,7 @@ extension DistributedNotificationCenter {
     private var hasEventHandlers: Bool { state.withLock { !$0.eventHandlers.isEmpty } }
 
     /// Threads: where observers run.
-    private func tell(_ event: Event) {
+    func tell(_ event: Event) {
         for handler in state.withLock({ $0.eventHandlers.sorted { $0.key < $1.key }.map(\.value) }) { handler(event) }
         if let notification = localNotification(for: event) {
             NotificationCenter.default.post(
@@ -146,11 +146,7 @@ final class CenterReceiver: ServiceReceiver {
         center.report(.mayHaveMissedNotifications(gap))
     }
 
-    func lostPost(because error: ServiceError) {
-        center?.noteFailedPosts(1, DistributedNotificationError(error))
-    }
-
-    func postsRefused(_ count: Int, because error: ServiceError) {
+    func lostPosts(_ count: Int, because error: ServiceError) {
         center?.noteFailedPosts(count, DistributedNotificationError(error))
     }
 

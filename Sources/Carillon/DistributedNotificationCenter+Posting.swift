@@ -53,7 +53,7 @@ extension DistributedNotificationCenter: NotificationPosting {
         do throws(DistributedNotificationError) {
             try send(name, object: object, userInfo: userInfo, options: try wireOptions(options))
         } catch {
-            noteFailedPosts(1, error)
+            noteRefusedPost(error)
         }
     }
 
@@ -256,25 +256,5 @@ extension DistributedNotificationCenter: NotificationPosting {
         }
         guard !text.holdsNUL else { throw .invalidObject(reason: "it must not hold a NUL character") }
         return text
-    }
-
-    /// Posts may be lost that did not ask for their outcome.
-    func noteUncertainPosts(_ count: Int, because reason: String) {
-        let total = state.withLock { state in
-            state.hasLostPosts = true
-            return Log.throttle(&state.statistics.uncertainPosts, times: UInt64(count))
-        }
-        if let total { Log.warning("posts may be lost (\(total) so far): \(reason)") }
-        report(.postsMayBeLost(count: count))
-    }
-
-    /// Posts that did not ask for their outcome were not made.
-    func noteFailedPosts(_ count: Int, _ error: DistributedNotificationError) {
-        let total = state.withLock { state in
-            state.hasLostPosts = true
-            return Log.throttle(&state.statistics.failedPosts, times: UInt64(count))
-        }
-        if let total { Log.warning("a post failed (\(total) so far): \(error)") }
-        report(.postFailed(error))
     }
 }

@@ -67,6 +67,7 @@ public final class DistributedNotificationCenter: Sendable {
         var hasLostPosts = false
         var exitTimeout: TimeInterval = 2
         /// What was lost for want of room, and not told in an event.
+        var unannouncedPosts = UnannouncedPosts()
         var untoldOverflow: UInt64 = 0
         /// When the next event of such may be told; nil for any time.
         var nextOverflow: SuspendingClock.Instant?

@@ -153,6 +153,6 @@ extension CommandSession: ServiceReceiver {
 
     func registrationRefused(_: RegistrationKey, because error: ServiceError) { fail(error) }
     func detailsRefused(because error: ServiceError) { fail(error) }
-    func lostPost(because error: ServiceError) { fail(error) }
+    func lostPosts(_: Int, because error: ServiceError) { fail(error) }
     func suspensionChanged(_: Bool, cause _: String) {}
 }

@@ -79,6 +79,6 @@ extension ServiceInquirer: ServiceReceiver {
     func mayHaveMissed(_: Gap) {}
     func registrationRefused(_: RegistrationKey, because _: ServiceError) {}
     func detailsRefused(because _: ServiceError) {}
-    func lostPost(because _: ServiceError) {}
+    func lostPosts(_: Int, because _: ServiceError) {}
     func suspensionChanged(_: Bool, cause _: String) {}
 }

@@ -90,11 +90,13 @@ public struct Outbox<Request> {
     /// How many have left, ever.
     private(set) var departures: UInt64 = 0
     /// How many posts have been confirmed, ever.
-    private var confirmations: UInt64 = 0
+    private(set) var confirmations: UInt64 = 0
     /// Another one whenever something has left, or was confirmed.
     var progress: UInt64 { departures &+ confirmations }
     /// Posts that have not left, and those of which nobody knows whether they have arrived.
-    var unsent: (waiting: Int, unconfirmed: Int) { (waitingPosts, max(0, unconfirmed - silent.refused)) }
+    var unsent: (waiting: Int, unconfirmed: Int) {
+        (waitingPosts, max(0, unconfirmed - silent.refused) + silent.unresolved)
+    }
     private var byteCount = 0
     private var unconfirmed = 0
     private var sinceConfirmation = 0
@@ -150,12 +152,10 @@ public struct Outbox<Request> {
     var mayPass: Bool { waiting.isEmpty && unconfirmed + 1 < Self.few && sinceConfirmation + 1 < Self.confirmEvery }
 
     /// Such a post has left.
-    ///
-    /// - Parameter now: in nanoseconds.
-    mutating func passed(now: Int64 = 0) {
+    mutating func passed() {
         unconfirmed += 1
         sinceConfirmation += 1
-        silent.add(1, at: now)
+        silent.add(1)
     }
 
     /// The same by a way of their own, on which each is answered.
@@ -182,12 +182,9 @@ public struct Outbox<Request> {
 
     /// What to send next; nil when nothing waits, or when posts on their way have to be confirmed first.
     ///
-    /// - Parameter now: in nanoseconds.
     /// - Returns: one request, or several posts that go together; for what shall be answered also what the answer
     ///   confirms: it goes to ``confirmed(_:)``.
-    mutating func next(
-        _ posting: Posting = .oneByOne, now: Int64 = 0
-    ) -> (requests: [Request], confirms: Confirmation?)? {
+    mutating func next(_ posting: Posting = .oneByOne) -> (requests: [Request], confirms: Confirmation?)? {
         hold = nil
         guard let first = waiting.first else { return nil }
         switch first.kind {
@@ -220,10 +217,21 @@ public struct Outbox<Request> {
         // Whoever piles up waits for an answer.
         if areTogether, unconfirmed >= Self.few { wantsAnswer = true }
         guard wantsAnswer else {
-            silent.add(requests.count, at: now)
+            silent.add(requests.count)
             return (requests, nil)
         }
         return (requests, confirmation(asking: requests.count))
+    }
+
+    /// Whether posts have left behind the last one that asks for an answer.
+    var isConfirmationDue: Bool { sinceConfirmation > 0 }
+
+    /// The answer to a question that is asked now, behind posts that have asked for none.
+    ///
+    /// - Returns: nil where none have, and where another answer is on its way.
+    mutating func askForConfirmation() -> Confirmation? {
+        guard isConfirmationDue, unconfirmed == sinceConfirmation else { return nil }
+        return confirmation(asking: 0)
     }
 
     /// - Parameter count: how many of those that the next answer confirms ask for it.
@@ -273,8 +281,12 @@ public struct Outbox<Request> {
         confirmed(confirmation.count)
     }
 
-    /// The service has told of posts that asked for no answer, and that it has refused.
-    mutating func refused(_ count: Int) { silent.refuse(count) }
+    /// The service has announced posts that asked for no answer, and that it has refused.
+    ///
+    /// - Parameter isEnding: whether it is one that has given up the service's name.
+    mutating func refused(_ count: Int, isEnding: Bool = false) {
+        if isEnding { silent.refuseUnresolved(count) } else { silent.refuse(count) }
+    }
 
     /// There is no answer, and it is not known what was taken.
     mutating func failed(_ confirmation: Confirmation) {
@@ -290,8 +302,8 @@ public struct Outbox<Request> {
     }
 
     /// A number of those that are confirmed together ask for no answer.
-    mutating func leaveSilently(_ count: Int, of confirmation: inout Confirmation, now: Int64) {
-        silent.add(count, at: now)
+    mutating func leaveSilently(_ count: Int, of confirmation: inout Confirmation) {
+        silent.add(count)
         confirmation.silent += count
     }
 
@@ -304,13 +316,20 @@ public struct Outbox<Request> {
 
     /// Nothing that is on its way will be confirmed any more, but so many posts.
     ///
-    /// - Parameter now: in nanoseconds.
-    /// - Returns: how many others may be lost, of which nobody is told otherwise.
-    @discardableResult
-    mutating func reset(keeping count: Int = 0, now: Int64 = 0) -> Int {
-        defer { (unconfirmed, sinceConfirmation, hold) = (count, 0, nil) }
-        return silent.end(unconfirmed: unconfirmed, at: now)
+    /// - Parameter isTaken: whether the service has answered behind all that is on its way. Otherwise the posts that asked for
+    ///   no answer are unresolved from now on.
+    mutating func reset(keeping count: Int = 0, isTaken: Bool = false) {
+        if isTaken { silent.confirmAll() } else { silent.serviceEnded() }
+        (unconfirmed, sinceConfirmation, hold) = (count, 0, nil)
     }
+
+    /// The number of posts of which it is not known whether a service that has ended has taken them.
+    var unresolved: Int { silent.unresolved }
+
+    /// It is known now, or never will be.
+    ///
+    /// - Returns: how many they were.
+    mutating func resolve() -> Int { silent.resolve() }
 
     /// Takes out everything that waits, in order.
     mutating func removeAll() -> [Request] {

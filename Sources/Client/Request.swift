@@ -112,7 +112,7 @@ public struct OutgoingPost: @unchecked Sendable {
             if case .disconnected(let reason) = error {
                 receiver.mayHaveLostPosts(1, because: reason)
             } else {
-                receiver.lostPost(because: error)
+                receiver.lostPosts(1, because: error)
             }
         }
     }

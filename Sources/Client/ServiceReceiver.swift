@@ -7,12 +7,10 @@ public protocol ServiceReceiver: Sendable {
     func received(_ notification: ArrivedNotification, for keys: [RegistrationKey])
     func stateChanged(_ state: ConnectionState)
     func mayHaveMissed(_ gap: Gap)
-    /// A post of which nobody waits for the outcome was not made.
-    func lostPost(because error: ServiceError)
-    /// The service has refused posts of which nobody waits for the outcome.
+    /// Posts of which nobody waits for the outcome were not made: there is no service, or it has refused them.
     ///
     /// - Parameter error: that of the last one.
-    func postsRefused(_ count: Int, because error: ServiceError)
+    func lostPosts(_ count: Int, because error: ServiceError)
     /// The service has ended, or the connection to it, before it could be known that it has taken so many posts, of which
     /// nobody waits for the outcome. Posts that are told otherwise are not among them.
     func mayHaveLostPosts(_ count: Int, because reason: String)
@@ -33,8 +31,9 @@ public protocol ServiceReceiver: Sendable {
 /// For those that need not know.
 extension ServiceReceiver {
     public func transportChanged(to transport: Transport, because reason: String?) {}
-    public func postsRefused(_ count: Int, because error: ServiceError) { lostPost(because: error) }
-    public func mayHaveLostPosts(_ count: Int, because reason: String) { lostPost(because: .disconnected(reason)) }
+    public func mayHaveLostPosts(_ count: Int, because reason: String) {
+        lostPosts(count, because: .disconnected(reason))
+    }
     public func interestChanged() {}
     public func valuesRemoved() {}
 }

@@ -27,6 +27,7 @@ extension ServiceSession {
             }
         }
         watchPile()
+        watchPosts()
         if !registrations.isEmpty { lookForChannel() }
         lendLine()
     }
@@ -77,31 +78,20 @@ extension ServiceSession {
 
     typealias Confirmation = Outbox<Request>.Confirmation
 
-    /// An answer has come to something that was asked at a time, or will not come.
-    ///
-    /// - Parameter number: ``question`` at that time: what was on its way before another one is settled.
-    func confirm(_ confirmation: Confirmation?, of number: Int, _ result: Result<Message, BusError>) {
-        guard let confirmation, number == question else { return }
-        // Of another's error, such as the bus's, nobody knows what the service has taken.
-        if case .failure(let error) = result, !error.isRefusal {
-            outbox.failed(confirmation)
-        } else {
-            outbox.confirmed(confirmation)
-        }
-    }
-
     /// Without a service posts fail, as there is nobody to take them; what the program wants to receive is kept for
     /// the service that comes.
     func settleWithoutService(_ error: ServiceError) {
         channels.doomedBarriers = 0
+        var silentPosts = 0
+        func announceLost() {
+            if silentPosts > 0 { receiver.lostPosts(silentPosts, because: error) }
+            silentPosts = 0
+        }
+        defer { announceLost() }
         for request in outbox.removeAll() {
             switch request {
             case .post(let post):
-                if let completion = post.completion {
-                    completion(.failure(error))
-                } else {
-                    receiver.lostPost(because: error)
-                }
+                if let completion = post.completion { completion(.failure(error)) } else { silentPosts += 1 }
             case .register(let key): registrations.want(key)
             case .unregister(let key): _ = registrations.forget(key)
             case .suspend(let word):
@@ -109,7 +99,10 @@ extension ServiceSession {
                 isSuspensionTakenBack = word == nil
             case .details(let word): details = word
             case .call(let call): call.completion(.failure(error))
-            case .barrier(let completion): completion(false)
+            case .barrier(let completion):
+                // Behind what it is asked about.
+                announceLost()
+                completion(false)
             }
         }
     }

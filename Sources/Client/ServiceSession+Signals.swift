@@ -25,9 +25,8 @@ extension ServiceSession {
             } else if let signal = try SuspensionChangedSignal(message) {
                 take(signal)
             } else if let signal = try PostsRefusedSignal(message) {
-                // Those of a former owner are not on their way any more.
-                if sender == owner { outbox.refused(Int(signal.count)) }
-                receiver.postsRefused(Int(signal.count), because: ServiceError(signal.error))
+                outbox.refused(Int(signal.count), isEnding: sender != owner)
+                receiver.lostPosts(Int(signal.count), because: ServiceError(signal.error))
             } else if try InterestChangedSignal(message) != nil {
                 receiver.interestChanged()
             } else if try ValuesRemovedSignal(message) != nil {

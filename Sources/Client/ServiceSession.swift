@@ -26,7 +26,7 @@ public final class ServiceSession {
     }
 
     let bus: any SessionBus
-    private let startsService: Bool
+    let startsService: Bool
     let wish: TransportWish
     let outbox: SharedOutbox
     let receiver: any ServiceReceiver
@@ -63,8 +63,13 @@ public final class ServiceSession {
     private var asksInPieces = false
     /// Who had the name when it was asked; nil where that was not known.
     private var asked: UniqueName?
-    /// Set while the service is asked: its silence is told in the end.
-    private var silence: AnyObject?
+    /// Set while an answer of the service is awaited: its silence is announced in the end.
+    var silence: AnyObject?
+    /// Whether a service that was ready does not answer, as the program was told.
+    var isSilent = false
+    /// Set while posts are not confirmed, until the service is asked about them.
+    var confirmationTimer: AnyObject?
+    var unresolved: Unresolved?
     var ownerDoubt = OwnerDoubt.none
     /// Set while another attempt is due.
     private var retry: AnyObject?
@@ -109,7 +114,7 @@ public final class ServiceSession {
         takeLineBack()
         switch state {
         case .offline, .absent: return true
-        case .greeting, .asking: return outbox.isEmpty
+        case .greeting, .asking: return outbox.isEmpty && outbox.unresolved == 0
         case .idle, .ready:
             if !outbox.isEmpty {
                 outbox.hurry()
@@ -190,7 +195,8 @@ public final class ServiceSession {
         registrations.reset()
         sequence.reset()
         batching = Batching()
-        postsMayBeLost(outbox.reset(), because: reason)
+        outbox.reset()
+        announceUnresolved(because: reason)
         let error = ServiceError.disconnected(reason)
         state = .offline(error)
         lastFailure = bus.now
@@ -268,7 +274,7 @@ public final class ServiceSession {
     }
 
     private func awaitAnswer() {
-        silence = bus.once(milliseconds: Self.patienceMilliseconds) { [weak self] in self?.tellSilence() }
+        silence = bus.once(milliseconds: Self.patienceMilliseconds) { [weak self] in self?.announceSilence() }
     }
 
     private func answered(_ listed: [ListedObserver], by sender: UniqueName?) {
@@ -291,9 +297,9 @@ public final class ServiceSession {
                 receiver.suspensionChanged(false, cause: SuspensionCause.none.rawValue)
             }
         }
-        let unsure = outbox.reset(keeping: channels.channel?.sender.unsettled ?? 0)
         // It answers in order: what was sent to it before is taken.
-        if !isSame { postsMayBeLost(unsure, because: "another service has taken the place of the one before") }
+        outbox.reset(keeping: channels.channel?.sender.unsettled ?? 0, isTaken: isSame)
+        resolveUnresolved()
         // It may be of another version than the one before.
         batching = Batching()
         state = .ready
@@ -340,7 +346,8 @@ public final class ServiceSession {
             return
         }
         guard error.meansNotServed || (error.meansNoService && owner == nil) else {
-            // It ended while it was asked, or is busy starting.
+            // It ended while it was asked, or is busy starting: the bus has given up what waited for it.
+            announceUnresolved(because: "the service has ended")
             return tryAgainLater { [unowned self] in ask() }
         }
         becomeAbsent(ServiceError(error), telling: .serviceUnavailable(error.message))
@@ -349,6 +356,7 @@ public final class ServiceSession {
     private func becomeAbsent(_ reason: ServiceError, telling told: ConnectionState) {
         silence = nil
         lastFailure = bus.now
+        announceUnresolved(because: "there is no service")
         state = .absent(reason)
         receiver.stateChanged(told)
         settleWithoutService(reason)
@@ -370,7 +378,7 @@ public final class ServiceSession {
     }
 
     /// The service may be slow, or stopped: it is waited for, and the program told that.
-    private func tellSilence() {
+    func announceSilence() {
         silence = nil
         guard case .asking = state else { return }
         let number = question
@@ -390,36 +398,18 @@ public final class ServiceSession {
         let former = owner
         guard owners.change(to: newOwner) else { return }
         // Also while it is asked something: posts on their way went to the one before.
-        mayHaveLost(outbox.reset(), former)
+        outbox.reset()
+        resolvePosts(of: former)
         switch state {
         case .offline, .greeting, .idle: break
         // Its answer would be that of a former owner.
         case .asking: if asked != nil { ask() }
         case .absent: if newOwner != nil { ask() }
         case .ready:
+            (silence, isSilent) = (nil, false)
             receiver.stateChanged(.connecting)
             ask()
         }
-    }
-
-    /// The service has ended, or given its name up, with unconfirmed posts on their way to it. One that ends in order is on the bus
-    /// for a moment longer, takes what was sent to it before, and says what it refuses (``PostsRefusedSignal``); one that was
-    /// killed has left the bus together with its name.
-    private func mayHaveLost(_ count: Int, _ former: UniqueName?) {
-        guard count > 0 else { return }
-        let reason = "the service has ended without an answer"
-        guard let former, let connection else { return postsMayBeLost(count, because: reason) }
-        // A program does not end without it.
-        pendingAnswers += 1
-        connection.nameOwner(of: former) { [weak self] result in
-            guard let self else { return }
-            pendingAnswers -= 1
-            if case .failure = result { postsMayBeLost(count, because: reason) }
-        }
-    }
-
-    private func postsMayBeLost(_ count: Int, because reason: String) {
-        if count > 0 { receiver.mayHaveLostPosts(count, because: reason) }
     }
 
     /// The service has to be asked again, as it did not answer a request.

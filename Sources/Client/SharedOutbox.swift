@@ -20,16 +20,20 @@ public final class SharedOutbox: Sendable {
         var line: Line?
         /// How many passed on the bus.
         var passedOnBus: UInt64 = 0
+        /// Whether the session sees to it that what passes is confirmed.
+        var isWatched = false
 
-        /// - Returns: whether the session has to be told that a part of it is left; nil when it may not pass.
-        mutating func pass(_ post: OutgoingPost, now: () -> Int64) -> Bool? {
+        /// - Returns: whether the session has to go on, as a part of the post is left, or as it is the first one that is not
+        ///   confirmed; nil when it may not pass.
+        mutating func pass(_ post: OutgoingPost) -> Bool? {
             switch line {
             case nil: return nil
             case .bus(let line)?:
                 guard post.completion == nil, outbox.mayPass, line.send(post.message) else { return nil }
-                outbox.passed(now: now())
+                outbox.passed()
                 passedOnBus += 1
-                return false
+                defer { isWatched = true }
+                return !isWatched
             case .channel(let line)?:
                 guard outbox.mayPassOnOwnWay else { return nil }
                 let passing = line.pass(post)
@@ -41,16 +45,9 @@ public final class SharedOutbox: Sendable {
     }
 
     private let state: Locked<State>
-    private let now: @Sendable () -> Int64
 
-    public convenience init(limits: Outbox<Request>.Limits = .init()) {
-        self.init(limits: limits, now: SteadyClock.coarseNanoseconds)
-    }
-
-    /// - Parameter now: a clock, in nanoseconds. Called from any thread.
-    package init(limits: Outbox<Request>.Limits = .init(), now: @escaping @Sendable () -> Int64) {
+    public init(limits: Outbox<Request>.Limits = .init()) {
         state = Locked(State(outbox: Outbox(limits: limits)))
-        self.now = now
     }
 
     /// Puts a request behind all others.
@@ -65,7 +62,7 @@ public final class SharedOutbox: Sendable {
                 guard state.outbox.hasRoom(byteCount: post.byteCount) else {
                     throw .tooManyUnsentPosts(limit: state.outbox.limits.count)
                 }
-                if let isToBeTold = state.pass(post, now: now) { return isToBeTold }
+                if let isToBeTold = state.pass(post) { return isToBeTold }
                 return state.outbox.append(
                     request, .post(wantsAnswer: post.completion != nil), byteCount: post.byteCount)
             case .register: return state.outbox.append(request, .registration)
@@ -85,9 +82,20 @@ public final class SharedOutbox: Sendable {
     public var isClosed: Bool { state.withLock { $0.isClosed } }
     public var isEmpty: Bool { state.withLock { $0.outbox.isEmpty } }
     func next(_ posting: Outbox<Request>.Posting) -> (requests: [Request], confirms: Outbox<Request>.Confirmation?)? {
-        let now = now()
-        return state.withLock { $0.outbox.next(posting, now: now) }
+        state.withLock { $0.outbox.next(posting) }
     }
+
+    /// Whether posts have left behind the last one that asks for an answer. If so the session watches them until they are
+    /// confirmed, and is not told of more.
+    func watch() -> Bool {
+        state.withLock { state in
+            state.isWatched = state.outbox.isConfirmationDue
+            return state.isWatched
+        }
+    }
+    func askForConfirmation() -> Outbox<Request>.Confirmation? { state.withLock { $0.outbox.askForConfirmation() } }
+    /// Another number whenever something was confirmed.
+    var confirmations: UInt64 { state.withLock { $0.outbox.confirmations } }
     /// Lets posts leave by this line, until ``takeLineBack()``.
     func lend(_ line: Line) { state.withLock { $0.line = line } }
 
@@ -112,17 +120,16 @@ public final class SharedOutbox: Sendable {
         state.withLock { $0.outbox.confirmed(confirmation) }
     }
     func failed(_ confirmation: Outbox<Request>.Confirmation) { state.withLock { $0.outbox.failed(confirmation) } }
-    func refused(_ count: Int) { state.withLock { $0.outbox.refused(count) } }
+    func refused(_ count: Int, isEnding: Bool) { state.withLock { $0.outbox.refused(count, isEnding: isEnding) } }
     func asks(_ count: Int) -> Outbox<Request>.Confirmation { state.withLock { $0.outbox.asks(count) } }
     func leaveSilently(_ count: Int, of confirmation: inout Outbox<Request>.Confirmation) {
-        let now = now()
-        state.withLock { $0.outbox.leaveSilently(count, of: &confirmation, now: now) }
+        state.withLock { $0.outbox.leaveSilently(count, of: &confirmation) }
     }
-    /// - Returns: how many posts may be lost of which nobody is told otherwise.
-    func reset(keeping count: Int = 0) -> Int {
-        let now = now()
-        return state.withLock { $0.outbox.reset(keeping: count, now: now) }
+    func reset(keeping count: Int = 0, isTaken: Bool = false) {
+        state.withLock { $0.outbox.reset(keeping: count, isTaken: isTaken) }
     }
+    var unresolved: Int { state.withLock { $0.outbox.unresolved } }
+    func resolve() -> Int { state.withLock { $0.outbox.resolve() } }
     var isPostNext: Bool? { state.withLock { $0.outbox.isPostNext } }
     func nextPosts() -> [OutgoingPost] { state.withLock { $0.outbox.nextPosts() }.compactMap(\.post) }
     /// Puts posts that were taken out, and were not sent, before all others.

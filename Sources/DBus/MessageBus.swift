@@ -161,6 +161,24 @@ extension MessageBus {
         }
     }
 
+    /// Asks the bus for the names that it can start a program for.
+    public func startableNames(completion: @escaping (Result<Set<WellKnownName>, BusError>) -> Void) {
+        call(.busCall("ListActivatableNames")) { result in
+            completion(
+                result.flatMap { reply in
+                    Result { () throws(BusError) in
+                        var reader = MessageReader(reply)
+                        var elements = try reader.readContainer(.array)
+                        var names: Set<WellKnownName> = []
+                        while !elements.isAtEnd {
+                            if let name = WellKnownName(rawValue: try elements.readString()) { names.insert(name) }
+                        }
+                        return names
+                    }
+                })
+        }
+    }
+
     /// Asks the bus for the unique names of all connections to it.
     public func connections(completion: @escaping (Result<Set<UniqueName>, BusError>) -> Void) {
         call(.busCall("ListNames")) { result in

@@ -13,13 +13,6 @@ package enum SteadyClock {
     package static func nanoseconds() -> Int64 {
         Int64(g_get_monotonic_time()) * 1_000
     }
-
-    /// The same, as exact as the system's ticks are: a few milliseconds. Threads: any.
-    @Sendable package static func coarseNanoseconds() -> Int64 {
-        var time = timespec()
-        clock_gettime(CLOCK_MONOTONIC_COARSE, &time)
-        return Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec)
-    }
 }
 
 /// The time that the calling thread has had of a processor. Threads: any.

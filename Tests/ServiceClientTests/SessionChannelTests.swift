@@ -437,6 +437,7 @@ struct SessionChannelTests {
             try stage.ask(post())
         }
         #expect(10...17 ~= opened)
+        stage.bus.pass(milliseconds: 1000)
         let timers = stage.bus.pauses.count
         stage.bus.pass(milliseconds: 10_000_000)
         #expect(stage.bus.pauses.count == timers, "nothing happens while nothing is to be carried")

@@ -18,7 +18,9 @@ extension SessionTests {
         }
         func stateChanged(_ state: ConnectionState) { told.append("\(state)") }
         func mayHaveMissed(_ gap: Gap) { told.append("\(gap)") }
-        func lostPost(because error: ServiceError) { told.append("lost: \(error)") }
+        func lostPosts(_ count: Int, because error: ServiceError) {
+            for _ in 0..<count { told.append("lost: \(error)") }
+        }
         func mayHaveLostPosts(_ count: Int, because reason: String) { told.append("\(count) may be lost: \(reason)") }
         func detailsRefused(because error: ServiceError) { told.append("details refused: \(error)") }
         func registrationRefused(_ key: RegistrationKey, because error: ServiceError) {
@@ -65,6 +67,36 @@ extension SessionTests {
             let served = bus.answer
             bus.answer = { $0.member == ListObservers.member ? nil : served($0) }
             for owner in ["", ":1.100"] { _ = arrive(.ownerChange(Wire.busName.rawValue, to: owner)) }
+        }
+
+        /// The service gives up its name, and there is another one.
+        ///
+        /// - Parameters:
+        ///   - isStartable: whether the bus can start one.
+        ///   - answersPing: whether the former one answers what it is asked by its own name.
+        ///   - body: runs when the next one has not answered yet.
+        func changeOwner(isStartable: Bool = true, answersPing: Bool = true, _ body: () -> Void = {}) {
+            let served = bus.answer
+            bus.answer = { call in
+                switch call.member {
+                case "Ping"? where call.destination == ":1.100":
+                    answersPing
+                        ? .success(call.answered())
+                        : .failure(BusError(name: BusError.noReplyName, message: "it has ended"))
+                case "ListActivatableNames"?:
+                    .success(
+                        call.answered { writer in
+                            writer.array(of: "s") { if isStartable { $0.append(Wire.busName.rawValue) } }
+                        })
+                case ListObservers.member?: nil
+                default: served(call)
+                }
+            }
+            _ = arrive(.ownerChange(Wire.busName.rawValue, to: ""))
+            body()
+            bus.answer = served
+            _ = arrive(.ownerChange(Wire.busName.rawValue, to: ":1.100"))
+            bus.connection.answerPending(served)
         }
 
         /// From now on there is a service that answers.

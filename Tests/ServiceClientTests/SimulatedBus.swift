@@ -135,6 +135,14 @@ final class SimulatedConnection: BusConnection {
         while !pending.isEmpty { answerFirst(.failure(BusError(name: BusError.disconnectedName, message: "closed"))) }
     }
 
+    /// Answers all that waits.
+    func answerPending(_ answer: (Message) -> Result<Message, BusError>?) {
+        while let (message, completion) = pending.first {
+            pending.removeFirst()
+            if let answer = answer(message) { completion(answer) }
+        }
+    }
+
     func answerFirst(_ answer: Result<Message, BusError>) {
         pending.removeFirst().completion(answer)
     }

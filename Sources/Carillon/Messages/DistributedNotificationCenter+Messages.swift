@@ -101,7 +101,7 @@ extension DistributedNotificationCenter {
             let userInfo = try Self.userInfo(of: type, makeNotification)
             try send(name, object: subject, userInfo: userInfo, options: try wireOptions(options))
         } catch {
-            noteFailedPosts(1, error)
+            noteRefusedPost(error)
         }
     }
 

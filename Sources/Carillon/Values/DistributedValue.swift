@@ -147,11 +147,11 @@ public final class DistributedValue<Value: Codable & Sendable>: Observable, Send
             do throws(DistributedNotificationError) {
                 try write(newValue) { [weak self, weak center] result in
                     guard case .failure(let error) = result else { return }
-                    center?.noteFailedPosts(1, error)
+                    center?.noteRefusedPost(error)
                     self?.deliver { $0.note(error) }
                 }
             } catch {
-                center.noteFailedPosts(1, error)
+                center.noteRefusedPost(error)
                 note(error)
             }
         }

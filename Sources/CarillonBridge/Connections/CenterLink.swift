@@ -339,8 +339,8 @@ extension CenterLink: ServiceReceiver {
         refusal = "the service does not tell what comes from outside: \(error)"
     }
 
-    func lostPost(because error: ServiceError) {
-        Log.warning("the service did not take a post of the bridge: \(error)")
+    func lostPosts(_ count: Int, because error: ServiceError) {
+        Log.warning("the service did not take \(count) posts of the bridge: \(error)")
     }
     func suspensionChanged(_: Bool, cause _: String) {}
     func interestChanged() { delegate?.interestChanged() }

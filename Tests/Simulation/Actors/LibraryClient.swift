@@ -263,13 +263,10 @@ final class LibraryClient: Client {
             }
         }
 
-        func lostPost(because error: ServiceError) {
-            client.world.note("\(client.witness?.client.rawValue ?? "?") is told of a post that is lost: \(error)")
-            if let witness = client.witness { client.ledger.reportLoss(to: witness.client) }
-        }
-
-        func postsRefused(_ count: Int, because error: ServiceError) {
-            for _ in 0..<count { lostPost(because: error) }
+        func lostPosts(_ count: Int, because error: ServiceError) {
+            guard let witness = client.witness else { return }
+            client.world.note("\(witness.client) is told of \(count) posts that are lost: \(error)")
+            for _ in 0..<count { client.ledger.reportLoss(to: witness.client) }
         }
 
         func mayHaveLostPosts(_ count: Int, because reason: String) {

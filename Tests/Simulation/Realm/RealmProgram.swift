@@ -115,7 +115,7 @@ final class RealmProgram {
             }
         }
 
-        func lostPost(because error: ServiceError) {}
+        func lostPosts(_ count: Int, because error: ServiceError) {}
         func stateChanged(_ state: ConnectionState) {}
         func registrationRefused(_ key: RegistrationKey, because error: ServiceError) {
             program.world.violate("D2", "a registration was refused: \(error)")
