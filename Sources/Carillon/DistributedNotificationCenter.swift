@@ -56,6 +56,9 @@ public final class DistributedNotificationCenter: Sendable {
         var suspendedByService = false
         var allowsAutomaticSuspension = true
         var isActive = true
+        var isInactiveByProgram = false
+        /// What a toolkit reported last; nil where none is followed.
+        var toolkitActivity: Bool?
         /// Counts changes of the activity (S5).
         var activityGeneration: UInt64 = 0
         var connectionState = ConnectionState.connecting
@@ -149,15 +152,6 @@ public final class DistributedNotificationCenter: Sendable {
     public var allowsAutomaticSuspension: Bool {
         get { state.withLock { $0.allowsAutomaticSuspension } }
         set { state.withLock { $0.allowsAutomaticSuspension = newValue } }
-    }
-
-    /// Takes the word in ``suspended`` back: from now on the activity of the application decides, where the desktop
-    /// tells it (A2).
-    public func followActivity() {
-        state.withLock { state in
-            state.suspendedByProgram = nil
-            submit(.suspend(nil))
-        }
     }
 
     // MARK: What it knows about itself
