@@ -20,7 +20,7 @@ public enum DistributedNotificationError: Error, Hashable, Sendable {
     case unsupportedOption(reason: String)
     /// A typed message could not be turned into a userInfo.
     case encodingFailed(type: String, reason: String)
-    /// What the service keeps, or somebody posted, is no value of the type that a ``DistributedValue`` has.
+    /// What the service keeps, or somebody posted, is no value of the type of a ``DistributedValue`` or ``DistributedMessage``.
     case decodingFailed(type: String, reason: String)
     /// Beyond a limit of the service (E1).
     case limitExceeded(String)
@@ -32,8 +32,9 @@ public enum DistributedNotificationError: Error, Hashable, Sendable {
     case serviceUnavailable(String)
     /// The service's name is owned by a program that is no notification center; the text says which.
     case nameTaken(String)
-    /// There is no connection to the bus, or it or the service ended before the answer came. The post may have been
-    /// made.
+    /// There is no connection to the bus. Nothing was sent.
+    case notConnected(String)
+    /// The service ended before the answer came, or the connection to the bus. The post may have been made.
     case disconnected(String)
     /// The task was cancelled before the answer came. Its request may have been carried out, unless it was cancelled before.
     case cancelled
@@ -54,11 +55,12 @@ extension DistributedNotificationError: CustomStringConvertible {
         case .invalidUserInfo(let keyPath, let reason): "\(keyPath): \(reason)"
         case .unsupportedOption(let reason): reason
         case .encodingFailed(let type, let reason): "\(type) can't be a userInfo: \(reason)"
-        case .decodingFailed(let type, let reason): "what is kept is no \(type): \(reason)"
+        case .decodingFailed(let type, let reason): "the userInfo is no \(type): \(reason)"
         case .limitExceeded(let message), .notAllowed(let message): message
         case .tooManyUnsentPosts(let limit): "\(limit) posts wait to be sent already"
         case .serviceUnavailable(let message): "no notification center on the bus: \(message)"
         case .nameTaken(let message): message
+        case .notConnected(let message): "no connection to the bus: \(message)"
         case .disconnected(let message): "no answer: \(message)"
         case .cancelled: "the task was cancelled before the answer came"
         case .refused(let name, let message): "\(name): \(message)"
@@ -71,6 +73,7 @@ extension DistributedNotificationError {
         switch error {
         case .unavailable(let message): self = .serviceUnavailable(message)
         case .nameTaken(let message): self = .nameTaken(message)
+        case .notConnected(let message): self = .notConnected(message)
         case .disconnected(let message): self = .disconnected(message)
         case .tooManyUnsentPosts(let limit): self = .tooManyUnsentPosts(limit: limit)
         case .refused(let error):

@@ -18,7 +18,7 @@ enum Advice {
         case .nameTaken:
             "Nothing is posted or observed while that program has the name \(Wire.busName): end it, and try again."
         case .refused(let error): after(error)
-        case .disconnected, .tooManyUnsentPosts: nil
+        case .notConnected, .disconnected, .tooManyUnsentPosts: nil
         }
     }
 

@@ -21,11 +21,12 @@ public enum ConnectionState: Hashable, Sendable {
 /// Why notifications may have been missed (E3, S4).
 public enum Gap: Hashable, Sendable {
     /// The service is another process than before. What was held for this program was taken over where that was
-    /// possible; what was on its way between the two is lost.
+    /// possible; what was on its way between the two may be lost, and is not when the one before ended in order.
     case serviceChanged
     /// So many numbers are missing in the count of this program's notifications.
     case missing(count: UInt64)
-    /// The service says that it lost so many, as this program did not read them in time.
+    /// The service says that it lost so many at most: as this program did not read them in time, or for another `reason`. With
+    /// `service-restarted` some or all of them may have arrived.
     case dropped(count: UInt64, reason: String)
     /// The thread or queue of some observers did not run in time: so many waited too long in this process (T2).
     case overflow(count: UInt64)

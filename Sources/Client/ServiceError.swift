@@ -10,8 +10,9 @@ public enum ServiceError: Error, Hashable, Sendable {
     case unavailable(String)
     /// The service's name is owned by a program that is no notification center; the text says which.
     case nameTaken(String)
-    /// There is no connection to the bus, or it or the service ended before the answer came. What was asked may have
-    /// been done.
+    /// There is no connection to the bus. What was asked was not sent.
+    case notConnected(String)
+    /// The service ended before the answer came, or the connection to the bus. What was asked may have been done.
     case disconnected(String)
     /// Too much waits to be sent already; the limit is a number of posts.
     case tooManyUnsentPosts(limit: Int)
@@ -27,12 +28,18 @@ public enum ServiceError: Error, Hashable, Sendable {
     }
 }
 
+extension ServiceError {
+    /// The same error for what was not sent because of it.
+    var ofUnsent: ServiceError { if case .disconnected(let reason) = self { .notConnected(reason) } else { self } }
+}
+
 extension ServiceError: CustomStringConvertible {
     public var description: String {
         switch self {
         case .refused(let error): error.centerError == nil ? error.description : error.message
         case .unavailable(let message): "no notification center on the bus: \(message)"
         case .nameTaken(let message): message
+        case .notConnected(let message): "no connection to the bus: \(message)"
         case .disconnected(let message): "no answer: \(message)"
         case .tooManyUnsentPosts(let limit): "\(limit) posts wait to be sent already"
         }

@@ -81,6 +81,7 @@ extension ServiceSession {
     /// Without a service posts fail, as there is nobody to take them; what the program wants to receive is kept for
     /// the service that comes.
     func settleWithoutService(_ error: ServiceError) {
+        let error = error.ofUnsent
         channels.doomedBarriers = 0
         var silentPosts = 0
         func announceLost() {
@@ -226,7 +227,7 @@ extension ServiceSession {
     }
 
     private func send(_ call: OutgoingCall) {
-        guard let connection else { return call.completion(.failure(.disconnected("not connected"))) }
+        guard let connection else { return call.completion(.failure(.notConnected("it has ended"))) }
         pendingAnswers += 1
         connection.call(call.message) { [weak self] result in
             self?.pendingAnswers -= 1
