@@ -31,6 +31,20 @@ public protocol DistributedMessage: Codable, Sendable {
     static var name: Foundation.Notification.Name { get }
 }
 
+extension DistributedMessage {
+    /// The message that a notification carries, for observers that need its object, its poster or its number besides.
+    ///
+    /// - Throws: ``DistributedNotificationError/decodingFailed(type:reason:)`` where its userInfo is no such message. Its name is
+    ///   not compared.
+    public init(_ notification: Foundation.Notification) throws(DistributedNotificationError) {
+        do {
+            self = try MessageCoder.message(Self.self, from: notification)
+        } catch {
+            throw .decodingFailed(type: String(describing: Self.self), reason: MessageCoder.describe(error))
+        }
+    }
+}
+
 extension DistributedNotificationCenter {
     /// Posts a message, or says at once why it can't leave the process. It never waits for the service.
     ///
