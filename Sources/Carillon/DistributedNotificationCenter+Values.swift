@@ -16,7 +16,8 @@ extension DistributedNotificationCenter {
         /// As long as the session's bus is there, across the life of the program and of the service.
         public static let untilReplaced = Retention()
 
-        /// As long as this program is connected to the bus, however that ends.
+        /// As long as this program is connected to the bus, however that ends. A name and object have one value: that of
+        /// another program takes its place, and goes with that program. Each instance needs an object of its own.
         public static let whileConnected = Retention(goesWithPoster: true)
 
         private init(goesWithPoster: Bool = false) {
