@@ -296,7 +296,10 @@ struct SessionTests {
         let box = Box { outcome.append($0) }
         try stage.ask(
             try post(), .call(ListClients()) { box.add("\($0)") }, .barrier { box.add("barrier \($0)") })
-        #expect(stage.takeTold().filter { $0.hasPrefix("lost") } == ["lost: no connection to the bus: the bus closed the connection"])
+        #expect(
+            stage.takeTold().filter { $0.hasPrefix("lost") } == [
+                "lost: no connection to the bus: the bus closed the connection"
+            ])
         #expect(outcome.count == 2 && outcome[1] == "barrier false", "\(outcome)")
         stage.bus.failure = nil
         stage.observers = []
