@@ -57,7 +57,7 @@ public final class DistributedNotificationCenter: Sendable {
         var allowsAutomaticSuspension = true
         var isActive = true
         var isInactiveByProgram = false
-        /// What a toolkit reported last; nil where none is followed.
+        /// The last report of a toolkit; nil where none is followed.
         var toolkitActivity: Bool?
         /// Counts changes of the activity (S5).
         var activityGeneration: UInt64 = 0

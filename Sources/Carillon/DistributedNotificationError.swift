@@ -20,7 +20,7 @@ public enum DistributedNotificationError: Error, Hashable, Sendable {
     case unsupportedOption(reason: String)
     /// A typed message could not be turned into a userInfo.
     case encodingFailed(type: String, reason: String)
-    /// What the service keeps, or somebody posted, is no value of the type of a ``DistributedValue`` or ``DistributedMessage``.
+    /// A value that the service keeps, or a post, is no value of the type of a ``DistributedValue`` or ``DistributedMessage``.
     case decodingFailed(type: String, reason: String)
     /// Beyond a limit of the service (E1).
     case limitExceeded(String)

@@ -10,9 +10,9 @@ public enum ServiceError: Error, Hashable, Sendable {
     case unavailable(String)
     /// The service's name is owned by a program that is no notification center; the text says which.
     case nameTaken(String)
-    /// There is no connection to the bus. What was asked was not sent.
+    /// There is no connection to the bus. The request was not sent.
     case notConnected(String)
-    /// The service ended before the answer came, or the connection to the bus. What was asked may have been done.
+    /// The service ended before the answer came, or the connection to the bus. The request may have been carried out.
     case disconnected(String)
     /// Too much waits to be sent already; the limit is a number of posts.
     case tooManyUnsentPosts(limit: Int)
