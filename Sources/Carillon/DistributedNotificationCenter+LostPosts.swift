@@ -25,6 +25,10 @@ extension DistributedNotificationCenter {
             if errors.count < Self.maxErrors, !errors.contains(error) { errors.append(error) }
         }
 
+        fileprivate func isOverdue(at now: SuspendingClock.Instant) -> Bool {
+            due.map { now - $0 >= Self.patience } ?? false
+        }
+
         /// - Returns: the time to the event; nil where one is due anyway.
         fileprivate mutating func schedule(at now: SuspendingClock.Instant) -> Duration? {
             if let due, now - due < Self.patience { return nil }
@@ -57,6 +61,7 @@ extension DistributedNotificationCenter {
 
     /// A post was refused before it left the process: the mistake is the program's, which is told of each. Threads: any.
     func noteRefusedPost(_ error: DistributedNotificationError) {
+        if case .tooManyUnsentPosts = error { return noteFailedPosts(1, error) }
         countFailedPosts(1, error)
         report(.postFailed(error))
     }
@@ -87,5 +92,10 @@ extension DistributedNotificationCenter {
             for event in state.withLock({ $0.unannouncedPosts.take(at: .now) }) { tell(event) }
         }
         noteOverflow(lost)
+        // It may be pushed out of a queue that is not emptied in time.
+        DispatchQueue.global().asyncAfter(deadline: .now() + UnannouncedPosts.patience / .seconds(1)) { [weak self] in
+            guard let self, state.withLock({ $0.unannouncedPosts.isOverdue(at: .now) }) else { return }
+            deliverLosses()
+        }
     }
 }

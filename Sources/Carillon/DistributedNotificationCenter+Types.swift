@@ -85,9 +85,8 @@ extension DistributedNotificationCenter {
         /// Posts that did not ask for their outcome were not made for this reason. One event announces all that the service
         /// did not take for the same reason in a second; ``Statistics/failedPosts`` says how many so far.
         case postFailed(DistributedNotificationError)
-        /// The service was killed, or the connection to it ended, before it could be known that it has taken so many posts that
-        /// did not ask for their outcome (E10): those that left in the last tenth of a second, or since the service stopped
-        /// answering. It has taken those of them that it read before. Once in a second at most, for all since the one before.
+        /// The service ended, or the connection to it, before it could be known that it has taken so many posts that did not ask
+        /// for their outcome (E10): some of those that left in the last tenth of a second, or since the service stopped answering. It has taken those of them that it read before. Once in a second at most, for all since the one before.
         case postsMayBeLost(count: Int)
     }
 

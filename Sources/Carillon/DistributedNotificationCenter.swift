@@ -53,6 +53,8 @@ public final class DistributedNotificationCenter: Sendable {
         var contexts: [ContextDelivery] = []
         var defaultDelivery = DefaultDelivery.mainThread
         var suspendedByProgram: Bool?
+        /// Whether that came of the program's activity, and ends with it.
+        var isSuspendedByActivity = false
         var suspendedByService = false
         var allowsAutomaticSuspension = true
         var isActive = true
@@ -140,7 +142,7 @@ public final class DistributedNotificationCenter: Sendable {
         set {
             // Together, so that what threads say at once reaches the service in the order in which it holds here.
             state.withLock { state in
-                state.suspendedByProgram = newValue
+                (state.suspendedByProgram, state.isSuspendedByActivity) = (newValue, false)
                 submit(.suspend(newValue))
             }
         }

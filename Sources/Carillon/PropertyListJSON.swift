@@ -6,7 +6,8 @@ import Foundation
 ///
 /// Integers and floating-point numbers stay apart: a number without fraction and exponent is an integer, `1.0` is not. What
 /// JSON lacks is written as an object with one key: data as `{"$data": "<base64>"}`, a date as `{"$date": "<ISO 8601>"}`, a
-/// number that is not finite as `{"$double": "nan" | "inf" | "-inf"}`. Threads: any.
+/// number that is not finite as `{"$double": "nan" | "inf" | "-inf"}`; a dictionary with one of these keys alone, and a text, is read
+/// back as that. Threads: any.
 public enum PropertyListJSON {
     /// Reads a JSON object.
     ///

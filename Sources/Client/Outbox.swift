@@ -95,7 +95,7 @@ public struct Outbox<Request> {
     var progress: UInt64 { departures &+ confirmations }
     /// Posts that have not left, and those of which nobody knows whether they have arrived.
     var unsent: (waiting: Int, unconfirmed: Int) {
-        (waitingPosts, max(0, unconfirmed - silent.refused) + silent.unresolved)
+        (waitingPosts, max(0, unconfirmed - silent.refused) + silent.unanswered + silent.unresolved)
     }
     private var byteCount = 0
     private var unconfirmed = 0
@@ -223,8 +223,8 @@ public struct Outbox<Request> {
         return (requests, confirmation(asking: requests.count))
     }
 
-    /// Whether posts have left behind the last one that asks for an answer.
-    var isConfirmationDue: Bool { sinceConfirmation > 0 }
+    /// Whether posts have left behind the last one that asks for an answer, or such an answer has failed.
+    var isConfirmationDue: Bool { sinceConfirmation > 0 || silent.unanswered > 0 }
 
     /// The answer to a question that is asked now, behind posts that have asked for none.
     ///

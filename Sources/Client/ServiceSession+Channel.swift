@@ -289,6 +289,8 @@ extension ServiceSession {
                 let (post, count) = channels.channel?.sender.settle(frame.number)
             else { break }
             outbox.confirmed(count)
+            answered()
+            watchPosts()
             post.settle(outcome.error.map { .failure($0) } ?? .success(outcome.receivers), receiver)
             return .taken
         case .dropped:

@@ -240,14 +240,15 @@ extension ServiceSession {
         guard let connection else { return completion(false) }
         guard channels.doomedBarriers == 0 else {
             channels.doomedBarriers -= 1
-            return completion(false)
+            completion(false)
+            // It was to confirm others as well.
+            return sendPing(confirms: confirms) { _ in }
         }
-        let (sent, number) = (channels.sentOnBus, question)
+        let sent = channels.sentOnBus
         pendingAnswers += 1
-        connection.call(Self.ping) { [weak self, weak connection] result in
+        sendPing(confirms: confirms) { [weak self, weak connection] isAnswered in
             self?.pendingAnswers -= 1
-            self?.confirm(confirms, of: number, result)
-            guard case .success = result else { return completion(false) }
+            guard isAnswered else { return completion(false) }
             if let self, connection === self.connection {
                 channels.takenFromBus = max(channels.takenFromBus, sent)
                 // What the service sent before it answered is there, whichever way it came.

@@ -67,6 +67,8 @@ public final class ServiceSession {
     var silence: AnyObject?
     /// Whether a service that was ready does not answer, as the program was told.
     var isSilent = false
+    /// Another number whenever the service has answered.
+    var answerCount: UInt64 = 0
     /// Set while posts are not confirmed, until the service is asked about them.
     var confirmationTimer: AnyObject?
     var unresolved: Unresolved?
@@ -195,7 +197,9 @@ public final class ServiceSession {
         registrations.reset()
         sequence.reset()
         batching = Batching()
+        takeLineBack()
         outbox.reset()
+        isSilent = false
         announceUnresolved(because: reason)
         let error = ServiceError.disconnected(reason)
         state = .offline(error)
@@ -300,6 +304,7 @@ public final class ServiceSession {
         // It answers in order: what was sent to it before is taken.
         outbox.reset(keeping: channels.channel?.sender.unsettled ?? 0, isTaken: isSame)
         resolveUnresolved()
+        isSilent = false
         // It may be of another version than the one before.
         batching = Batching()
         state = .ready
@@ -324,7 +329,11 @@ public final class ServiceSession {
         let number = question
         connection?.nameOwner(of: Wire.busName) { [weak self] result in
             guard let self, case .asking = state, number == question else { return }
-            if let owner = result.owner { _ = owners.change(to: owner) }
+            let former = self.owner
+            if let owner = result.owner, owners.change(to: owner) {
+                outbox.reset()
+                resolvePosts(of: former)
+            }
             ask()
         }
     }
@@ -347,7 +356,7 @@ public final class ServiceSession {
         }
         guard error.meansNotServed || (error.meansNoService && owner == nil) else {
             // It ended while it was asked, or is busy starting: the bus has given up what waited for it.
-            announceUnresolved(because: "the service has ended")
+            giveUpUnresolved(because: "the service has ended")
             return tryAgainLater { [unowned self] in ask() }
         }
         becomeAbsent(ServiceError(error), telling: .serviceUnavailable(error.message))
@@ -356,7 +365,9 @@ public final class ServiceSession {
     private func becomeAbsent(_ reason: ServiceError, telling told: ConnectionState) {
         silence = nil
         lastFailure = bus.now
-        announceUnresolved(because: "there is no service")
+        // An overloaded one is there, and may still take what is on its way.
+        if case .refused(let error) = reason, error.centerError == .limitExceeded {} else { outbox.reset() }
+        giveUpUnresolved(because: "there is no service")
         state = .absent(reason)
         receiver.stateChanged(told)
         settleWithoutService(reason)
@@ -398,6 +409,7 @@ public final class ServiceSession {
         let former = owner
         guard owners.change(to: newOwner) else { return }
         // Also while it is asked something: posts on their way went to the one before.
+        takeLineBack()
         outbox.reset()
         resolvePosts(of: former)
         switch state {

@@ -8,7 +8,7 @@ struct SilentPosts {
     /// Those that are known to have been refused: an answer behind them confirms them as well.
     private(set) var refused = 0
     /// Those that answers would have confirmed which have failed since the last one came.
-    private var unanswered = 0
+    private(set) var unanswered = 0
     /// Those of a service that has ended, as long as it is not known whether it has taken them.
     private(set) var unresolved = 0
 

@@ -135,7 +135,7 @@ public final class ObjectExporter {
 
     private static let introspectable: InterfaceName = "org.freedesktop.DBus.Introspectable"
     private static let propertiesInterface: InterfaceName = "org.freedesktop.DBus.Properties"
-    static let peer: InterfaceName = "org.freedesktop.DBus.Peer"
+    package static let peer: InterfaceName = "org.freedesktop.DBus.Peer"
 
     private func answerStandard(_ call: MethodCall, _ member: String) throws(BusError) {
         let asked = call.message.interface

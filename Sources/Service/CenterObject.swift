@@ -176,6 +176,9 @@ package final class CenterObject {
 
     /// Whether nothing more is served, as the process is about to end.
     private var isSettling = false
+    /// Set while the process would end, but for clients that may have a question. In milliseconds.
+    private var lingering: EventSource?
+    private static let lingeringTime: UInt32 = 20
     /// What had to wait is served for so long when the process is about to end.
     private static let timeToSettle = Duration.milliseconds(1500)
 
@@ -209,24 +212,45 @@ package final class CenterObject {
         isSettling = true
         calls?.stop()
         loseWaitingCalls()
-        refusals.notices.tellAll()
     }
 
     /// The bus has carried everything. Calls to the service's own name, which it still has, may have come meanwhile.
     private func finishServing(_ completion: @escaping () -> Void) {
-        guard loseWaitingCalls() else { return completion() }
-        refusals.notices.tellAll()
+        guard loseWaitingCalls() else {
+            // A client that has read just now who has the name may still ask what became of its posts.
+            lingering = .once(milliseconds: Self.lingeringTime, on: bus.context, priority: .of(.control)) {
+                [weak self] in
+                guard let self else { return }
+                lingering = nil
+                guard loseWaitingCalls() else { return completion() }
+                driver.settleAtOnce(completion)
+            }
+            return
+        }
         driver.settleAtOnce { [weak self] in self?.finishServing(completion) ?? completion() }
     }
 
+    /// Announces calls that wait as lost. Those of `org.freedesktop.DBus.Peer` are answered behind that: a client learns so that
+    /// everything that it sent before is known.
+    ///
     /// - Returns: whether there were any.
     @discardableResult
     private func loseWaitingCalls() -> Bool {
         let left = ((takeKeptCalls() ?? []) + callers.takeWaiting()).filter { $0.kind == .methodCall }
-        guard left.count > 0 else { return false }
-        Log.warning("\(left.count) calls that came faster than they can be served are lost, as the service ends")
-        calls?.loseAtEnd(left)
-        return true
+        let others = calls?.loseAtEnd(left) ?? []
+        refusals.notices.tellAll()
+        let lost = left.count - others.count { $0.hasInterface(ObjectExporter.peer) }
+        if lost > 0 {
+            Log.warning("\(lost) calls that came faster than they can be served are lost, as the service ends")
+        }
+        for message in others {
+            if message.hasInterface(ObjectExporter.peer) {
+                _ = ObjectExporter.answerWithoutObject(message, from: answers)
+            } else {
+                calls?.refuse(message)
+            }
+        }
+        return left.count > 0
     }
 
     /// The process ends now; a later one will take up from here.

@@ -33,6 +33,13 @@ struct ApplicationActivityTests {
         try expect(suspended: false, active: true, "the program says so")
         center.toolkitReports(false)
         try expect(suspended: true, active: false, "the next report counts again")
+        center.toolkitReports(true)
+        center.suspended = true
+        center.toolkitReports(false)
+        center.toolkitReports(true)
+        try expect(suspended: true, active: true, "the program has suspended itself")
+        center.isActive = true
+        try expect(suspended: false, active: true, "and takes it back")
         try center.settle()
     }
 }

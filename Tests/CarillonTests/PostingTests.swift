@@ -438,6 +438,56 @@ struct PostingTests {
         withExtendedLifetime((events, services)) {}
     }
 
+    @Test(
+        "E10: a service that ends in order answers behind posts on their way, and the bus keeps the rest for the next one"
+    )
+    func endsInOrder() throws {
+        let bus = try PrivateBus(activations: [.service()])
+        func center() -> DistributedNotificationCenter {
+            let center = DistributedNotificationCenter(busAddress: bus.address)
+            center.defaultDelivery = .ownQueue
+            return center
+        }
+        let (poster, observer, heard) = (center(), center(), Inbox<Int>())
+        observer.addObserver(forName: .init("n"), object: nil, suspensionBehavior: .hold, queue: nil) { note in
+            heard.add(note.userInfo?["number"] as? Int ?? -1)
+        }
+        try observer.settle()
+        try poster.settle()
+        for round in 0..<5 {
+            let service = try #require(try bus.processID(ofOwner: "org.carillon.NotificationCenter1"))
+            try ProcessState.stop(service)
+            for number in 0..<5 { poster.post("n", number: 5 * round + number) }
+            try eventually("they have left: \(poster.unsentPosts)") { poster.unsentPosts == 5 }
+            for signal in [SIGTERM, SIGCONT] { kill(service, signal) }
+            try eventually("the next one serves") {
+                try bus.processID(ofOwner: "org.carillon.NotificationCenter1").map { $0 != service } ?? false
+            }
+            #expect(poster.flush(timeout: 20), "\(poster.statistics)")
+        }
+        try eventually("all: \(heard.all)") { heard.all.count == 25 }
+        #expect(heard.all == Array(0..<25) && poster.lostPosts == 0)
+        withExtendedLifetime(observer) {}
+    }
+
+    @Test("Failures that come in a row are few events, and each different one is there")
+    func fewEvents() throws {
+        let bus = try PrivateBus()
+        let center = DistributedNotificationCenter(busAddress: bus.address)
+        center.defaultDelivery = .ownQueue
+        let errors = Inbox<DistributedNotificationError>()
+        let observation = center.observeEvents { event in
+            if case .postFailed(let error) = event { errors.add(error) }
+        }
+        for number in 0..<5_000 { center.post("n", number: number) }
+        try eventually("they have failed: \(center.statistics)") { center.statistics.failedPosts == 5_000 }
+        try eventually("told") { !errors.all.isEmpty }
+        center.post("n", number: 1)
+        try eventually("told again") { errors.all.count > 1 }
+        #expect(errors.all.count < 20, "\(errors.all.count)")
+        withExtendedLifetime(observation) {}
+    }
+
     @Test("Exit without any bus ends at once and says what was lost")
     func exitWithoutBus() throws {
         let stage = try Stage()

@@ -200,7 +200,7 @@ struct RecoveryTests {
         await #expect {
             try await elsewhere.postAndWait(named: .init("x"))
         } throws: { error in
-            if case .disconnected = error as? DistributedNotificationError { true } else { false }
+            if case .notConnected = error as? DistributedNotificationError { true } else { false }
         }
     }
 

@@ -88,7 +88,7 @@ struct OutboxTests {
         // A failure confirms nothing, and the next answer all of it.
         var failing = outbox(posts: 100)
         failing.failed(.init(count: 64, silent: 63))
-        #expect(failing.unsent.unconfirmed == 36)
+        #expect(failing.unsent.unconfirmed == 36 + 63 && failing.isConfirmationDue)
         #expect(lost(failing) == 99)
         failing.append(0, .barrier)
         failing.confirmed(failing.next()!.confirms!)

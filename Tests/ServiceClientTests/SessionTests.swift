@@ -187,9 +187,9 @@ struct SessionTests {
             return nil
         }
         try stage.ask(try post())
-        stage.bus.pass(milliseconds: 5000)
+        stage.bus.pass(milliseconds: 4900)
         #expect(stage.takeTold() == [] && kept.count == 1)
-        stage.bus.pass(milliseconds: 100)
+        stage.bus.pass(milliseconds: 200)
         #expect(stage.takeTold().map { $0.hasPrefix("notAnswering") } == [true])
         stage.bus.pass(milliseconds: 60_000)
         #expect(stage.takeTold() == [] && stage.outbox.unsentPosts == (0, 1))

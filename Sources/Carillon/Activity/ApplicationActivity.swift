@@ -16,7 +16,13 @@ extension DistributedNotificationCenter {
     /// of the program's statements and the toolkit's reports; true without any.
     public var isActive: Bool {
         get { state.withLock { $0.isActive } }
-        set { changeActivity { ($0.isInactiveByProgram, $0.isActive) = (!newValue, newValue) } }
+        set {
+            changeActivity { state in
+                (state.isInactiveByProgram, state.isActive) = (!newValue, newValue)
+                // It takes ``suspended`` back as well.
+                state.isSuspendedByActivity = true
+            }
+        }
     }
 
     /// The toolkit says whether a window is active. A program that has said that it is not has windows that nobody sees.
@@ -44,7 +50,7 @@ extension DistributedNotificationCenter {
         let (isActive, generation) = state.withLock { state in
             change(&state)
             state.activityGeneration += 1
-            if state.isActive, state.suspendedByProgram == true {
+            if state.isActive, state.suspendedByProgram == true, state.isSuspendedByActivity {
                 state.suspendedByProgram = false
                 submit(.suspend(false))
             }
@@ -56,7 +62,7 @@ extension DistributedNotificationCenter {
             state.withLock { state in
                 // Any later change has the higher number, and decides.
                 guard state.activityGeneration == generation else { return }
-                state.suspendedByProgram = true
+                (state.suspendedByProgram, state.isSuspendedByActivity) = (true, true)
                 submit(.suspend(true))
             }
         }

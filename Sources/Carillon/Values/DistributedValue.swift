@@ -147,7 +147,7 @@ public final class DistributedValue<Value: Codable & Sendable>: Observable, Send
             do throws(DistributedNotificationError) {
                 try write(newValue) { [weak self, weak center] result in
                     guard case .failure(let error) = result else { return }
-                    center?.noteRefusedPost(error)
+                    center?.noteFailedPosts(1, error)
                     self?.deliver { $0.note(error) }
                 }
             } catch {

@@ -299,6 +299,8 @@ extension CenterLink: ServiceReceiver {
     func stateChanged(_ state: ConnectionState) {
         // A session without observers does not connect again by itself.
         if case .disconnected = state, observers.isEmpty, isStarted { askSoon() }
+        // One that was there takes what it has been given when it goes on.
+        if case .notAnswering = state, isThere { return }
         let isThere = state == .connected
         guard isThere != self.isThere else { return }
         if isThere, missingDetails > 0 {

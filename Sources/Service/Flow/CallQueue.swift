@@ -321,12 +321,16 @@ final class CallQueue {
 
     /// The process ends before these calls can be served: their callers hear it, and the observers whom the posts would have
     /// reached.
-    func loseAtEnd(_ messages: [Message]) {
-        for message in messages {
-            guard let caller = message.sender, !loseRead(message, of: caller) else { continue }
-            refuse(message)
+    ///
+    /// - Returns: those that are no posts without an answer. They are answered when the losses are announced: an answer means
+    ///   that everything before is known.
+    func loseAtEnd(_ messages: [Message]) -> [Message] {
+        let others = messages.filter { message in
+            guard let caller = message.sender else { return false }
+            return !loseRead(message, of: caller)
         }
         announceLost(all: true)
+        return others
     }
 
     private var isStopped = false

@@ -41,6 +41,8 @@ final class DeliveryReceipts {
     /// What the barrier that is on its way is about; empty when none is.
     private var asked: [Row] = []
     private var timer: EventSource?
+    /// Whether the bus has refused the last barrier.
+    private var isRefused = false
 
     private var lastAsked: SuspendingClock.Instant?
     /// In milliseconds. Long against the time that the bus needs for a post, so that a stream of them costs few barriers.
@@ -86,7 +88,8 @@ final class DeliveryReceipts {
 
     /// Asks about all that was sent, without a pause.
     func askNow() {
-        guard !sent.isEmpty, asked.isEmpty else { return }
+        // One that the bus has refused is not asked for again at once.
+        guard !sent.isEmpty, asked.isEmpty, !isRefused else { return }
         timer = nil
         ask()
     }
@@ -118,12 +121,14 @@ final class DeliveryReceipts {
         defer { asked.removeAll(keepingCapacity: asked.count <= Self.mostKept) }
         switch result {
         case .success:
+            isRefused = false
             onCarried(asked)
             if !sent.isEmpty { ask(after: Self.pause) }
         case .failure(let error) where error.name == BusError.disconnectedName: break
         case .failure:
             var all: [ClientName: Sent] = [:]
             for row in asked + sent { all[row.client, default: Sent()].add(row.sent) }
+            isRefused = true
             sent = all.sorted { $0.key < $1.key }.map { Row(client: $0.key, sent: $0.value) }
             ask(after: Self.retryPause)
         }
