@@ -33,7 +33,12 @@ struct PendingAnswerTests {
         defer { desk.service.signal(SIGCONT) }
         await expectCancelled { [name] in try await center.postAndWait(named: name) }
         await expectCancelled { [name] in _ = try await center.value(named: name) }
-        await expectCancelled { try await value.set(Level(percent: 1)) }
+        let posted = center.statistics.posted
+        let setting = Task { try await value.set(Level(percent: 1)) }
+        // In a task that is cancelled before that nothing is posted.
+        try await eventuallyInTask("it is on its way") { center.statistics.posted > posted }
+        setting.cancel()
+        await #expect(throws: DistributedNotificationError.cancelled) { try await setting.value }
         await expectCancelled { try await value.refresh() }
         await expectCancelled { try await values.refresh() }
         let flush = Task { await center.flush() }
