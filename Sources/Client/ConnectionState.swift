@@ -10,8 +10,8 @@ public enum ConnectionState: Hashable, Sendable {
     /// The service's name is owned by a program that is no notification center. Observers are registered when the name
     /// has another owner.
     case nameTaken(String)
-    /// The owner of the service's name did not answer posts or registrations within some seconds, or has been overloaded for longer, or the bus
-    /// has been starting the service for some seconds. The client waits.
+    /// The owner of the service's name did not answer posts or registrations within some seconds, or has been overloaded for
+    /// longer, or the bus has been starting the service for some seconds. The client waits.
     case notAnswering(String)
     /// There is no connection to the bus. It is tried again, at growing intervals of up to 30 seconds, where there
     /// are observers, and with the next post.

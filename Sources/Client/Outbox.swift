@@ -90,7 +90,7 @@ public struct Outbox<Request> {
     /// How many have left, ever.
     private(set) var departures: UInt64 = 0
     /// How many posts have been confirmed, ever.
-    private(set) var confirmations: UInt64 = 0
+    private var confirmations: UInt64 = 0
     /// Another one whenever something has left, or was confirmed.
     var progress: UInt64 { departures &+ confirmations }
     /// Posts that have not left, and those of which nobody knows whether they have arrived.

@@ -268,8 +268,12 @@ extension ServiceSession {
     }
 
     /// A call that is answered behind all others.
-    static var ping: Message {
-        .methodCall(to: Wire.busName, path: Wire.path, interface: "org.freedesktop.DBus.Peer", member: "Ping")
+    static var ping: Message { ping(to: Wire.busName) }
+
+    static func ping(to name: some BusName, startsService: Bool = true) -> Message {
+        .methodCall(
+            to: name, path: Wire.path, interface: "org.freedesktop.DBus.Peer", member: "Ping",
+            startsService: startsService)
     }
 
     // MARK: In

@@ -119,9 +119,7 @@ extension ServiceSession {
         guard outbox.unresolved > 0 else { return }
         guard let connection, startsService else { return announceUnresolved(because: "the service has ended") }
         unresolved = Unresolved(service: former)
-        let ping = Message.methodCall(
-            to: former, path: Wire.path, interface: "org.freedesktop.DBus.Peer", member: "Ping", startsService: false)
-        connection.call(ping) { [weak self] result in
+        connection.call(Self.ping(to: former, startsService: false)) { [weak self] result in
             guard let self, unresolved?.service == former else { return }
             unresolved?.isAwaited = false
             if case .failure = result { return announceUnresolved(because: "the service has ended") }

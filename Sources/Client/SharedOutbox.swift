@@ -94,8 +94,6 @@ public final class SharedOutbox: Sendable {
         }
     }
     func askForConfirmation() -> Outbox<Request>.Confirmation? { state.withLock { $0.outbox.askForConfirmation() } }
-    /// Another number whenever something was confirmed.
-    var confirmations: UInt64 { state.withLock { $0.outbox.confirmations } }
     /// Lets posts leave by this line, until ``takeLineBack()``.
     func lend(_ line: Line) { state.withLock { $0.line = line } }
 

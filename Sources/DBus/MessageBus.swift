@@ -163,33 +163,27 @@ extension MessageBus {
 
     /// Asks the bus for the names that it can start a program for.
     public func startableNames(completion: @escaping (Result<Set<WellKnownName>, BusError>) -> Void) {
-        call(.busCall("ListActivatableNames")) { result in
-            completion(
-                result.flatMap { reply in
-                    Result { () throws(BusError) in
-                        var reader = MessageReader(reply)
-                        var elements = try reader.readContainer(.array)
-                        var names: Set<WellKnownName> = []
-                        while !elements.isAtEnd {
-                            if let name = WellKnownName(rawValue: try elements.readString()) { names.insert(name) }
-                        }
-                        return names
-                    }
-                })
-        }
+        names(by: "ListActivatableNames", completion)
     }
 
     /// Asks the bus for the unique names of all connections to it.
     public func connections(completion: @escaping (Result<Set<UniqueName>, BusError>) -> Void) {
-        call(.busCall("ListNames")) { result in
+        names(by: "ListNames", completion)
+    }
+
+    /// The names of one kind in an answer of the bus.
+    private func names<Name: BusName & Hashable>(
+        by member: MemberName, _ completion: @escaping (Result<Set<Name>, BusError>) -> Void
+    ) {
+        call(.busCall(member)) { result in
             completion(
                 result.flatMap { reply in
                     Result { () throws(BusError) in
                         var reader = MessageReader(reply)
                         var elements = try reader.readContainer(.array)
-                        var names: Set<UniqueName> = []
+                        var names: Set<Name> = []
                         while !elements.isAtEnd {
-                            if let name = UniqueName(rawValue: try elements.readString()) { names.insert(name) }
+                            if let name = Name(rawValue: try elements.readString()) { names.insert(name) }
                         }
                         return names
                     }

@@ -176,8 +176,9 @@ package final class CenterObject {
 
     /// Whether nothing more is served, as the process is about to end.
     private var isSettling = false
-    /// Set while the process would end, but for clients that may have a question. In milliseconds.
+    /// Set while the process would end, but for clients that may have a question.
     private var lingering: EventSource?
+    /// In milliseconds.
     private static let lingeringTime: UInt32 = 20
     /// What had to wait is served for so long when the process is about to end.
     private static let timeToSettle = Duration.milliseconds(1500)
