@@ -510,7 +510,11 @@ final class Simulation {
 
     private func judge(_ marker: Int) {
         for number in marker..<ledger.posts.count {
-            guard case .accepted = ledger.posts[number].outcome else {
+            switch ledger.posts[number].outcome {
+            case .accepted: continue
+            // R6: values of its poster or of its host have taken all room.
+            case .refused where !ledger.values.surelyHadRoom(number): continue
+            case .refused, .unknown:
                 return world.violate("convergence", "a post in the calm is not accepted: \(ledger.posts[number])")
             }
         }

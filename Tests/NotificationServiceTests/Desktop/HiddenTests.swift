@@ -126,10 +126,13 @@ struct HiddenTests {
     func one() throws {
         let scene = try Scene(.openbox, "[Activity]\ninactive-when=hidden\n")
         let name = try scene.client.call(GetClient(scene.a.name)).identity?.process ?? ""
+        try scene.run("xdotool", "search", "--onlyvisible", "--name", "^B$", "windowactivate", "--sync")
         try scene.bus.configure("[Activity \(name)]\ninactive-when=unfocused\n[Activity]\ninactive-when=hidden\n")
         try scene.client.call(ReloadConfiguration())
         try scene.client.waitForActivity()
         try scene.desktop.activate("A")
+        // The service has seen A active then, which is inactive only after that.
+        try scene.expect(scene.b, "suspended activity", "it has not the focus")
         try scene.desktop.activate("B")
         try scene.expect(scene.a, "suspended activity", "it has not the focus")
         let reasons = try scene.client.call(Explain(scene.a.name, name: "hold"))
