@@ -223,10 +223,13 @@ final class ServiceHost {
     /// A2: whom an earlier service had suspended for its application's activity is told that this one has not.
     private func expectResumptions() {
         for status in center?.clientStatuses ?? [] where !status.isSuspended {
-            // One that is suspended again knows that already.
+            // One that is suspended again knows that already; and what stands behind a full window waits for its barrier.
             ledger.expectWord(
                 to: status.name, ifSuspended: true, within: Self.timeOfResumption,
-                while: { [weak self] in self?.isSuspended(status.name) == false },
+                while: { [weak self, start = world.now] in
+                    guard let self else { return false }
+                    return isSuspended(status.name) == false && bus.lastLateBarrier < start
+                },
                 "that it is resumed, by the service that came")
         }
     }

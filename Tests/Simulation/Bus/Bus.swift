@@ -61,6 +61,8 @@ final class Bus {
     var refusals: Refusals?
     /// How long barriers take to where they are answered, in microseconds, besides the usual time.
     var barrierDelay: Int64 = 0
+    /// When the last of those comes out that were carried late.
+    private(set) var lastLateBarrier: Int64 = 0
     /// What it does to descriptors.
     var descriptorTrouble: Streams.Trouble?
     /// Loses some of the notifications, which no bus does.
@@ -200,6 +202,7 @@ final class Bus {
             message = message.withoutDescriptors()
         }
         let delay = barrierDelay > 0 && message.hasMember("Barrier") ? barrierDelay : 0
+        if delay > 0 { lastLateBarrier = max(lastLateBarrier, world.now + delay) }
         if receiver.deliver(message.carried(from: AnyBusName(name), serial: message.serial), from: sender, delay: delay)
         {
             if message.kind == .methodCall, !message.expectsNoReply {
