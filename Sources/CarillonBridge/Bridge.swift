@@ -290,7 +290,7 @@ package final class Bridge {
             var reader = call.arguments
             let (host, user): (String, String) = (try reader.read(), try reader.read())
             guard let origin = Origin(host: host, user: user) else {
-                throw .invalidArgs("a host and a user have 1 to \(OutsideOrigin.mostBytes) bytes each")
+                throw .invalidArgs("a host and a user have 1 to \(OutsideOrigin.maxBytes) bytes each")
             }
             guard origin != crossing.configuration.origin else {
                 throw .invalidArgs("\(origin.text) is this host: 'carillon forget' removes its values")

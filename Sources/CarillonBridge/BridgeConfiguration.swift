@@ -50,7 +50,7 @@ package struct BridgeConfiguration: Equatable, KeyFileConfiguration {
     var inFlight: UInt16 = 20
     /// The same of what the broker sends.
     var receiveMaximum: UInt16 = 64
-    var mostSubscriptions = 4096
+    var maxSubscriptions = 4096
 
     /// Whether a broker is configured.
     package var isOn: Bool { !brokerHost.isEmpty && !isForbidden }
@@ -92,7 +92,7 @@ package struct BridgeConfiguration: Equatable, KeyFileConfiguration {
                 queue.byteCount = min(queue.byteCount, other.queue.byteCount)
                 inFlight = min(inFlight, other.inFlight)
                 receiveMaximum = min(receiveMaximum, other.receiveMaximum)
-                mostSubscriptions = min(mostSubscriptions, other.mostSubscriptions)
+                maxSubscriptions = min(maxSubscriptions, other.maxSubscriptions)
             case nil where entry.group == "Limits": break
             default: isForbidden = true
             }
@@ -181,7 +181,7 @@ package struct BridgeConfiguration: Equatable, KeyFileConfiguration {
         case .queueBytes: queue.byteCount = try file.number(entry, 1...1 << 30)
         case .inFlight: inFlight = try file.number(entry, 1...UInt16.max)
         case .receiveMaximum: receiveMaximum = try file.number(entry, 1...UInt16.max)
-        case .subscriptions: mostSubscriptions = try file.number(entry, 2...100_000)
+        case .subscriptions: maxSubscriptions = try file.number(entry, 2...100_000)
         }
     }
 
@@ -277,7 +277,7 @@ package struct BridgeConfiguration: Equatable, KeyFileConfiguration {
     private func text(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) -> String {
         guard Origin(host: entry.value, user: "-") != nil else {
             throw file.fault(
-                entry, "\(entry.key) has 1 to \(OutsideOrigin.mostBytes) bytes, not \(entry.value.utf8.count)")
+                entry, "\(entry.key) has 1 to \(OutsideOrigin.maxBytes) bytes, not \(entry.value.utf8.count)")
         }
         return entry.value
     }

@@ -18,14 +18,14 @@ public struct Outbox<Request> {
     static var window: Int { 256 }
     static var confirmEvery: Int { 64 }
     /// Posts that go together at most, in number and in bytes: as many as one answer confirms.
-    static var mostTogether: Int { 64 }
-    static var mostBytesTogether: Int { 64 << 10 }
+    static var maxTogether: Int { 64 }
+    static var maxBytesTogether: Int { 64 << 10 }
     /// While fewer posts than this are on their way the line counts as idle.
     static var few: Int { 8 }
 
     /// The same by a way of their own, on which nothing has to be looked up in the memory of others.
     static var ownWayWindow: Int { 1024 }
-    static var mostOnOwnWay: Int { 256 }
+    static var maxOnOwnWay: Int { 256 }
 
     public struct Limits: Sendable {
         /// As many as the service would queue for one client.
@@ -144,8 +144,8 @@ public struct Outbox<Request> {
 
     /// Whether what waits, posts that can go together, waits for an answer to those on their way.
     private var pilesUp: Bool {
-        unconfirmed >= Self.few && hurried == 0 && waitingUrgently == 0 && waitingPosts < Self.mostTogether
-            && byteCount < Self.mostBytesTogether
+        unconfirmed >= Self.few && hurried == 0 && waitingUrgently == 0 && waitingPosts < Self.maxTogether
+            && byteCount < Self.maxBytesTogether
     }
 
     /// Whether a post that nobody waits for may pass by, as it would leave at once, alone and unanswered.
@@ -202,11 +202,11 @@ public struct Outbox<Request> {
             hold = .pile
             return nil
         }
-        let most = areTogether ? Self.mostTogether : 1
+        let most = areTogether ? Self.maxTogether : 1
         var requests: [Request] = []
         var (bytes, wantsAnswer) = (0, false)
         while let next = waiting.first, requests.isEmpty || next.kind.isPost, requests.count < most,
-            unconfirmed < Self.window, requests.isEmpty || bytes + next.byteCount <= Self.mostBytesTogether
+            unconfirmed < Self.window, requests.isEmpty || bytes + next.byteCount <= Self.maxBytesTogether
         {
             bytes += next.byteCount
             unconfirmed += 1
@@ -249,8 +249,8 @@ public struct Outbox<Request> {
         hold = nil
         var requests: [Request] = []
         var bytes = 0
-        while let next = waiting.first, next.kind.isPost, requests.count < Self.mostOnOwnWay,
-            unconfirmed < Self.ownWayWindow, requests.isEmpty || bytes + next.byteCount <= Self.mostBytesTogether
+        while let next = waiting.first, next.kind.isPost, requests.count < Self.maxOnOwnWay,
+            unconfirmed < Self.ownWayWindow, requests.isEmpty || bytes + next.byteCount <= Self.maxBytesTogether
         {
             bytes += next.byteCount
             unconfirmed += 1

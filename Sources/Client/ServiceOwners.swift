@@ -17,7 +17,7 @@ struct ServiceOwners {
     private var former: [UniqueName] = []
 
     /// Nobody ends so many in the time in which one does not answer, but who wants this to grow.
-    static let mostFormer = 16
+    static let maxFormer = 16
 
     /// The bus says that the name has another owner.
     ///
@@ -26,7 +26,7 @@ struct ServiceOwners {
         guard owner != present else { return false }
         former.removeAll { $0 == owner }
         if let present, !isStranger { former.append(present) }
-        if former.count > Self.mostFormer { former.removeFirst() }
+        if former.count > Self.maxFormer { former.removeFirst() }
         present = owner
         isStranger = false
         return true

@@ -47,7 +47,7 @@ struct Channels {
     /// lost, so that the time has to be long enough for a service that gets little of a processor.
     static let endingMilliseconds: UInt32 = 30_000
     /// So often a service is asked that gives no channel which stays.
-    static let mostAttempts = 16
+    static let maxAttempts = 16
     private static let firstPause = Duration.milliseconds(250)
     private static let longestPause = Duration.seconds(600)
     /// A channel that stayed so long is no failed attempt.
@@ -60,7 +60,7 @@ struct Channels {
 
     /// There is no need to look at the clock where the answer is no.
     func mayAsk(at now: () -> ContinuousClock.Instant) -> Bool {
-        guard case .none = phase, !isOutOfTheQuestion, attempts < Self.mostAttempts else { return false }
+        guard case .none = phase, !isOutOfTheQuestion, attempts < Self.maxAttempts else { return false }
         guard let notBefore else { return true }
         return now() >= notBefore
     }

@@ -101,7 +101,7 @@ public struct ObserverIndex<Name: Hashable, Object: Hashable, Observer>: ~Copyab
     @usableFromInline var unusedNames: [Int32] = []
     @usableFromInline var nextOrder: UInt64 = 0
 
-    @inlinable static var mostUnusedNames: Int { 8 }
+    @inlinable static var maxUnusedNames: Int { 8 }
 
     @inlinable public init() {
         _ = lists.put(List(name: nil, object: nil))
@@ -199,7 +199,7 @@ public struct ObserverIndex<Name: Hashable, Object: Hashable, Observer>: ~Copyab
         guard lists[list].name != nil, lists[list].byObject.isEmpty, !lists[list].isUnused else { return }
         lists[list].isUnused = true
         unusedNames.append(list)
-        if unusedNames.count > Self.mostUnusedNames { dropUnusedNames() }
+        if unusedNames.count > Self.maxUnusedNames { dropUnusedNames() }
     }
 
     @inlinable mutating func dropUnusedNames() {

@@ -41,7 +41,7 @@ extension SteadyDictionary {
     /// Gives up memory where no more than half of it is used.
     @inlinable public mutating func releaseRoom() {
         guard !parts.isEmpty else { return small.releaseRoom() }
-        guard countOfParts <= Self.mostInOne / 2 else {
+        guard countOfParts <= Self.maxInOne / 2 else {
             for part in parts.indices { parts[part].releaseRoom() }
             return
         }

@@ -8,7 +8,7 @@
 ///
 /// A value type; not thread-safe by itself. Inlinable, so that each module that uses it has it for its own types.
 public struct SteadyDictionary<Key: Hashable, Value> {
-    @usableFromInline static var mostInOne: Int { 2048 }
+    @usableFromInline static var maxInOne: Int { 2048 }
     @usableFromInline static var partCount: Int { 128 }
 
     /// All, while there are few.
@@ -29,7 +29,7 @@ public struct SteadyDictionary<Key: Hashable, Value> {
         _modify {
             if parts.isEmpty {
                 yield &small[key]
-                if small.count > Self.mostInOne { split() } else { small.releaseRoomOfMost() }
+                if small.count > Self.maxInOne { split() } else { small.releaseRoomOfMost() }
             } else {
                 let part = Self.part(of: key)
                 let before = parts[part].count
@@ -45,7 +45,7 @@ public struct SteadyDictionary<Key: Hashable, Value> {
         _modify {
             if parts.isEmpty {
                 yield &small[key, default: standard()]
-                if small.count > Self.mostInOne { split() }
+                if small.count > Self.maxInOne { split() }
             } else {
                 let part = Self.part(of: key)
                 let before = parts[part].count
@@ -102,7 +102,7 @@ public struct SteadyDictionary<Key: Hashable, Value> {
     @inlinable mutating func noteChange(of count: Int, _ part: Int) {
         countOfParts += count
         guard count < 0 else { return }
-        if countOfParts <= Self.mostInOne / 8 { releaseRoom() } else { parts[part].releaseRoomOfMost() }
+        if countOfParts <= Self.maxInOne / 8 { releaseRoom() } else { parts[part].releaseRoomOfMost() }
     }
 }
 

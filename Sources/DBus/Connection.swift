@@ -108,9 +108,9 @@ public final class Connection: BusConnection {
 
     /// The most that messages which arrived and have not been given up may take together, in bytes; beyond it nothing is
     /// read from the bus until some have been. One message may be larger. By default 63 MiB.
-    public var mostReceivedBytes: Int {
-        get { transport.mostReceivedBytes }
-        set { transport.mostReceivedBytes = newValue }
+    public var maxReceivedBytes: Int {
+        get { transport.maxReceivedBytes }
+        set { transport.maxReceivedBytes = newValue }
     }
 
     /// Whether nothing that arrives is handed on, replies among it. It waits in the

@@ -20,7 +20,7 @@ public final class DirectLine: Sendable {
     private let state: Locked<State>
 
     /// A Unix socket takes so little as a whole or not at all.
-    private static let mostBytes = 2048
+    private static let maxBytes = 2048
 
     init(descriptor: Int32, isBusy: Bool) {
         state = Locked(State(descriptor: descriptor, isBusy: isBusy))
@@ -35,7 +35,7 @@ public final class DirectLine: Sendable {
             state.lastSerial = state.lastSerial == .max ? SocketTransport.firstForeignSerial : state.lastSerial + 1
             _ = message.numbered { state.lastSerial }
             return message.withMarshalledBytes { bytes in
-                guard bytes.count <= Self.mostBytes else { return false }
+                guard bytes.count <= Self.maxBytes else { return false }
                 let count = sendAtOnce(bytes, to: descriptor)
                 if count > 0, count < bytes.count {
                     // No message can follow half a message. The connection finds that out, and makes another.

@@ -172,7 +172,7 @@ public struct MessageForm: Sendable {
         type: Int32, flags: Int32 = DBUS_HEADER_FLAG_NO_REPLY_EXPECTED, _ signature: Signature,
         _ moreFields: (inout MarshalledBytes) -> Void
     ) {
-        start = MarshalledBytes.make(atMost: Self.mostInStart) { header in
+        start = MarshalledBytes.make(atMost: Self.maxInStart) { header in
             header.append(Self.byteOrderMark)
             header.append(UInt8(type))
             header.append(UInt8(flags))
@@ -185,7 +185,7 @@ public struct MessageForm: Sendable {
         }
     }
 
-    private static let mostInStart = 4096
+    private static let maxInStart = 4096
 
     /// A message of this form to one connection.
     ///
@@ -240,7 +240,7 @@ public struct MessageForm: Sendable {
         size: Int, arguments: (inout MarshalledBytes) throws(Failure) -> Void
     ) throws(Failure) -> Message? {
         let most = start.count + 16 + size
-        guard most <= MessageHeader.mostBytes else { return nil }
+        guard most <= MessageHeader.maxBytes else { return nil }
         var fault: Failure?
         let bytes = MarshalledBytes.make(atMost: most) { message in
             message.append(raw: start)
@@ -347,13 +347,13 @@ public struct MarshalledBytes: ~Copyable {
     }
 
     /// The most that a text takes with what comes before and behind it.
-    public static func mostBytes(of text: String) -> Int { 8 + text.utf8.count }
+    public static func maxBytes(of text: String) -> Int { 8 + text.utf8.count }
 
     /// The most that the beginning of an array takes.
-    public static var mostBytesOfArray: Int { 16 }
+    public static var maxBytesOfArray: Int { 16 }
 
     /// The most that an array of so many `t` takes.
-    public static func mostBytes(ofIntegers count: Int) -> Int { 16 + 8 * count }
+    public static func maxBytes(ofIntegers count: Int) -> Int { 16 + 8 * count }
 
     public mutating func append(_ value: UInt8) { append(integer: value) }
     public mutating func append(_ value: UInt32) { append(integer: value) }

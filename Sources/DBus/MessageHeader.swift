@@ -10,8 +10,8 @@ struct MessageHeader {
 
     /// Of the part that every header begins with: byte order, type, flags, version, two lengths, serial between them.
     static let fixedSize = 16
-    private static let mostFieldBytes = 64 << 20
-    static let mostBytes = 128 << 20
+    private static let maxFieldBytes = 64 << 20
+    static let maxBytes = 128 << 20
 
     /// Where a part of a message is, in less than half its size: headers are copied.
     @propertyWrapper
@@ -55,10 +55,10 @@ struct MessageHeader {
         let isSwapped = try isSwapped(bytes[0])
         let bodyLength = Int(uint32(bytes, at: 4, isSwapped))
         let fieldsLength = Int(uint32(bytes, at: 12, isSwapped))
-        guard bytes[3] == UInt8(DBUS_MAJOR_PROTOCOL_VERSION), fieldsLength <= mostFieldBytes, bodyLength <= mostBytes
+        guard bytes[3] == UInt8(DBUS_MAJOR_PROTOCOL_VERSION), fieldsLength <= maxFieldBytes, bodyLength <= maxBytes
         else { throw Malformed() }
         let count = padded(fixedSize + fieldsLength) + bodyLength
-        guard count <= mostBytes else { throw Malformed() }
+        guard count <= maxBytes else { throw Malformed() }
         return count
     }
 

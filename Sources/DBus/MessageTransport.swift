@@ -34,8 +34,8 @@ package protocol MessageTransport: AnyObject {
     var directLine: DirectLine? { get }
     /// The bus has given the connection this name.
     func registered(as name: UniqueName)
-    /// See ``Connection/mostReceivedBytes``.
-    var mostReceivedBytes: Int { get set }
+    /// See ``Connection/maxReceivedBytes``.
+    var maxReceivedBytes: Int { get set }
     /// See ``Connection/isPaused``.
     var isPaused: Bool { get set }
     /// See ``Connection/socket``.

@@ -56,7 +56,7 @@ final class PendingCalls {
     /// The timer is not set again sooner: many calls end together then.
     private static let granularity = Duration.milliseconds(20)
     /// Senders of whom the bus is asked at a time, for one call.
-    private static let mostCandidates = 16
+    private static let maxCandidates = 16
 
     init(context: MainContext) {
         self.context = context
@@ -109,7 +109,7 @@ final class PendingCalls {
         case .owner(let name, let epoch):
             if owners[name]?.hasOwned(sender, since: epoch) == true {
                 complete(serial, with: reply)
-            } else if call.candidates.count < Self.mostCandidates {
+            } else if call.candidates.count < Self.maxCandidates {
                 // The bus does not tell every change: not where it has no room for a rule, or had none for its own signal.
                 calls[serial]?.candidates[sender] = reply
                 if asked.insert(name).inserted { askForOwner?(name) }
@@ -226,13 +226,13 @@ private struct NameOwners {
     /// Each with the epoch in which it was no more.
     private var former: [(owner: UniqueName, until: UInt64)] = []
     /// A call that outlives so many changes is answered by nobody who is there to ask.
-    private static let mostFormer = 8
+    private static let maxFormer = 8
 
     mutating func changed(to owner: UniqueName?) {
         guard owner != current else { return }
         epoch += 1
         if let current { former.append((current, epoch)) }
-        if former.count > Self.mostFormer { former.removeFirst() }
+        if former.count > Self.maxFormer { former.removeFirst() }
         current = owner
     }
 

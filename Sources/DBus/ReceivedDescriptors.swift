@@ -14,16 +14,16 @@ import CarillonCollections
 /// the order of both, as many to each as its header says.
 struct ReceivedDescriptors {
     /// As many as the kernel gives at once.
-    private static let mostAtOnce = 253
+    private static let maxAtOnce = 253
     /// A bus lets no message have more; what is beyond that belongs to nothing that it sent.
-    private static let mostWaiting = 1024
+    private static let maxWaiting = 1024
     private static let headerSize = (MemoryLayout<cmsghdr>.size + 7) & ~7
 
     private var waiting = Deque<FileDescriptor>()
 
     /// Reads as recv(2) does, without waiting, and keeps the descriptors that come along.
     mutating func receive(from socket: Int32, into memory: UnsafeMutableRawPointer, count: Int) -> Int {
-        let controlSize = Self.headerSize + Self.mostAtOnce * MemoryLayout<Int32>.size
+        let controlSize = Self.headerSize + Self.maxAtOnce * MemoryLayout<Int32>.size
         return withUnsafeTemporaryAllocation(byteCount: controlSize + 8, alignment: 8) { control in
             var vector = iovec(iov_base: memory, iov_len: numericCast(count))
             var message = msghdr()
@@ -51,7 +51,7 @@ struct ReceivedDescriptors {
                 for offset in stride(from: Self.headerSize, to: length - 3, by: MemoryLayout<Int32>.size) {
                     let descriptor = FileDescriptor(
                         adopting: rest.loadUnaligned(fromByteOffset: offset, as: Int32.self))
-                    if waiting.count < Self.mostWaiting { waiting.append(descriptor) }
+                    if waiting.count < Self.maxWaiting { waiting.append(descriptor) }
                 }
             }
             rest = UnsafeRawBufferPointer(rebasing: rest.dropFirst(min((length + 7) & ~7, rest.count)))

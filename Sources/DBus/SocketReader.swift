@@ -29,8 +29,8 @@ final class SocketReader: PolledSourceDelegate {
     var onTurn: ((Bool) -> Void)?
     /// Called when nothing more will come, after the last message.
     var onEnd: (() -> Void)?
-    /// See ``Connection/mostReceivedBytes``.
-    var mostReceivedBytes = 63 << 20
+    /// See ``Connection/maxReceivedBytes``.
+    var maxReceivedBytes = 63 << 20
     /// See ``Connection/isPaused``.
     var isPaused = false
     /// See ``Connection/takeDescriptors()``. Set before anything is read.
@@ -101,7 +101,7 @@ final class SocketReader: PolledSourceDelegate {
 
     // MARK: Turns
 
-    private var mayRead: Bool { hasStarted && !isOver && !isPaused && received.value < mostReceivedBytes }
+    private var mayRead: Bool { hasStarted && !isOver && !isPaused && received.value < maxReceivedBytes }
     private var hasMessage: Bool {
         if let large { return large.missing == 0 }
         return nextLength.map { end - first >= $0 } ?? false

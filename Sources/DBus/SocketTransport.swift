@@ -131,9 +131,9 @@ final class SocketTransport: MessageTransport {
         return lastSerial
     }
 
-    var mostReceivedBytes: Int {
-        get { reader.mostReceivedBytes }
-        set { reader.mostReceivedBytes = newValue }
+    var maxReceivedBytes: Int {
+        get { reader.maxReceivedBytes }
+        set { reader.maxReceivedBytes = newValue }
     }
 
     var isPaused: Bool {

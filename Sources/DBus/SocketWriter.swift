@@ -27,7 +27,7 @@ final class SocketWriter: PolledSourceDelegate {
     /// What messages to many have in common is copied for each of them up to this size, and written from where it lies
     /// when it is larger. Measured, copying 4 KiB with its message took 0.7 µs and a system call for it 7; 64 KiB took 11
     /// both ways, 256 KiB 36 and 31. From there on a socket that is full keeps it once, and not for each.
-    static let mostCopied = 64 << 10
+    static let maxCopied = 64 << 10
 
     private let connection: OpaquePointer  // DBusConnection; not retained: it outlives the writer
     private let descriptor: Int32
@@ -104,7 +104,7 @@ final class SocketWriter: PolledSourceDelegate {
         _ head: MessageHead, serial: UInt32, _ shared: [UInt8], size: Int, rest: (inout MarshalledBytes) -> Void
     ) {
         guard !isBroken else { return }
-        guard shared.count > Self.mostCopied else {
+        guard shared.count > Self.maxCopied else {
             return append(atMost: head.bytes.count + shared.count + size) { message in
                 head.lay(&message, serial: serial, shared, rest)
             }

@@ -15,7 +15,7 @@ extension ClientDriver {
         guard !publication.topic.isEmpty,
             mosquitto_pub_topic_check(publication.topic) == MOSQ_ERR_SUCCESS.rawValue
         else { throw MQTTError(.topicInvalid, publication.topic) }
-        guard publication.packetSize <= limits.mostBytes else { throw MQTTError(.packetTooLarge) }
+        guard publication.packetSize <= limits.maxBytes else { throw MQTTError(.packetTooLarge) }
         var properties = PropertyList()
         try properties.addProperties(of: publication)
         var number: Int32 = 0

@@ -187,7 +187,7 @@ extension BrokerLimits {
     }
 
     /// The size of the largest packet.
-    var mostBytes: Int { min(maximumPacketSize.map(Int.init) ?? .max, Publication.mostRest + 5) }
+    var maxBytes: Int { min(maximumPacketSize.map(Int.init) ?? .max, Publication.maxRest + 5) }
 }
 
 extension Publication {
@@ -203,7 +203,7 @@ extension Publication {
     }
 
     /// The most that can follow the first bytes of a packet.
-    static let mostRest = 268_435_455
+    static let maxRest = 268_435_455
 
     /// The size of its packet. libmosquitto computes it a little too small, keeps what it then can't send, and tries again
     /// with each connection.

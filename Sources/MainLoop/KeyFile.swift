@@ -33,10 +33,10 @@ package struct KeyFile {
     /// The number of faults of a file that are told.
     package static let maxFaults = 20
     /// A larger file is no configuration, and is refused.
-    package static let mostBytes = 1 << 20
+    package static let maxBytes = 1 << 20
     /// Lines that are neither blank nor comments, and the length of one: beyond these a file is no configuration either.
     /// So reading one takes milliseconds, whatever is in it.
-    package static let mostEntries = 1000
+    package static let maxEntries = 1000
     package static let longestEntry = 4096
 
     package let path: String
@@ -63,7 +63,7 @@ package struct KeyFile {
     /// - Returns: nil when there is no such file.
     package init?(readableOf path: String) {
         do throws(FileError) {
-            guard let bytes = try RegularFile.contents(of: path, atMost: Self.mostBytes) else {
+            guard let bytes = try RegularFile.contents(of: path, atMost: Self.maxBytes) else {
                 // The system says of a link to nothing what it says of nothing, and of a directory that is none, too.
                 var status = stat()
                 if lstat(path, &status) == 0 {
@@ -189,7 +189,7 @@ private struct Reader {
     private var places: [Place: Int] = [:]
     private var count = 0
     /// Whether there are more entries than a configuration has.
-    var isFull: Bool { count > KeyFile.mostEntries }
+    var isFull: Bool { count > KeyFile.maxEntries }
     /// As ``KeyFile/hasUnknownEntries``.
     private var hasUnknownGroup = false
     var hasUnknownEntries: Bool { isFull || hasUnknownGroup }
@@ -206,7 +206,7 @@ private struct Reader {
             return text + (bytes.count > 100 ? "…" : "")
         }
         count += 1
-        guard count <= KeyFile.mostEntries else { throw fault("there are more than \(KeyFile.mostEntries) entries") }
+        guard count <= KeyFile.maxEntries else { throw fault("there are more than \(KeyFile.maxEntries) entries") }
         guard bytes.count <= KeyFile.longestEntry else { throw fault("'\(shown(bytes))' is too long") }
         guard bytes.withUnsafeBytes({ $0.isText }) else {
             throw fault("'\(shown(bytes))' is not valid UTF-8, or has a zero byte")

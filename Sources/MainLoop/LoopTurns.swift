@@ -21,7 +21,7 @@ final class LoopTurns: Sendable {
     static let longestRest: Int64 = 16_000_000
 
     /// The same in the time that passes, where the thread has waited.
-    private static let mostRestTime: Int64 = 64_000_000
+    private static let maxRestTime: Int64 = 64_000_000
 
     private enum Phase: Int {
         /// Nobody rests.
@@ -137,7 +137,7 @@ final class LoopTurns: Sendable {
     private var restGoesOn: Bool {
         guard clock() >= nextLook.load(ordering: .relaxed) else { return true }
         return restMeter.withLock { rest in
-            var meter = rest ?? ShareMeter(shareClock, limit: Self.longestRest, mostTime: Self.mostRestTime)
+            var meter = rest ?? ShareMeter(shareClock, limit: Self.longestRest, maxTime: Self.maxRestTime)
             defer { rest = meter }
             let goesOn = meter.hasTime()
             nextLook.store(meter.nextLook, ordering: .relaxed)

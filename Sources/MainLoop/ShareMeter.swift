@@ -16,7 +16,7 @@ package struct ShareMeter {
 
     private let clock: ShareClock
     private let limit: Int64
-    private let mostTime: Int64
+    private let maxTime: Int64
     private let began: Int64
     /// When the thread's time was looked at first; nil for not yet.
     private var first: ShareClock.Reading?
@@ -28,10 +28,10 @@ package struct ShareMeter {
     /// - Parameters:
     ///   - limit: the share, in nanoseconds of the thread.
     ///   - mostTime: the maximum that passes, in nanoseconds.
-    package init(_ clock: ShareClock = .own, limit: Int64 = share, mostTime: Int64 = standardMostTime) {
+    package init(_ clock: ShareClock = .own, limit: Int64 = share, maxTime: Int64 = standardMostTime) {
         self.clock = clock
         self.limit = limit
-        self.mostTime = mostTime
+        self.maxTime = maxTime
         began = clock.time()
         nextLook = began + limit / 4
     }
@@ -40,11 +40,11 @@ package struct ShareMeter {
     package mutating func hasTime() -> Bool {
         let time = clock.time()
         guard time >= nextLook else { return true }
-        guard time - began < mostTime else { return false }
+        guard time - began < maxTime else { return false }
         if first == nil { first = ShareClock.Reading(time: time, threadTime: clock.threadTime()) }
         let left = limit - used(at: time)
         // No later than the end of what may pass.
-        nextLook = min(time + left, began + mostTime)
+        nextLook = min(time + left, began + maxTime)
         return left > 0
     }
 
@@ -52,7 +52,7 @@ package struct ShareMeter {
     package var used: Int64 {
         let time = clock.time()
         let used = used(at: time)
-        return time - began < mostTime ? used : max(used, limit)
+        return time - began < maxTime ? used : max(used, limit)
     }
 
     private func used(at time: Int64) -> Int64 {

@@ -297,7 +297,7 @@ struct CenterHandlers {
             let posters = center.posterStatuses(most: Int(most)) { name in
                 sight.shows(name) && names?.contains(name) != false
             }
-            var room = Wire.mostAnswerBytes
+            var room = Wire.maxAnswerBytes
             let busiest = posters.map(listed).prefix { poster in
                 room -= poster.byteCount
                 return room >= 0
@@ -317,10 +317,10 @@ struct CenterHandlers {
     func listObservers(_ call: ListObservers, _ sight: PolicyGate.Sight) throws(BusError) -> [ListedObserver] {
         let observers = registrations(of: call.client, sight).map(ListedObserver.init)
         let size = observers.reduce(0) { $0 + $1.byteCount }
-        guard size <= Wire.mostAnswerBytes else {
+        guard size <= Wire.maxAnswerBytes else {
             throw BusError(
                 .limitExceeded,
-                message: "an answer has \(Wire.mostAnswerBytes) bytes at most, and this one would have about "
+                message: "an answer has \(Wire.maxAnswerBytes) bytes at most, and this one would have about "
                     + "\(size); \(ListObserversFrom.member) has the observers of \(call.client) piece by piece")
         }
         return observers

@@ -274,7 +274,7 @@ package final class CenterObject {
         sessions.limits = { [limits = center.limits] in limits }
         return Heritage(
             busID: busID, center: center, store: store, configuration: configuration, sessions: sessions, calls: kept,
-            mostBytes: center.mostBytes, largest: largest)
+            maxBytes: center.maxBytes, largest: largest)
     }
 
     /// Takes out the calls that wait. Of those that were begun all is served, so that nothing is posted twice.
@@ -315,15 +315,15 @@ package final class CenterObject {
     var isWithoutQueues: Bool { driver.effects.store?.isWithoutQueues ?? false }
 
     /// What the bus carries of a notification, in bytes; larger ones are not sent, and announced as lost.
-    var mostBytes: Int {
-        get { driver.center.mostBytes }
-        set { driver.center.mostBytes = newValue }
+    var maxBytes: Int {
+        get { driver.center.maxBytes }
+        set { driver.center.maxBytes = newValue }
     }
 
     /// Takes up what an object had whose connection the bus closed, instead of ``recover(directory:busID:address:takesLock:)``.
     func inherit(_ heritage: Heritage) {
         driver.inherit(heritage.center, heritage.store)
-        mostBytes = heritage.mostBytes
+        maxBytes = heritage.maxBytes
     }
 
     /// Reads the configuration files again. With a fault in one, which is logged, everything stays as it was.

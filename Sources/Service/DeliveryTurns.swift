@@ -12,7 +12,7 @@ final class DeliveryTurns {
     private static let perDispatch = 32
     /// Messages that are read ahead of the default mode before that gets a turn: a flood that nobody observes must not
     /// hold up what was posted before it. One that somebody does is bounded by the core too.
-    private static let mostReadAhead = 128
+    private static let maxReadAhead = 128
     /// So many calls that were not looked at are one message. Each is one of its own when it is served.
     private static let glancesInMessage: UInt64 = 8
     /// So many messages is a part of something large, which takes some milliseconds.
@@ -25,7 +25,7 @@ final class DeliveryTurns {
     private static let partOfReading = 4
     /// After so many looks the next moment in which nothing else is ready will do, so that a trickle of messages can't
     /// hold up what waits for idleness for ever: 2 s.
-    private static let mostLooks = 40
+    private static let maxLooks = 40
 
     private unowned let driver: CenterDriver
     private let context: MainContext
@@ -104,7 +104,7 @@ final class DeliveryTurns {
     private func goAhead(of messages: Int) -> Bool {
         guard driver.center.isReady(.standard) else { return false }
         readAhead += messages
-        guard readAhead > Self.mostReadAhead else { return false }
+        guard readAhead > Self.maxReadAhead else { return false }
         send(upTo: .standard)
         return true
     }
@@ -130,7 +130,7 @@ final class DeliveryTurns {
         ) { [unowned self] in
             // At this priority it is dispatched only when nothing else is ready.
             looks += 1
-            if seen == activity || looks >= Self.mostLooks { beginIdleness() } else { startQuietTimer() }
+            if seen == activity || looks >= Self.maxLooks { beginIdleness() } else { startQuietTimer() }
         }
     }
 
@@ -142,7 +142,7 @@ final class DeliveryTurns {
     private func postWhileIdle() {
         guard isIdle else { return }
         // What came meanwhile belongs to the next pass, and what is left waits for that too.
-        let isInterrupted = activity != activityWhenIdle && looks < Self.mostLooks
+        let isInterrupted = activity != activityWhenIdle && looks < Self.maxLooks
         if !isInterrupted { post(.whenIdle) }
         guard isInterrupted || !driver.center.hasQueuedPosts(.whenIdle) else { return }
         isIdle = false

@@ -35,7 +35,7 @@ final class DepartureWatch {
         + "interface='org.freedesktop.DBus',member='NameOwnerChanged'"
     private static let pauseMilliseconds: UInt32 = 5000
     /// Questions in a round.
-    private static let mostQuestions = 256
+    private static let maxQuestions = 256
 
     init(bus: any MessageBus) {
         self.bus = bus
@@ -122,7 +122,7 @@ final class DepartureWatch {
         let unwatched = clients.keys.filter { !ruled.contains($0) }.sorted()
         guard general != .active, !unwatched.isEmpty else { return }
         let start = asked.flatMap { last in unwatched.firstIndex { $0 > last } } ?? 0
-        let round = (unwatched[start...] + unwatched[..<start]).prefix(Self.mostQuestions)
+        let round = (unwatched[start...] + unwatched[..<start]).prefix(Self.maxQuestions)
         asked = round.last
         for client in round { ask(for: client) }
         if general == .refused { useGeneralRule(because: .failed("there was no room for it before")) }

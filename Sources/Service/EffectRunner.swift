@@ -157,7 +157,7 @@ final class EffectRunner {
     }
 
     /// What went to each client lately, so that it may still have been on its way.
-    /// `largest` is the size of the largest notification, as ``DistributedCenter/mostBytes`` counts.
+    /// `largest` is the size of the largest notification, as ``DistributedCenter/maxBytes`` counts.
     func recentDeliveries() -> (counts: [ClientName: SentSignals.Recent], largest: Int) {
         sentSignals.recent(at: bus.context.now)
     }

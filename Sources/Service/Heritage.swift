@@ -17,8 +17,8 @@ struct Heritage {
     let sessions: Sessions
     /// Calls that were read and not served, in their order.
     let calls: [Message]
-    /// What the bus is known to carry (``DistributedCenter/mostBytes``).
-    let mostBytes: Int
+    /// What the bus is known to carry (``DistributedCenter/maxBytes``).
+    let maxBytes: Int
     /// The size of the largest notification that was on its way; it may be why the bus closed the connection.
     let largest: Int
 }

@@ -14,7 +14,7 @@ final class MemoryReturn {
     private let context: MainContext
     private var events = 0
     private var eventsSeen = 0
-    private var mostHeld = 0
+    private var maxHeld = 0
     private var held = 0
     private var timer: EventSource?
     private let letGoOfPages: (() -> Void)?
@@ -42,8 +42,8 @@ final class MemoryReturn {
     func noteEvent(held: Int) {
         events += 1
         self.held = held
-        mostHeld = max(mostHeld, held)
-        guard timer == nil, events >= Self.manyEvents || mostHeld - held >= Self.manyBytes else { return }
+        maxHeld = max(maxHeld, held)
+        guard timer == nil, events >= Self.manyEvents || maxHeld - held >= Self.manyBytes else { return }
         start()
     }
 
@@ -67,13 +67,13 @@ final class MemoryReturn {
         eventsSeen = events
         timer = .once(milliseconds: Self.pause, on: context, priority: .of(.queuedWhenIdle)) { [unowned self] in
             let isQuiet = events - eventsSeen <= Self.fewEvents
-            let isMuch = mostHeld - held >= max(Self.muchBytes, held)
+            let isMuch = maxHeld - held >= max(Self.muchBytes, held)
             guard isQuiet || isMuch && pauses >= Self.maxPauses else {
                 return start(pauses: min(pauses + 1, Self.maxPauses))
             }
             timer = nil
             events = 0
-            mostHeld = held
+            maxHeld = held
             giveBack(isQuiet: isQuiet)
         }
     }

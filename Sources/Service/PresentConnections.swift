@@ -12,7 +12,7 @@ final class PresentConnections {
     private var asked: [Answer] = []
     /// Those who came behind that question, and get the answer to the next one.
     private var waiting: [Answer] = []
-    private static let mostWaiting = 1024
+    private static let maxWaiting = 1024
 
     /// - Parameter callers: the caller keeps it. Where they are asked about, this is.
     init(_ callers: Callers) {
@@ -23,7 +23,7 @@ final class PresentConnections {
     ///   not tell.
     /// - Throws: LimitExceeded while too many wait.
     func ask(_ answer: @escaping Answer) throws(BusError) {
-        guard asked.count + waiting.count < Self.mostWaiting else {
+        guard asked.count + waiting.count < Self.maxWaiting else {
             throw BusError(.limitExceeded, message: "too many wait for what the bus tells")
         }
         waiting.append(answer)

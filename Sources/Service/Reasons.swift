@@ -29,9 +29,9 @@ struct Reasons {
     }
 
     /// Of so many observers the answer speaks one by one.
-    private static let mostObservers = 16
+    private static let maxObservers = 16
     /// Names of so many are looked at for what a person may have meant.
-    private static let mostCompared = 1000
+    private static let maxCompared = 1000
 
     static func noClient(_ client: ClientName) -> String {
         "\(client) is no client: it has registered no observer since it came to the bus, or it has left."
@@ -40,9 +40,9 @@ struct Reasons {
     var sentences: [String] {
         var all = [verdict]
         if let refusal { all.append("Policy: \(refusal).") }
-        all += explanation.matches.prefix(Self.mostObservers).map(sentence)
-        if explanation.matches.count > Self.mostObservers {
-            all.append("So it is with \(explanation.matches.count - Self.mostObservers) more of its observers.")
+        all += explanation.matches.prefix(Self.maxObservers).map(sentence)
+        if explanation.matches.count > Self.maxObservers {
+            all.append("So it is with \(explanation.matches.count - Self.maxObservers) more of its observers.")
         }
         if explanation.matches.isEmpty { all += nearMisses }
         all += [suspension, flow, waiting, queuedPosts, values, coalesced, losses].compactMap(\.self)
@@ -112,8 +112,8 @@ struct Reasons {
     /// What a person may have meant.
     private var nearMisses: [String] {
         var sentences: [String] = []
-        for registration in registrations.prefix(Self.mostCompared) {
-            guard sentences.count < Self.mostObservers else { break }
+        for registration in registrations.prefix(Self.maxCompared) {
+            guard sentences.count < Self.maxObservers else { break }
             guard let hint = hint(registration) else { continue }
             sentences.append(
                 "Observer \(registration.id.rawValue), \(words(registration)), does not match: \(hint).")

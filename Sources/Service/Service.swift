@@ -44,9 +44,9 @@ public final class Service {
     private var hasEnded = false
 
     /// About a quarter of a minute, as the pauses grow. What starts the service anew comes after that.
-    private static let mostAttempts = 12
+    private static let maxAttempts = 12
     /// Less than two seconds: then another process has the name, and waits for the state.
-    private static let mostAttemptsForName = 6
+    private static let maxAttemptsForName = 6
     private static let longestPause: UInt32 = 3000
     /// A link that lasted so long was a good one.
     private static let goodTime = Duration.seconds(30)
@@ -143,7 +143,7 @@ public final class Service {
         case .disconnected where heritage == nil: end(.disconnected)
         // Our own former connection may have it for another moment.
         case .nameTaken where attempts == 0: end(.nameTaken)
-        case .nameTaken where attempts > Self.mostAttemptsForName: end(.nameTaken)
+        case .nameTaken where attempts > Self.maxAttemptsForName: end(.nameTaken)
         case .disconnected, .refused, .nameTaken:
             if case .disconnected = reason, attempts == 0 {
                 Log.notice("the bus closed the connection; connecting again", ["CARILLON_REASON": "disconnected"])
@@ -155,7 +155,7 @@ public final class Service {
     private func connectLater() {
         if let since = servingSince, context.now - since > Self.goodTime { attempts = 0 }
         servingSince = nil
-        guard attempts < Self.mostAttempts else { return end(.disconnected) }
+        guard attempts < Self.maxAttempts else { return end(.disconnected) }
         let pause = attempts == 0 ? 0 : min(UInt32(25) << UInt32(attempts), Self.longestPause)
         attempts += 1
         // One of its connections may still be there, and what is served on it from now on would not be kept.

@@ -40,9 +40,9 @@ final class ServiceLink {
     /// How often another process is asked whether it has given the state up: in milliseconds.
     private static let stateInterval: UInt32 = 20
     /// After so long it is taken from a process that has lost the name and does not end.
-    private static let mostAttempts = 500
+    private static let maxAttempts = 500
     /// What calls that wait meanwhile may take, in bytes.
-    private static let mostWaitingBytes = 16 << 20
+    private static let maxWaitingBytes = 16 << 20
     /// What keeping a call costs besides its bytes, roughly.
     private static let callOverhead = 512
     /// Set while it stops.
@@ -162,7 +162,7 @@ final class ServiceLink {
     private func takeUpState(onBus id: String) {
         guard let heritage else { return recover(onBus: id) }
         object.inherit(heritage)
-        suspect(heritage.largest, known: heritage.mostBytes)
+        suspect(heritage.largest, known: heritage.maxBytes)
         self.heritage = nil
         serve()
     }
@@ -176,7 +176,7 @@ final class ServiceLink {
         let calls = waitingCalls ?? []
         waitingCalls = nil
         // Not before: answers of the bus that were needed stood behind calls that wait.
-        connection.mostReceivedBytes = CallQueue.readAhead
+        connection.maxReceivedBytes = CallQueue.readAhead
         for call in calls where !object.handle(call) && !call.expectsNoReply {
             connection.send(call.errorReply(.unknownMethod("there is no such method")))
         }
@@ -187,7 +187,7 @@ final class ServiceLink {
     private func hold(_ message: Message) -> Bool {
         guard message.kind == .methodCall else { return false }
         let size = message.byteCount + Self.callOverhead
-        if waitingBytes + size <= Self.mostWaitingBytes, !message.hasDescriptors {
+        if waitingBytes + size <= Self.maxWaitingBytes, !message.hasDescriptors {
             waitingBytes += size
             waitingCalls!.append(message)
         } else if !message.expectsNoReply {
@@ -203,7 +203,7 @@ final class ServiceLink {
         guard size > SizeTest.harmless, size < known else {
             return testAgain(nil, after: Self.firstPause)
         }
-        object.mostBytes = size
+        object.maxBytes = size
         test(size, otherwise: known, pause: Self.firstPause)
     }
 
@@ -214,12 +214,12 @@ final class ServiceLink {
         sizeTest = SizeTest(size: size, machine: machine, context: connection.context) { [unowned self] isCarried in
             let isFirst = pause == Self.firstPause
             if isCarried {
-                object.mostBytes = known
+                object.maxBytes = known
                 if !isFirst { Log.notice("the bus carries notifications of \(size) bytes again") }
             } else if isFirst {
-                object.mostBytes = max(SizeTest.harmless, size - size / 8)
+                object.maxBytes = max(SizeTest.harmless, size - size / 8)
                 Log.warning(
-                    "the bus carries no notification of \(size) bytes; larger than \(object.mostBytes) are not sent",
+                    "the bus carries no notification of \(size) bytes; larger than \(object.maxBytes) are not sent",
                     ["CARILLON_REASON": "bus-limits"])
             }
             testAgain(isCarried ? nil : size, after: pause)
@@ -230,8 +230,8 @@ final class ServiceLink {
     ///
     /// - Parameter size: nil for the one that it did not carry to an earlier link.
     private func testAgain(_ size: Int?, after pause: UInt32) {
-        guard object.mostBytes < .max else { return }
-        let size = size ?? object.mostBytes / 7 * 8
+        guard object.maxBytes < .max else { return }
+        let size = size ?? object.maxBytes / 7 * 8
         sizeTimer = .once(milliseconds: pause, on: connection.context) { [unowned self] in
             test(size, otherwise: .max, pause: min(pause * 2, Self.longestPause))
         }
@@ -251,7 +251,7 @@ final class ServiceLink {
 
     /// The process that had the name before us may still be about to end: its connection goes before its files.
     private func recover(directory: String, busID: String, attempt: Int) {
-        let isLate = attempt > Self.mostAttempts
+        let isLate = attempt > Self.maxAttempts
         if isLate { Log.warning("the process that had the name before does not give the state up: it is taken") }
         guard !object.recover(directory: directory, busID: busID, address: machine.address, takesLock: !isLate), !isLate
         else {

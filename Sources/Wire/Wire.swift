@@ -15,7 +15,7 @@ public enum Wire {
     public static let softwareVersion = "0.1.0"
     /// The most that an answer which lists something takes, in bytes: whoever asks pays for what it does not read, and a
     /// bus ends the connection of a service that sends too much at once.
-    public static let mostAnswerBytes = DistributedCenter.largestAnswer
+    public static let maxAnswerBytes = DistributedCenter.largestAnswer
     /// Those of an answer whose caller asks again for the rest: few enough that others hardly wait for it.
     public static let maxPieceBytes = 256 << 10
 

@@ -53,7 +53,7 @@ struct BoundsTests {
         #expect(counts.next(on: "a") == .init(run: "r", count: 1))
         #expect(counts.next(on: "b") == .init(run: "r", count: 1))
         #expect(counts.next(on: "a") == .init(run: "r", count: 2))
-        for number in 0..<TopicCounts.mostTopics - 2 { _ = counts.next(on: "t\(number)") }
+        for number in 0..<TopicCounts.maxTopics - 2 { _ = counts.next(on: "t\(number)") }
         #expect(counts.next(on: "a") == .init(run: "r", count: 3))
         let other = counts.next(on: "one more")
         #expect(other.run != "r" && other.count == 1)
@@ -70,9 +70,9 @@ struct BoundsTests {
         #expect(ledger.takePending().isEmpty && ledger.outwards == 3 && ledger.inwards == 4)
         for number in 0..<1_000 { ledger.lost(of: "n\(number)", from: origin, because: .missing, .inwards) }
         let told = ledger.takePending()
-        #expect(told.count == LossLedger.mostEntries + 1)
+        #expect(told.count == LossLedger.maxEntries + 1)
         #expect(told.reduce(0) { $0 + $1.count } == 1_000)
-        #expect(told.contains { $0.entry.name == nil && $0.count == 1_000 - UInt64(LossLedger.mostEntries) })
+        #expect(told.contains { $0.entry.name == nil && $0.count == 1_000 - UInt64(LossLedger.maxEntries) })
     }
 
     @Test("Losses that the service has not taken are announced again, with later ones, and are saved until it has them")
@@ -97,7 +97,7 @@ struct BoundsTests {
             ledger.lost(of: "n\(number)", from: origin, because: .missing, .inwards)
             if number % 100 == 0 { _ = ledger.takePending() }
         }
-        #expect(ledger.unannounced.count < 4 * LossLedger.mostEntries)
+        #expect(ledger.unannounced.count < 4 * LossLedger.maxEntries)
         #expect(ledger.unannounced.values.reduce(0, +) == 10_000)
     }
 
@@ -107,24 +107,24 @@ struct BoundsTests {
     func wanted() throws {
         let imports = try list("a.b;c.*")
         let some = WantedNames(
-            observed: ["a.b", "c.d", "x"], isAnyObserved: false, imports: imports, mostSubscriptions: 100)
+            observed: ["a.b", "c.d", "x"], isAnyObserved: false, imports: imports, maxSubscriptions: 100)
         #expect(some.contains("a.b") && some.contains("c.d") && !some.contains("c.e") && !some.contains("x"))
         #expect(some.filters(in: "r").count == 4)
-        let any = WantedNames(observed: ["c.d"], isAnyObserved: true, imports: imports, mostSubscriptions: 100)
+        let any = WantedNames(observed: ["c.d"], isAnyObserved: true, imports: imports, maxSubscriptions: 100)
         #expect(any.contains("c.e") && any.contains("a.b") && !any.contains("c"))
         #expect(any.filters(in: "r").contains("carillon/1/r/+/+/n/c/#"))
-        let all = WantedNames(observed: ["x"], isAnyObserved: true, imports: try list("*"), mostSubscriptions: 100)
+        let all = WantedNames(observed: ["x"], isAnyObserved: true, imports: try list("*"), maxSubscriptions: 100)
         #expect(all.contains("x") && !all.contains("y") && all.filters(in: "r").count == 2)
         let long = String(repeating: "a.", count: 300) + "b"
         let impossible = WantedNames(
-            observed: [long, "c.\(long)", "c.d"], isAnyObserved: false, imports: try list("*"), mostSubscriptions: 100)
+            observed: [long, "c.\(long)", "c.d"], isAnyObserved: false, imports: try list("*"), maxSubscriptions: 100)
         #expect(impossible.filters(in: "r").count == 2, "one name that no broker takes is not to spoil the others")
         let own = WantedNames(
-            observed: ["org.carillon.Bridge.Lost"], isAnyObserved: false, imports: try list("*"), mostSubscriptions: 100
+            observed: ["org.carillon.Bridge.Lost"], isAnyObserved: false, imports: try list("*"), maxSubscriptions: 100
         )
         #expect(own.filters(in: "r").isEmpty, "what a bridge says of itself is nobody else's")
         let many = WantedNames(
-            observed: (0..<100).map { "n\($0)" }, isAnyObserved: false, imports: try list("*"), mostSubscriptions: 10)
+            observed: (0..<100).map { "n\($0)" }, isAnyObserved: false, imports: try list("*"), maxSubscriptions: 10)
         #expect(many.isCut && many.filters(in: "r").count == 10)
     }
 

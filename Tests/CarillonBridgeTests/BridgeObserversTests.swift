@@ -63,7 +63,7 @@ struct BridgeObserversTests {
             known.subtract(replay.ended)
         }
         let left = observers.removeAll()
-        #expect(left.count == 2 * (1 + BridgeObservers.mostEarlier))
+        #expect(left.count == 2 * (1 + BridgeObservers.maxEarlier))
         #expect(known.isSubset(of: left))
     }
 

@@ -300,7 +300,7 @@ struct ConfigurationTests {
             configuration.imports.map(\.description) == ["*"] && configuration.binaryNames.map(\.description) == ["c.d"]
         )
         #expect(!configuration.followsPresence && configuration.absenceExpiry == 7)
-        #expect(configuration.queue == .init(count: 5, byteCount: 6) && configuration.mostSubscriptions == 10)
+        #expect(configuration.queue == .init(count: 5, byteCount: 6) && configuration.maxSubscriptions == 10)
         #expect(configuration.inFlight == 7 && configuration.receiveMaximum == 8)
         let secured = try read("[Broker]\nhost=h\nca-file=/a\ncertificate-file=/b\nkey-file=/c\nport=7\n")
         #expect(secured.tls == .init(authorityFile: "/a", certificateFile: "/b", keyFile: "/c") && secured.port == 7)

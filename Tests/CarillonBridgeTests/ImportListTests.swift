@@ -37,7 +37,7 @@ struct ImportListTests {
         func takes(_ name: String) throws -> Bool {
             let imports = try NamePattern.list("Ding;org.example.*")
             func wanted(_ names: [String], any: Bool, _ imports: [NamePattern]) -> WantedNames {
-                WantedNames(observed: names, isAnyObserved: any, imports: imports, mostSubscriptions: 1000)
+                WantedNames(observed: names, isAnyObserved: any, imports: imports, maxSubscriptions: 1000)
             }
             func isTaken(_ subject: BridgeTopic.Subject, _ wanted: WantedNames) -> Bool {
                 var gate = InwardGate(realm: "home", own: Origin(host: "here", user: "u")!, imports: imports)

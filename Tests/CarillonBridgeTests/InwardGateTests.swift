@@ -17,7 +17,7 @@ struct InwardGateTests {
     private func gate(wanting names: String...) throws -> InwardGate {
         let imports = try NamePattern.list("org.example.*")
         var gate = InwardGate(realm: "home", own: own, imports: imports)
-        gate.wanted = WantedNames(observed: names, isAnyObserved: false, imports: imports, mostSubscriptions: 100)
+        gate.wanted = WantedNames(observed: names, isAnyObserved: false, imports: imports, maxSubscriptions: 100)
         return gate
     }
 

@@ -127,12 +127,12 @@ struct PlaceCheckTests {
     @Test("Topics are bounded, and those that nobody wants any more are forgotten")
     func bounds() {
         var places = PlaceCheck()
-        for number in 0...PlaceCheck.mostTopics { _ = check(&places, 1, topic: "t\(number)") }
-        #expect(places.count <= PlaceCheck.mostTopics / 2 + 1)
-        #expect(check(&places, 2, topic: "t\(PlaceCheck.mostTopics)") == .new, "the newest is known")
+        for number in 0...PlaceCheck.maxTopics { _ = check(&places, 1, topic: "t\(number)") }
+        #expect(places.count <= PlaceCheck.maxTopics / 2 + 1)
+        #expect(check(&places, 2, topic: "t\(PlaceCheck.maxTopics)") == .new, "the newest is known")
         places.keep { $0 != "N" }
         #expect(places.count == 0)
-        #expect(check(&places, 9, topic: "t\(PlaceCheck.mostTopics)") == .first)
+        #expect(check(&places, 9, topic: "t\(PlaceCheck.maxTopics)") == .first)
     }
 
     @Test("The bytes of topics are bounded")
@@ -167,13 +167,13 @@ struct PlaceCheckTests {
     @Test("They are bounded in the next process as well, which forgets those first that were heard of longest ago")
     func boundsAfterRestart() {
         var before = PlaceCheck()
-        for number in 0..<PlaceCheck.mostTopics { _ = check(&before, 1, topic: "t\(number)") }
+        for number in 0..<PlaceCheck.maxTopics { _ = check(&before, 1, topic: "t\(number)") }
         _ = check(&before, 2, topic: "t0")
         var places = PlaceCheck()
         for saved in before.saved { places.restore(saved, now: start) }
-        #expect(places.count == PlaceCheck.mostTopics)
+        #expect(places.count == PlaceCheck.maxTopics)
         for number in 0..<50 { _ = check(&places, 1, topic: "new\(number)") }
-        #expect(places.count <= PlaceCheck.mostTopics)
+        #expect(places.count <= PlaceCheck.maxTopics)
         #expect(check(&places, 2, topic: "t0") == .repeated)
         #expect(check(&places, 2, topic: "t1") == .first)
     }

@@ -27,7 +27,7 @@ struct TopicTests {
 
     @Test("G3: a machine and a user have one byte to as many as a notification's origin may have, and no NUL")
     func originBounds() {
-        let longest = String(repeating: "x", count: OutsideOrigin.mostBytes)
+        let longest = String(repeating: "x", count: OutsideOrigin.maxBytes)
         for text in ["x", longest] {
             #expect(Origin(host: text, user: "u") != nil && Origin(host: "h", user: text) != nil)
         }
@@ -37,7 +37,7 @@ struct TopicTests {
     }
 
     @Test("A name has as many levels as a broker takes, with those before and behind it")
-    func mostLevels() {
+    func maxLevels() {
         func name(_ count: Int) -> String { Array(repeating: "a", count: count).joined(separator: ".") }
         #expect(BridgeTopic.isPossible(name: name(192)) && !BridgeTopic.isPossible(name: name(193)))
     }

@@ -36,7 +36,7 @@ struct ValueAuditTests {
 
         func want(_ names: [String]) {
             let imports = [NamePattern.all]
-            wanted = WantedNames(observed: names, isAnyObserved: false, imports: imports, mostSubscriptions: 100)
+            wanted = WantedNames(observed: names, isAnyObserved: false, imports: imports, maxSubscriptions: 100)
             subscribe()
         }
 

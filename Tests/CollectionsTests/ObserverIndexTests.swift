@@ -13,7 +13,7 @@ struct ObserverIndexTests {
 
         /// The names that it knows, also those without observers.
         var nameCount: Int { index.named.count }
-        static var mostUnusedNames: Int { ObserverIndex<String, String, Int>.mostUnusedNames }
+        static var maxUnusedNames: Int { ObserverIndex<String, String, Int>.maxUnusedNames }
 
         var count: Int { index.count }
         subscript(position: Position) -> Int { index[position] }
@@ -169,12 +169,12 @@ struct ObserverIndexTests {
             index.remove(at: index.insert(1, name: "name\(number)", object: nil))
             let again = index.insert(2, name: "name\(number)", object: nil)
             // More than are kept without observers.
-            for other in 0...Index.mostUnusedNames {
+            for other in 0...Index.maxUnusedNames {
                 index.remove(at: index.insert(3, name: "other\(other)", object: nil))
             }
             #expect(matches(index, "name\(number)", nil) == [2])
             index.remove(at: again)
-            #expect(index.nameCount <= Index.mostUnusedNames)
+            #expect(index.nameCount <= Index.maxUnusedNames)
         }
     }
 

@@ -82,7 +82,7 @@ struct FlowTests {
             kept.append(message)
             return true
         }
-        right.mostReceivedBytes = 100_000
+        right.maxReceivedBytes = 100_000
         for _ in 0..<400 {
             let message = Sample.signal("Kept", to: right.uniqueName)
             var writer = MessageWriter(message)
@@ -93,7 +93,7 @@ struct FlowTests {
         left.busID { _ in isAnswered = true }
         try loop.run("what may be received") { isAnswered && kept.count >= 80 }
         #expect(kept.count < 200)
-        right.mostReceivedBytes = 1_000_000
+        right.maxReceivedBytes = 1_000_000
         try loop.run("the rest") { kept.count == 400 }
     }
 

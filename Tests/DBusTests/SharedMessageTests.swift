@@ -43,7 +43,7 @@ struct SharedMessageTests {
         let bus = try PrivateBus(kind)
         let loop = Loop()
         let (sender, receiver) = (try loop.connect(to: bus), try loop.connect(to: bus))
-        let sizes = [0, 3, 1000, SocketWriter.mostCopied - 4, SocketWriter.mostCopied - 3, 150_001]
+        let sizes = [0, 3, 1000, SocketWriter.maxCopied - 4, SocketWriter.maxCopied - 3, 150_001]
         var (received, faults): (UInt64, [UInt64]) = (0, [])
         receiver.onMessage = { message in
             guard message.hasMember("Rang") else { return false }

@@ -123,7 +123,7 @@ struct SocketReaderTests {
         pipe.reader.isPaused = false
         pipe.turn()
         #expect(pipe.messages.count == 1)
-        pipe.reader.mostReceivedBytes = 10_000
+        pipe.reader.maxReceivedBytes = 10_000
         pipe.write((2...20).flatMap { message($0, size: 2000) })
         pipe.turn()
         #expect(5...6 ~= pipe.messages.count)

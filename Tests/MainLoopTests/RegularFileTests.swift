@@ -166,7 +166,7 @@ struct KeyFileTests {
 
     @Test("A file of any contents is read in time in proportion to its size, up to a mebibyte")
     func cost() async throws {
-        let size = KeyFile.mostBytes
+        let size = KeyFile.maxBytes
         let texts = [
             "a mistake at the end": "[A]\n" + String(repeating: "# comment\n", count: size / 10 - 10) + "mistake",
             "many empty lines": String(repeating: "\n", count: size - 10) + "mistake",

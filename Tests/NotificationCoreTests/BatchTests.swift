@@ -231,7 +231,7 @@ struct BatchTests {
     @Test("One that the bus does not carry is told of in its place, and no batch is larger than it carries")
     func tooLarge() throws {
         let tower = try tower()
-        tower.center.mostBytes = 3000
+        tower.center.maxBytes = 3000
         try stage(2, on: tower, size: 1000)
         try stage(1, on: tower, size: 5000)
         try stage(2, on: tower, size: 1000)
@@ -255,7 +255,7 @@ struct BatchTests {
             }.last)
         for (most, batches) in [(2 * size + 1, [[1, 2]]), (2 * size, [[1], [2]])] as [(Int, [[UInt64]])] {
             let tower = try tower()
-            tower.center.mostBytes = most
+            tower.center.maxBytes = most
             try stage(2, on: tower)
             send(tower)
             #expect(takeBatches(tower) == batches)

@@ -169,7 +169,7 @@ struct CarryingTests {
         let size = try #require(center.deliveries(one).first).notification.byteCount + 10 * 8
         for (limit, losses) in [(size, 1), (size + 1, 0)] {
             center.clear()
-            center.center.mostBytes = limit
+            center.center.maxBytes = limit
             try center.post("A")
             #expect(dropped(one).count == losses && center.received(one).count == 1 - losses)
         }
@@ -179,7 +179,7 @@ struct CarryingTests {
     func tooLarge() throws {
         let id = try center.observe(one, "A")
         center.stop(one)
-        center.center.mostBytes = 2000
+        center.center.maxBytes = 2000
         try center.post("A", bytes: 1000)
         try center.post("A", bytes: 2000)
         try center.post("A", bytes: 1000)

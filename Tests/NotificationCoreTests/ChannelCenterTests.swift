@@ -100,7 +100,7 @@ struct ChannelCenterTests {
         try silentObserver()
         try center.post(3, of: "A")
         var effects: [Effect] = []
-        let opened = try core.channelOpened(of: one, mostUnasked: 64 << 10, effects: &effects)
+        let opened = try core.channelOpened(of: one, maxUnasked: 64 << 10, effects: &effects)
         let unanswered = opened.probes
         #expect(unanswered == 2 && !opened.needsAnswers, "what was sent since the first is asked about, on the bus")
         let hasAsked = effects.contains { if case .probe(one) = $0 { true } else { false } }
@@ -116,17 +116,17 @@ struct ChannelCenterTests {
     }
 
     @Test("A4: a channel needs no answers while the bus has the given bytes unconfirmed, and not a byte more")
-    func mostUnasked() throws {
-        func open(_ center: Scenario, mostUnasked: Int) throws -> DistributedCenter.SentBeforeChannel {
+    func maxUnasked() throws {
+        func open(_ center: Scenario, maxUnasked: Int) throws -> DistributedCenter.SentBeforeChannel {
             center.stop(one)
             try center.observe(one, "A")
             try center.post(3, of: "A")
             var effects: [Effect] = []
-            return try center.center.channelOpened(of: one, mostUnasked: mostUnasked, effects: &effects)
+            return try center.center.channelOpened(of: one, maxUnasked: maxUnasked, effects: &effects)
         }
-        let sent = try open(Scenario(), mostUnasked: .max).byteCount
-        #expect(try !open(Scenario(), mostUnasked: sent).needsAnswers)
-        #expect(try open(Scenario(), mostUnasked: sent - 1).needsAnswers)
+        let sent = try open(Scenario(), maxUnasked: .max).byteCount
+        #expect(try !open(Scenario(), maxUnasked: sent).needsAnswers)
+        #expect(try open(Scenario(), maxUnasked: sent - 1).needsAnswers)
     }
 
     @Test("A4: much that went by the bus before a channel has to be answered")
@@ -134,7 +134,7 @@ struct ChannelCenterTests {
         try silentObserver()
         try center.post(3, of: "A")
         var effects: [Effect] = []
-        let opened = try core.channelOpened(of: one, mostUnasked: 3, effects: &effects)
+        let opened = try core.channelOpened(of: one, maxUnasked: 3, effects: &effects)
         #expect(opened.probes == 2 && opened.needsAnswers && opened.byteCount > 3)
         core.channelAnswered(one, effects: &effects)
         core.deliveriesCut(one, atMost: 9, losses: 0, effects: &effects)

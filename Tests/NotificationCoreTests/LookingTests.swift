@@ -39,7 +39,7 @@ struct LookingTests {
         }
         try center.lose(5, "A")
         expectOnTheWay(256 + 2 * 8)
-        center.center.mostBytes = 0
+        center.center.maxBytes = 0
         try center.post("A")
         expectOnTheWay(256)
         try center.suspend(one)

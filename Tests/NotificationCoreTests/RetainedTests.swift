@@ -427,7 +427,7 @@ struct RetainedTests {
         try center.observe(one, "A", retained: true)
         let size = try #require(center.deliveries(one).first).carriedBytes
         for (most, isCarried) in [(size, false), (size + 1, true)] {
-            center.center.mostBytes = most
+            center.center.maxBytes = most
             center.clear()
             let onTheWay = Int(center.statistics.inFlightBytes)
             try center.observe(one, "A", retained: true)

@@ -107,7 +107,7 @@ import Testing
             let scene = Scene(room: 0)
             let client = Scene.clients[0]
             // Two windows, of as many messages as may be, each with as many notifications as may go together.
-            let count = 2 * FlowWindow.messages * Batch.mostCount
+            let count = 2 * FlowWindow.messages * Batch.maxCount
             for number in 1...count { scene.tell(client, number) }
             // Others have something as well.
             for other in Scene.clients.dropFirst() { scene.tell(other) }

@@ -22,7 +22,7 @@ struct LinkEndTests {
     private final class Line: MessageTransport {
         var onMessage: ((Message) -> Void)?
         var isConnected = true
-        var mostReceivedBytes = 63 << 20
+        var maxReceivedBytes = 63 << 20
         var isPaused = false
         let socket: Int32? = nil
         let outgoingBytes = 0

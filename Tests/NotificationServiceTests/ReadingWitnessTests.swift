@@ -28,8 +28,8 @@ struct ReadingWitnessTests {
         var leftOut: (_ inode: UInt32) -> Bool = { _ in false }
         var endOfListing = Int.max
         /// What had a descriptor at the same time, at most.
-        private(set) var mostOpen = 0
-        private var open = 0 { didSet { mostOpen = max(mostOpen, open) } }
+        private(set) var maxOpen = 0
+        private var open = 0 { didSet { maxOpen = max(maxOpen, open) } }
         private let never = DispatchSemaphore(value: 0)
         private(set) var systemCalls = 0
         /// How often the descriptors of a process were looked through, and how many of them.
@@ -342,7 +342,7 @@ struct ReadingWitnessTests {
         scene.bus.pass(milliseconds: 10)
         for number in 101...150 { scene.witness.forget(Self.client(number)) }
         scene.bus.pass(milliseconds: 120_000)
-        #expect(kernel.mostOpen <= 16 && kernel.searches >= 150)
+        #expect(kernel.maxOpen <= 16 && kernel.searches >= 150)
         #expect(scene.findings == [Bool](repeating: true, count: 150))
         for number in 1...200 { scene.witness.forget(Self.client(number)) }
         scene.find(Self.client(300), of: 3000)

@@ -20,9 +20,9 @@ struct ChannelFrameTests {
 
     /// A reader that has read these bytes, at once.
     private func reader(
-        of bytes: ArraySlice<UInt8>, mostKept: Int = ChannelFrame.mostBytesOfBody
+        of bytes: ArraySlice<UInt8>, maxKept: Int = ChannelFrame.maxBytesOfBody
     ) -> ChannelFrameReader {
-        let reader = ChannelFrameReader(from: .service, mostKept: mostKept)
+        let reader = ChannelFrameReader(from: .service, maxKept: maxKept)
         _ = reader.read { room in
             room.copyBytes(from: bytes)
             return bytes.count
@@ -32,9 +32,9 @@ struct ChannelFrameTests {
 
     /// The frames that come out when the bytes come in pieces, as texts.
     private func frames(
-        _ bytes: [UInt8], pieces: Int, from sender: ChannelFrame.Sender = .service, mostKept: Int = 1 << 20
+        _ bytes: [UInt8], pieces: Int, from sender: ChannelFrame.Sender = .service, maxKept: Int = 1 << 20
     ) throws -> [String] {
-        let reader = ChannelFrameReader(from: sender, mostKept: mostKept)
+        let reader = ChannelFrameReader(from: sender, maxKept: maxKept)
         var (rest, found) = (bytes[...], [String]())
         while true {
             while let frame = try reader.next() {
@@ -80,8 +80,8 @@ struct ChannelFrameTests {
         let all = bytes(writer)
         let found = try frames(all, pieces: size)
         #expect(found.count == 7 && found[0].hasPrefix("dropped 0 ") && found[3].hasPrefix("notification 1 [5]"))
-        #expect(try frames(all, pieces: size, mostKept: 100)[5] == "notification 70000 cut")
-        #expect(try frames(all, pieces: size, mostKept: 100).count == 7)
+        #expect(try frames(all, pieces: size, maxKept: 100)[5] == "notification 70000 cut")
+        #expect(try frames(all, pieces: size, maxKept: 100).count == 7)
         #expect(writer.byteCount == 0 && writer.written == UInt64(all.count))
     }
 
@@ -126,12 +126,12 @@ struct ChannelFrameTests {
     }
 
     @Test("A stream is cut anywhere but between two frames, also in a body that is passed over", arguments: [0, 100])
-    func cuts(mostKept: Int) throws {
+    func cuts(maxKept: Int) throws {
         let writer = ChannelFrameWriter()
         writer.append(.notification, number: 1, atMost: 20) { $0.append(bytes: [UInt8](repeating: 5, count: 20)) }
         let frame = bytes(writer)
         for length in 0...frame.count {
-            let reader = reader(of: frame[..<length], mostKept: mostKept)
+            let reader = reader(of: frame[..<length], maxKept: maxKept)
             while try reader.next() != nil {}
             #expect(reader.isBetweenFrames == (length == 0 || length == frame.count), "\(length)")
         }
@@ -139,7 +139,7 @@ struct ChannelFrameTests {
 
     @Test(
         "A reader has a next frame exactly when it gives one, wherever the stream is cut", arguments: [0, 3, 1 << 20])
-    func next(mostKept: Int) throws {
+    func next(maxKept: Int) throws {
         let writer = ChannelFrameWriter()
         for length in [0, 3, 4, 0] {
             writer.append(.notification, number: UInt64(length), atMost: length) { body in
@@ -148,13 +148,13 @@ struct ChannelFrameTests {
         }
         let stream = bytes(writer)
         for length in 0...stream.count {
-            let reader = reader(of: stream[..<length], mostKept: mostKept)
+            let reader = reader(of: stream[..<length], maxKept: maxKept)
             var frame: ChannelFrame?
             repeat {
                 let hasNext = reader.hasNext
                 frame = try reader.next()
                 #expect(hasNext == (frame != nil), "\(length)")
-                if let frame { #expect((frame.cut == .length) == (frame.number > mostKept), "\(length)") }
+                if let frame { #expect((frame.cut == .length) == (frame.number > maxKept), "\(length)") }
             } while frame != nil
         }
     }
@@ -165,7 +165,7 @@ struct ChannelFrameTests {
         writer.append(.notification, number: 1, atMost: most) { body in
             body.append(bytes: [UInt8](repeating: 5, count: most))
         }
-        let reader = ChannelFrameReader(from: .service, mostKept: most)
+        let reader = ChannelFrameReader(from: .service, maxKept: most)
         var (rest, sizes) = (bytes(writer)[...], [Int]())
         for _ in 0..<2 {
             _ = reader.read { room in
@@ -276,7 +276,7 @@ struct ChannelFrameTests {
                 body.append(bytes: [UInt8](repeating: 5, count: length))
             }
         }
-        let reader = ChannelFrameReader(from: .service, mostKept: length)
+        let reader = ChannelFrameReader(from: .service, maxKept: length)
         var rest = bytes(writer)[...]
         func read(_ count: Int = .max) {
             _ = reader.read { room in
@@ -291,7 +291,7 @@ struct ChannelFrameTests {
         #expect(try reader.next() == nil)
         read(200_000)
         #expect(reader.byteCount == 200_100)
-        reader.mostKept = 100
+        reader.maxKept = 100
         read()
         let long = try #require(try reader.next())
         #expect(long.cut == .length && long.number == UInt64(length))
@@ -358,8 +358,8 @@ struct ChannelFrameTests {
         }
         #expect(fault([0, 0, 0, 0]) == .kind(0) && fault([0, 6, 0, 0]) == .kind(6))
         #expect(fault([0, 2, 0, 0]) == .kind(2) && fault([0, 1, 0, 0], from: .service) == .kind(1))
-        #expect(fault([UInt32(ChannelFrame.mostBytesOfBody) + 1, 1, 0, 0]) == .length(32 << 20 | 1))
-        #expect(fault([UInt32(ChannelFrame.mostBytesOfBody), 1, 0, 0]) == nil)
+        #expect(fault([UInt32(ChannelFrame.maxBytesOfBody) + 1, 1, 0, 0]) == .length(32 << 20 | 1))
+        #expect(fault([UInt32(ChannelFrame.maxBytesOfBody), 1, 0, 0]) == nil)
         #expect(fault([0, 1, 0, 0]) == nil && fault([5, 1, 0]) == nil)
     }
 

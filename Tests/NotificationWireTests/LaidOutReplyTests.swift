@@ -90,7 +90,7 @@ struct LaidOutReplyTests {
     @Test("E1: Get refuses to return more than 4 MiB, and sends nothing then")
     func largestReply() throws {
         let value = try kept("Ding", "", ["data": .data([UInt8](repeating: 7, count: 100_000))])
-        let most = Wire.mostAnswerBytes / 100_000
+        let most = Wire.maxAnswerBytes / 100_000
         try Get.answer(try call(Get(name: "Ding").message()), with: Array(repeating: value, count: most)) { _ in true }
         #expect(try Get.reply(in: try #require(bus.sent.last)).count == most)
         let error = #expect(throws: BusError.self) {

@@ -34,7 +34,7 @@ struct SessionsWireTests {
         #expect(try LostSignal(lost.message(to: other)) == lost)
         // More than may be told is told from what may.
         let many = Array(repeating: lost.entries[0], count: 1000)
-        #expect(try LostSignal(LostSignal(5, many).message(to: other)).entries.count == LostSignal.mostEntries + 1)
+        #expect(try LostSignal(LostSignal(5, many).message(to: other)).entries.count == LostSignal.maxEntries + 1)
         #expect(throws: BusError.self) { try TakenSignal(here) }
         #expect(throws: BusError.self) { try WantsSignal(TakenSignal(upTo: 1).message(to: other)) }
         #expect(SessionsWire.table.name == SessionsWire.interface)

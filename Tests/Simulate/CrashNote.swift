@@ -12,8 +12,8 @@ enum CrashNote {
     ///   - command: shows it.
     ///   - mostSeconds: of processor time, which end the process, as virtual time does not pass in a loop without an end; 0 for
     ///     none.
-    static func set(_ run: String, _ command: String, mostSeconds: Int = 0) {
-        limit(seconds: mostSeconds)
+    static func set(_ run: String, _ command: String, maxSeconds: Int = 0) {
+        limit(seconds: maxSeconds)
         if crashText == nil {
             crashText = .allocate(capacity: 512)
             // On a stack of its own: it may be the stack that is used up.

@@ -27,7 +27,7 @@ enum RealmSearch {
         var (count, time, posts, received, announced) = (0, 0.0, 0, 0, 0)
         while count < runs, failures.count < maxFailures, ContinuousClock.now - start < .seconds(seconds) {
             let run = RealmRun(seed: first &+ UInt64(count))
-            CrashNote.set("realm \(run.seed)", run.command, mostSeconds: 300)
+            CrashNote.set("realm \(run.seed)", run.command, maxSeconds: 300)
             let outcome = run.make()
             CrashNote.limit(seconds: 0)
             count += 1

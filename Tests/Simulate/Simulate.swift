@@ -23,7 +23,7 @@ struct Simulate {
         var isRealm = false
         var shrinks = true
         var dials = Dials()
-        var mostFailures = 20
+        var maxFailures = 20
         var commit = "unknown"
     }
 
@@ -56,7 +56,7 @@ struct Simulate {
         }
         return RealmSearch.search(
             from: options.first, runs: options.runs ?? (options.minutes == nil ? 20 : .max),
-            seconds: (options.minutes ?? 1e6) * 60, maxFailures: options.mostFailures, shrinks: options.shrinks)
+            seconds: (options.minutes ?? 1e6) * 60, maxFailures: options.maxFailures, shrinks: options.shrinks)
     }
 
     // MARK: One seed
@@ -87,7 +87,7 @@ struct Simulate {
             return Double(time.seconds) + Double(time.attoseconds) / 1e18
         }
         func make(_ run: SeededRun) {
-            CrashNote.set("seed \(run.seed)", run.command, mostSeconds: 300)
+            CrashNote.set("seed \(run.seed)", run.command, maxSeconds: 300)
             let outcome = run.make()
             CrashNote.limit(seconds: 0)
             runs += 1
@@ -106,7 +106,7 @@ struct Simulate {
             let limit = (options.minutes ?? 1e9) * 60
             let end = options.runs.map { runs + $0 } ?? .max
             var seed = options.first
-            while elapsed() < limit, runs < end, failures.count < options.mostFailures {
+            while elapsed() < limit, runs < end, failures.count < options.maxFailures {
                 make(SeededRun(seed: seed, dials: options.dials))
                 seed &+= 1
             }
@@ -205,7 +205,7 @@ struct Simulate {
             case "--quiet": options.isQuiet = true
             case "--realm": options.isRealm = true
             case "--no-shrink": options.shrinks = false
-            case "--most-failures": options.mostFailures = value(positive)
+            case "--max-failures": options.maxFailures = value(positive)
             case "--commit": options.commit = value { $0 }
             case _ where isDial(option): check { text in set(option, to: text, in: &options.dials) }
             default: fail("unknown option '\(option)'")

@@ -71,10 +71,10 @@ public struct SeededRun: Sendable {
     ///
     /// - Parameter mostRuns: that are tried.
     /// - Returns: nil when the run breaks no rule.
-    public func shrink(mostRuns: Int = 400) -> Shrunk? {
+    public func shrink(maxRuns: Int = 400) -> Shrunk? {
         let plan = Plan(seed: seed, dials: dials)
         guard var violation = make(plan).violation else { return nil }
-        let result = Shrinker(mostTries: mostRuns).shrink(Array(plan.steps.indices)) { candidate in
+        let result = Shrinker(maxTries: maxRuns).shrink(Array(plan.steps.indices)) { candidate in
             guard let found = make(plan.keeping(candidate)).violation, found.rule == violation.rule else {
                 return false
             }

@@ -11,7 +11,7 @@ struct Shrinker {
     }
 
     /// Lists that are tried.
-    var mostTries = 400
+    var maxTries = 400
 
     /// - Parameters:
     ///   - steps: all together they fail.
@@ -19,10 +19,10 @@ struct Shrinker {
     func shrink(_ steps: [Int], fails: ([Int]) -> Bool) -> Result {
         var result = Result(kept: steps)
         var size = max(1, steps.count / 2)
-        while result.tries < mostTries {
+        while result.tries < maxTries {
             var start = 0
             var hasShrunk = false
-            while start < result.kept.count, result.tries < mostTries {
+            while start < result.kept.count, result.tries < maxTries {
                 let end = min(result.kept.count, start + size)
                 let candidate = Array(result.kept[..<start] + result.kept[end...])
                 result.tries += 1

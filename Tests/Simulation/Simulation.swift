@@ -146,7 +146,7 @@ final class Simulation {
         case .cut(let control): host.cut(control: control)
         case .accident(let accident): self.accident = accident
         case .crowdBus(let kilobytes):
-            bus.manner.mostOutgoingBytes = kilobytes << 10
+            bus.manner.maxOutgoingBytes = kilobytes << 10
             ledger.wasBusCrowded = true
             if bus.manner.kind == .broker { ledger.mayBusDiscard = true }
         case .slowBus(let factor):
@@ -356,7 +356,7 @@ final class Simulation {
         impostor?.close(losing: false)
         disk.capacity = nil
         bus.manner = plan.manner
-        bus.manner.mostRules = plan.manner.mostRules
+        bus.manner.maxRules = plan.manner.maxRules
         troubleDescriptors(nil)
         if plan.dials.channels > 0 { host.allowChannels(true) }
         host.calm()
@@ -504,8 +504,8 @@ final class Simulation {
 
     /// Whether all that is posted in the calm, at once and for everybody, may be more than is kept for all together (E4).
     private func isTooMuch(from marker: Int) -> Bool {
-        let mostBytes = 400
-        return UInt64((ledger.posts.count - marker) * all.count * mostBytes) > plan.limits[.queuedBytes]
+        let maxBytes = 400
+        return UInt64((ledger.posts.count - marker) * all.count * maxBytes) > plan.limits[.queuedBytes]
     }
 
     private func judge(_ marker: Int) {

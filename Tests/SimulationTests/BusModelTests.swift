@@ -149,7 +149,7 @@ struct BusModelTests {
 
     @Test("Where a connection reads nothing and has its fill", arguments: Bus.Manner.Kind.allCases)
     func quota(kind: Bus.Manner.Kind) throws {
-        let (world, _, one, two) = stage(Bus.Manner(kind: kind, mostOutgoingBytes: 10_000, socketBytes: 10_000))
+        let (world, _, one, two) = stage(Bus.Manner(kind: kind, maxOutgoingBytes: 10_000, socketBytes: 10_000))
         two.reads = false
         let serials = (0..<10).map { _ in one.peer.send(signal(to: two, bytes: 3000)) }
         pass(world)
@@ -171,7 +171,7 @@ struct BusModelTests {
 
     @Test("Who has sent more than the bus holds of a sender waits, and nobody else; nothing is lost, and order stays")
     func incoming() throws {
-        let (world, bus, one, two) = stage(Bus.Manner(socketBytes: 10_000, mostIncomingBytes: 10_000))
+        let (world, bus, one, two) = stage(Bus.Manner(socketBytes: 10_000, maxIncomingBytes: 10_000))
         let other = Ear(bus)
         pass(world)
         two.reads = false
@@ -217,7 +217,7 @@ struct BusModelTests {
         "A descriptor that the bus does not hand on is closed at once, whatever becomes of its message",
         arguments: [Streams.Trouble.stripped, Streams.Trouble.refused, nil])
     func lostDescriptor(trouble: Streams.Trouble?) throws {
-        let (world, bus, one, two) = stage(Bus.Manner(mostOutgoingBytes: 0, socketBytes: 10_000))
+        let (world, bus, one, two) = stage(Bus.Manner(maxOutgoingBytes: 0, socketBytes: 10_000))
         let streams = Streams(world)
         let name = try #require(two.peer.name)
         var lost: [UniqueName] = []
@@ -241,7 +241,7 @@ struct BusModelTests {
 
     @Test("Match rules are bounded")
     func rules() throws {
-        let (world, _, one, _) = stage(Bus.Manner(mostRules: 2))
+        let (world, _, one, _) = stage(Bus.Manner(maxRules: 2))
         for number in 0..<3 { _ = one.peer.send(one.call("AddMatch", "arg0='\(number)'")) }
         pass(world)
         #expect(one.errors == ["org.freedesktop.DBus.Error.LimitsExceeded"])

@@ -17,7 +17,7 @@ struct OverloadTests {
         init() {
             var manner = Bus.Manner()
             manner.kind = .broker
-            manner.mostOutgoingBytes = 1 << 30
+            manner.maxOutgoingBytes = 1 << 30
             var limits = Limits()
             limits[.waitingCallBytes] = 1 << 20
             super.init(manner: manner, limits: limits, isSupervised: false, servingTime: 1000)
@@ -59,7 +59,7 @@ struct OverloadTests {
     @Test("E4, F1: of calls that are larger than what may wait one is served at a time; others are served beside it")
     func larger() throws {
         var manner = Bus.Manner()
-        manner.mostOutgoingBytes = 1 << 30
+        manner.maxOutgoingBytes = 1 << 30
         var limits = Limits()
         limits[.waitingCallBytes] = 1 << 20
         let stage = Stage(manner: manner, limits: limits, isSupervised: false, servingTime: 1000)

@@ -27,7 +27,7 @@ struct RefusalTests {
         bridge.setStopped(true)
         // One message fits.
         stage.bus.manner.socketBytes = 1
-        stage.bus.manner.mostOutgoingBytes = 0
+        stage.bus.manner.maxOutgoingBytes = 0
         other.post(PostPlan(name: 2))
         stage.pass(seconds: 1)
         other.observe(slot: 0, name: 0, object: nil, .hold, .default)
@@ -54,7 +54,7 @@ struct RefusalTests {
         client.setStopped(true)
         // Enough for the service, which reads.
         stage.bus.manner.socketBytes = 32 << 10
-        stage.bus.manner.mostOutgoingBytes = 0
+        stage.bus.manner.maxOutgoingBytes = 0
         // What is refused is lost, and told only when the client reads again.
         for _ in 0..<Self.posts {
             poster.post(PostPlan(name: 0, byteCount: 2000))

@@ -37,7 +37,7 @@ struct ShrinkerTests {
     @Test("It ends when it has tried as much as it may, and says that more could go")
     func bounded() {
         var tries = 0
-        let result = Shrinker(mostTries: 10).shrink(steps) { candidate in
+        let result = Shrinker(maxTries: 10).shrink(steps) { candidate in
             tries += 1
             return [3, 150, 399].allSatisfy(candidate.contains)
         }

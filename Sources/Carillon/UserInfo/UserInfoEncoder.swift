@@ -115,10 +115,10 @@ enum UserInfoEncoder {
 
     /// Before the recursion, which a collection that contains itself would never end.
     private static func checkDepth(_ depth: Int) throws(Fault) {
-        guard depth < mostDepth else { throw Fault("collections are nested more than \(mostDepth) deep") }
+        guard depth < maxDepth else { throw Fault("collections are nested more than \(maxDepth) deep") }
     }
 
-    private static let mostDepth = Limits.row(.userInfoDepth).hardMaximum
+    private static let maxDepth = Limits.row(.userInfoDepth).hardMaximum
 }
 
 /// What is wrong, and the way to it, put together from the inside out.

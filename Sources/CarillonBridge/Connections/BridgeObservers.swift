@@ -8,7 +8,7 @@ struct BridgeObservers {
     typealias Kind = RegistrationKey
 
     /// Earlier ones of a kind that may wait for their end: more than one, only where the service ended again and again.
-    static let mostEarlier = 4
+    static let maxEarlier = 4
 
     private var current: [Kind: RegistrationKey] = [:]
     private var earlier: [(kind: Kind, registered: RegistrationKey)] = []
@@ -42,7 +42,7 @@ struct BridgeObservers {
         var ended: [RegistrationKey] = []
         for kind in current.keys {
             let count = earlier.count { $0.kind == kind }
-            guard count > Self.mostEarlier, let oldest = earlier.firstIndex(where: { $0.kind == kind }) else {
+            guard count > Self.maxEarlier, let oldest = earlier.firstIndex(where: { $0.kind == kind }) else {
                 continue
             }
             ended.append(earlier.remove(at: oldest).registered)

@@ -168,10 +168,10 @@ final class Importer {
         let (before, mappedBefore) = (filters, mappedFilters)
         gate.wanted = WantedNames(
             observed: names, isAnyObserved: isAnyWanted, imports: configuration.imports,
-            mostSubscriptions: configuration.mostSubscriptions)
+            maxSubscriptions: configuration.maxSubscriptions)
         if gate.wanted.isCut {
             Log.warning(
-                "more names are wanted than the limit subscriptions = \(configuration.mostSubscriptions) allows: "
+                "more names are wanted than the limit subscriptions = \(configuration.maxSubscriptions) allows: "
                     + "the rest is not taken")
         }
         let after = filters

@@ -23,11 +23,11 @@ struct PlaceCheck: Equatable {
     }
 
     /// Topics that are remembered at most; beyond that, those that were heard of longest ago are forgotten.
-    static let mostTopics = 65_536
+    static let maxTopics = 65_536
     /// The maximum of the bytes of topics.
     static let maxBytes = 32 << 20
     /// Holes of one topic that can be filled yet; of more the oldest are lost at once.
-    static let mostHoles = 16
+    static let maxHoles = 16
     /// How long a hole may stay open.
     static let patience = Duration.seconds(5)
     /// The same where the messages may wait behind others.
@@ -76,7 +76,7 @@ struct PlaceCheck: Equatable {
         age += 1
         guard var state = states[topic] else {
             let size = topic.text.utf8.count
-            if states.count >= Self.mostTopics || byteCount + size > Self.maxBytes { forgetOlder() }
+            if states.count >= Self.maxTopics || byteCount + size > Self.maxBytes { forgetOlder() }
             byteCount += size
             states[topic] = State(
                 origin: origin, name: name, run: place.run, highest: place.count, age: age,
@@ -96,7 +96,7 @@ struct PlaceCheck: Equatable {
             if place.count > state.highest + 1 {
                 let since = mayOvertake ? now + Self.patienceWithOvertaken - Self.patience : now
                 state.holes.append(Hole(numbers: state.highest + 1...place.count - 1, since: since))
-                if state.holes.count > Self.mostHoles { give(up: [state.holes.removeFirst()], of: state) }
+                if state.holes.count > Self.maxHoles { give(up: [state.holes.removeFirst()], of: state) }
                 open.insert(topic)
             }
             state.highest = place.count
@@ -203,7 +203,7 @@ struct PlaceCheck: Equatable {
 
     /// To be called in the order of ``saved``. The time in which holes can be filled begins anew.
     mutating func restore(_ saved: Saved, now: SuspendingClock.Instant) {
-        guard states.count < Self.mostTopics, byteCount + saved.topic.utf8.count <= Self.maxBytes else { return }
+        guard states.count < Self.maxTopics, byteCount + saved.topic.utf8.count <= Self.maxBytes else { return }
         age += 1
         byteCount += saved.topic.utf8.count
         let topic = ExactText(saved.topic)

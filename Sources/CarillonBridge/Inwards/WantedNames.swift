@@ -19,7 +19,7 @@ struct WantedNames: Equatable {
     ///   - isAnyObserved: whether one of them wants any name.
     ///   - most: subscriptions at most; each name takes two.
     init(
-        observed: some Sequence<String>, isAnyObserved: Bool, imports: [NamePattern], mostSubscriptions most: Int
+        observed: some Sequence<String>, isAnyObserved: Bool, imports: [NamePattern], maxSubscriptions most: Int
     ) {
         var room = most / 2
         func add(_ text: String, to set: inout Set<ExactText>) {

@@ -15,7 +15,7 @@ final class LossAnnouncer {
     /// A connection is good enough for the status when it has lasted so long: a broker may end it because of that.
     private static let beforeStatus: UInt32 = 5_000
     /// Names that the status at the broker tells apart.
-    private static let mostNames = 100
+    private static let maxNames = 100
 
     private let center: CenterLink
     private let context: MainContext
@@ -61,7 +61,7 @@ final class LossAnnouncer {
     func lostOutwards(_ count: UInt64, _ name: String?, _ reason: LossReason) {
         ledger.lost(count, of: name, from: configuration.origin, because: reason, .outwards)
         let name = name ?? ""
-        outwards[outwards[name] != nil || outwards.count < Self.mostNames ? name : "", default: 0]
+        outwards[outwards[name] != nil || outwards.count < Self.maxNames ? name : "", default: 0]
             .addLosses(count)
         mustTellBroker = true
         tellSoon()

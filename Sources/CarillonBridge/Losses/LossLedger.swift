@@ -36,7 +36,7 @@ struct LossLedger {
     }
 
     /// Entries that are told apart at once.
-    static let mostEntries = 256
+    static let maxEntries = 256
 
     /// Stands for more origins than are told apart.
     static let several = Origin(host: "*", user: "*")!
@@ -61,7 +61,7 @@ struct LossLedger {
         case .inwards: inwards.addLosses(count)
         }
         let entry = Entry(origin: origin, name: name.map(ExactText.init), reason: reason)
-        let hasRoom = pending.count < Self.mostEntries && announced.count < 2 * Self.mostEntries
+        let hasRoom = pending.count < Self.maxEntries && announced.count < 2 * Self.maxEntries
         let isKnown = pending[entry] != nil || hasRoom
         pending[isKnown ? entry : Entry(origin: Self.several, name: nil, reason: reason), default: 0]
             .addLosses(count)

@@ -35,14 +35,14 @@ struct InwardMessage {
         case undecodable(String)
     }
 
-    static let mostHops = 4
+    static let maxHops = 4
 
     /// - Parameter topic: that of `publication`, read; it is a notification's or a value's.
     init(_ publication: Publication, on topic: BridgeTopic) throws(Refusal) {
         guard let properties = MessageProperties(publication.userProperties) else {
             throw .undecodable("a user property has a value that it can't have")
         }
-        guard properties.hops <= Self.mostHops else { throw .tooManyHops }
+        guard properties.hops <= Self.maxHops else { throw .tooManyHops }
         switch topic.subject {
         case .notification(let name): (self.name, object) = (name, properties.object)
         case .value(let name, let object): (self.name, self.object) = (name, object)

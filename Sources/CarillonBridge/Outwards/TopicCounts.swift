@@ -4,7 +4,7 @@ import CarillonCollections
 /// Numbers what is published on each topic, so that whoever receives it sees a hole (1, 2, 4) and a repetition.
 struct TopicCounts: Equatable {
     /// Topics that are counted at once. Beyond that all counting begins anew, as another run.
-    static let mostTopics = 65_536
+    static let maxTopics = 65_536
 
     private(set) var run: String
     private var counts: [ExactText: UInt64] = [:]
@@ -16,7 +16,7 @@ struct TopicCounts: Equatable {
     /// - Parameter newRun: makes the name of another run.
     mutating func next(on topic: String, newRun: () -> String) -> MessageProperties.Place {
         let topic = ExactText(topic)
-        if counts[topic] == nil, counts.count == Self.mostTopics {
+        if counts[topic] == nil, counts.count == Self.maxTopics {
             counts = [:]
             run = newRun()
         }

@@ -40,7 +40,7 @@ package struct SavedState {
     var losses: [LossLedger.Entry: UInt64] = [:]
 
     /// A larger file is no state of a bridge.
-    static let mostBytes = 2 << 30 - 1
+    static let maxBytes = 2 << 30 - 1
 
     /// As JSON.
     ///

@@ -73,7 +73,7 @@ struct StateFile: StateStore {
     func take() -> SavedState? {
         guard let path else { return nil }
         do throws(FileError) {
-            guard let bytes = try RegularFile.contents(of: path, atMost: SavedState.mostBytes) else { return nil }
+            guard let bytes = try RegularFile.contents(of: path, atMost: SavedState.maxBytes) else { return nil }
             guard let state = SavedState(bytes, now: WallClock.microseconds()) else {
                 rename(path, path + ".bad")
                 Log.warning("\(path) is no state of a bridge, and is not used; it is called \(path).bad now")

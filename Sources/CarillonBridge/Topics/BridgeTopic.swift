@@ -23,9 +23,9 @@ struct BridgeTopic {
     /// The first level.
     static let top = "carillon"
     /// The longest that MQTT has, in bytes.
-    private static let mostBytes = 65_535
+    private static let maxBytes = 65_535
     /// Brokers bound the levels of a topic: mosquitto has 200.
-    private static let mostLevels = 200
+    private static let maxLevels = 200
 
     let origin: Origin
     let subject: Subject
@@ -111,7 +111,7 @@ struct BridgeTopic {
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.topicUnchecked) { return true }
         #endif
-        return topic.utf8.count <= mostBytes && topic.utf8.lazy.filter { $0 == UInt8(ascii: "/") }.count < mostLevels
+        return topic.utf8.count <= maxBytes && topic.utf8.lazy.filter { $0 == UInt8(ascii: "/") }.count < maxLevels
     }
 
     /// Whether notifications of a name can have a topic, and be subscribed to.
@@ -121,7 +121,7 @@ struct BridgeTopic {
         #endif
         let count = name.utf8.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false).count
         // With root, kind and an object before and behind it, each text as long as it can be.
-        return count + 8 <= mostLevels && levels(of: name).utf8.count + 3 * 4 * OutsideOrigin.mostBytes <= mostBytes
+        return count + 8 <= maxLevels && levels(of: name).utf8.count + 3 * 4 * OutsideOrigin.maxBytes <= maxBytes
     }
 
     // MARK: Filters

@@ -10,8 +10,8 @@ struct Origin: Hashable, Sendable {
 
     /// Nil for what can't be the origin of a notification (``OutsideOrigin``).
     init?(host: String, user: String) {
-        guard !host.isEmpty, !user.isEmpty, host.utf8.count <= OutsideOrigin.mostBytes,
-            user.utf8.count <= OutsideOrigin.mostBytes, !host.utf8.contains(0), !user.utf8.contains(0)
+        guard !host.isEmpty, !user.isEmpty, host.utf8.count <= OutsideOrigin.maxBytes,
+            user.utf8.count <= OutsideOrigin.maxBytes, !host.utf8.contains(0), !user.utf8.contains(0)
         else { return nil }
         self.host = host
         self.user = user

@@ -117,7 +117,7 @@ struct TopicPattern: Equatable {
             throw Malformed(reason: "begins with \(root), which is no device's")
         }
         guard Origin(host: root, user: "-") != nil else {
-            throw Malformed(reason: "has more than \(OutsideOrigin.mostBytes) bytes in its first level")
+            throw Malformed(reason: "has more than \(OutsideOrigin.maxBytes) bytes in its first level")
         }
         self.text = text
         self.levels = levels

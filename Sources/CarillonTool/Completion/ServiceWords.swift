@@ -8,9 +8,9 @@ import CarillonWire
 /// next key to have an effect.
 final class ServiceWords: @unchecked Sendable {
     // Sendable: the command has one thread, on which everything here runs.
-    private static let mostMilliseconds: UInt32 = 1000
+    private static let maxMilliseconds: UInt32 = 1000
     /// What a terminal can show, and a service answers in that time.
-    private static let mostClients = 256
+    private static let maxClients = 256
 
     private let kind: CommandWords.Known
     private let loop = EventLoop()
@@ -26,7 +26,7 @@ final class ServiceWords: @unchecked Sendable {
     /// - Returns: what was found in the time that there is.
     static func find(_ kind: CommandWords.Known) -> [Candidate] {
         let words = ServiceWords(kind)
-        let limit = EventSource.once(milliseconds: mostMilliseconds, on: .default) { words.loop.quit() }
+        let limit = EventSource.once(milliseconds: maxMilliseconds, on: .default) { words.loop.quit() }
         words.inquirer.start()
         words.ask()
         if words.open > 0 { words.loop.run() }
@@ -40,7 +40,7 @@ final class ServiceWords: @unchecked Sendable {
             switch kind {
             case .clients: add(clients)
             case .names, .objects:
-                for client in clients.prefix(Self.mostClients) {
+                for client in clients.prefix(Self.maxClients) {
                     ask(ListObserversFrom(of: client.name.rawValue)) { [self] observers in
                         for each in observers { add(each.observer.name, each.observer.object, "observed") }
                     }

@@ -10,7 +10,7 @@ import CarillonMainLoop
 /// What somebody pipes into the command.
 enum StandardInput {
     /// More can't be posted anyway.
-    private static let mostBytes = 80 << 20
+    private static let maxBytes = 80 << 20
 
     /// All of it, up to its end.
     static func readAll() throws(UsageError) -> String {
@@ -22,7 +22,7 @@ enum StandardInput {
             if count < 0 { throw UsageError("standard input: \(String(cString: strerror(errno)))") }
             guard count > 0 else { break }
             bytes += buffer[..<count]
-            guard bytes.count <= mostBytes else { throw UsageError("standard input is too large to be posted") }
+            guard bytes.count <= maxBytes else { throw UsageError("standard input is too large to be posted") }
         }
         guard let text = String(validating: bytes, as: UTF8.self) else {
             throw UsageError("standard input is not valid UTF-8")

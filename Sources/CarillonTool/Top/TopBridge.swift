@@ -33,7 +33,7 @@ struct BridgeSample: Sendable {
 /// Threads: all on the one that runs the default context.
 final class TopBridge: @unchecked Sendable {
     // Sendable: the command has one thread, on which everything here runs.
-    private static let mostMilliseconds: UInt32 = 1000
+    private static let maxMilliseconds: UInt32 = 1000
 
     private let inquirer = BridgeInquirer()
     private var isAsking = false
@@ -48,7 +48,7 @@ final class TopBridge: @unchecked Sendable {
     func ask() {
         guard !isAsking else { return }
         isAsking = true
-        inquirer.askStatus(within: .milliseconds(Int32(Self.mostMilliseconds))) { [weak self] in self?.take($0) }
+        inquirer.askStatus(within: .milliseconds(Int32(Self.maxMilliseconds))) { [weak self] in self?.take($0) }
     }
 
     private func take(_ answer: Result<BridgeStatus?, BusError>) {
@@ -76,7 +76,7 @@ final class TopBridge: @unchecked Sendable {
     func whenKnown(_ body: @escaping () -> Void) {
         guard !hasAnswered, isAsking else { return body() }
         waiting = body
-        timer = .once(milliseconds: Self.mostMilliseconds, on: .default) { [weak self] in self?.goOn() }
+        timer = .once(milliseconds: Self.maxMilliseconds, on: .default) { [weak self] in self?.goOn() }
     }
 
     private func goOn() {

@@ -15,8 +15,8 @@ final class CommandRunner: NotificationOutput {
         var byteCount: Int { variables.reduce(input.count) { $0 + $1.name.utf8.count + $1.value.utf8.count } }
     }
 
-    private static let mostWaiting = 1000
-    private static let mostBytes = 64 << 20
+    private static let maxWaiting = 1000
+    private static let maxBytes = 64 << 20
     /// The kernel refuses a variable of 128 KiB, and many large ones together.
     private static let largestVariable = 32 << 10
 
@@ -45,7 +45,7 @@ final class CommandRunner: NotificationOutput {
             variables: Self.variables(of: arrival), input: Array((NotificationFormat.json(arrival) + "\n").utf8))
         waiting.append(run)
         waitingBytes += run.byteCount
-        while waiting.count > Self.mostWaiting || (waitingBytes > Self.mostBytes && waiting.count > 1) {
+        while waiting.count > Self.maxWaiting || (waitingBytes > Self.maxBytes && waiting.count > 1) {
             if let oldest = waiting.popFirst() { waitingBytes -= oldest.byteCount }
             if lost == 0 { printError("carillon: '\(command)' is too slow: notifications are lost, the oldest first") }
             lost += 1

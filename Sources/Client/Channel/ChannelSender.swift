@@ -46,7 +46,7 @@ final class ChannelSender: Sendable {
     /// Of posts of which nobody wants to know, every so manieth is answered, and the last one of those that go together.
     static let answeredEvery = 64
     /// Nobody who posts is kept with more.
-    private static let mostBytesAtOnce = 16 << 10
+    private static let maxBytesAtOnce = 16 << 10
 
     private let line: any ChannelWriting
     private let state = Locked(State())
@@ -63,7 +63,7 @@ final class ChannelSender: Sendable {
 
     /// Sends a post with an outcome, if that is possible at once.
     func pass(_ post: OutgoingPost) -> Passing {
-        guard post.byteCount <= Self.mostBytesAtOnce else { return .refused }
+        guard post.byteCount <= Self.maxBytesAtOnce else { return .refused }
         return state.withLock { state in
             guard state.isOpen, state.writer.byteCount == 0 else { return .refused }
             Self.append(post, isAnswered: true, to: &state)

@@ -32,7 +32,7 @@ final class ClientChannel {
 
     private static let readsPerTurn = 4
     /// As much as no socket holds, so that what lay there is read, and what comes meanwhile does not keep us.
-    private static let mostBytesAtOnce = 8 << 20
+    private static let maxBytesAtOnce = 8 << 20
 
     /// The service that it came from.
     let service: UniqueName
@@ -119,7 +119,7 @@ final class ClientChannel {
 
     private func read(_ most: Int, mayWait: Bool) {
         var (reads, bytes) = (0, 0)
-        while !isOver, held == nil, !isTaking, reads < most, bytes < Self.mostBytesAtOnce {
+        while !isOver, held == nil, !isTaking, reads < most, bytes < Self.maxBytesAtOnce {
             if case .closing(_, passesOver: true) = state { return passOver() }
             var hasEnded = false
             let (count, isFull) = reader.read { room in

@@ -22,7 +22,7 @@ extension DistributedCenter {
     /// - Parameter mostUnasked: how much that may be, in bytes.
     /// - Throws: ``CenterError/limitExceeded(_:value:)`` when it is a new client and there are too many.
     public func channelOpened(
-        of name: ClientName, mostUnasked: Int = .max, effects: inout [Effect]
+        of name: ClientName, maxUnasked: Int = .max, effects: inout [Effect]
     ) throws(CenterError) -> SentBeforeChannel {
         defer { eventEnded() }
         let peer = try client(name, effects: &effects).peer
@@ -32,10 +32,10 @@ extension DistributedCenter {
         }
         beginReplies(of: peer)
         let onBus = peer.flow.unconfirmed.bytes + peer.flow.unsureBytes + (peer.replies?.flow.unconfirmed.bytes ?? 0)
-        if onBus <= mostUnasked { peer.flow.answersNeedNotCome() }
+        if onBus <= maxUnasked { peer.flow.answersNeedNotCome() }
         peer.confirmedBeforeChannel = peer.confirmedBytes
         return SentBeforeChannel(
-            byteCount: onBus, needsAnswers: onBus > mostUnasked, probes: peer.flow.unansweredProbes,
+            byteCount: onBus, needsAnswers: onBus > maxUnasked, probes: peer.flow.unansweredProbes,
             isBeingWitnessed: peer.flow.isBeingWitnessed)
     }
 

@@ -342,7 +342,7 @@ extension DistributedCenter {
         let peer = peer(name)
         noteStranger(peer)
         var looks = 2
-        while strangers.count > Self.mostStrangers, looks > 0, let oldest = strangers.popFirst() {
+        while strangers.count > Self.maxStrangers, looks > 0, let oldest = strangers.popFirst() {
             meter.count()
             oldest.isAmongStrangers = false
             guard oldest.isKnown, !oldest.isClient else { continue }
@@ -390,7 +390,7 @@ extension DistributedCenter {
         forget(stranger)
     }
 
-    private static let mostStrangers = 1024
+    private static let maxStrangers = 1024
     /// What keeping an answer costs besides its bytes, roughly.
     static let answerOverhead = 256
 }

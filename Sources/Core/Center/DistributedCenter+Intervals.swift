@@ -144,7 +144,7 @@ extension DistributedCenter {
 
     private func send(_ entry: DueQueue.Entry, to client: Client, effects: inout [Effect]) {
         invariant(client.unannounced == nil, "S4: a loss is announced before anything newer is delivered")
-        let isCarried = entry.carriedBytes < mostBytes
+        let isCarried = entry.carriedBytes < maxBytes
         if isCarried {
             let delivery = makeDelivery(of: entry, to: client, isDelayed: true)
             effects.append(client.options.batches ? .deliverTogether(client.name, [delivery]) : .deliver(delivery))

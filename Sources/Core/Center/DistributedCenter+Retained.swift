@@ -302,14 +302,14 @@ extension DistributedCenter {
             holdBack(client.peer, effects: &effects)
             return nil
         }
-        var batch = Batch(mostBytes: client.peer.flow.room)
-        if first.carriedBytes < mostBytes {
+        var batch = Batch(maxBytes: client.peer.flow.room)
+        if first.carriedBytes < maxBytes {
             var entry: DueQueue.Entry? = first
             while let next = entry {
                 batch.append(makeDelivery(of: next, to: client, isRetained: true), next)
                 owed.after = next.notification.serial
                 entry = client.options.batches ? self.next(of: owed, registration) : nil
-                guard let one = entry, one.carriedBytes < mostBytes, batch.takes(one, mostCarried: mostBytes),
+                guard let one = entry, one.carriedBytes < maxBytes, batch.takes(one, maxCarried: maxBytes),
                     hasRoomOnTheWay(for: client.peer, one.byteCount, behind: batch.byteCount)
                 else { break }
             }

@@ -127,7 +127,7 @@ extension DistributedCenter {
             return owed
         }
         invariant(client.presence != .gone, "D8: a client that left the bus gets nothing")
-        let isCarried = first.carriedBytes < mostBytes
+        let isCarried = first.carriedBytes < maxBytes
         if client.options.batches, isCarried {
             return owed + sendBatch(of: lane, to: client, effects: &effects)
         }
@@ -174,14 +174,14 @@ extension DistributedCenter {
 
     /// All that is due in the lane goes in one message, as far as a batch, the bus and the room on the way go.
     private func sendBatch(of lane: DeliveryLane, to client: Client, effects: inout [Effect]) -> Int {
-        var batch = Batch(mostBytes: client.peer.flow.room)
+        var batch = Batch(maxBytes: client.peer.flow.room)
         // So that no more bytes are unconfirmed than of single ones.
         var isFull = false
         while let next = client.queue.first(in: lane) {
             isFull = !batch.hasRoom(for: next.byteCount)
             // The first was not over a moment ago.
             if !batch.deliveries.isEmpty, let expiry = next.notification.expiry, expiry <= clock.uptime() { break }
-            guard next.carriedBytes < mostBytes, batch.takes(next, mostCarried: mostBytes),
+            guard next.carriedBytes < maxBytes, batch.takes(next, maxCarried: maxBytes),
                 hasRoomOnTheWay(for: client.peer, next.byteCount, behind: batch.byteCount),
                 let entry = changeQueue(of: client, { $0.popDue(lane) })
             else { break }
@@ -199,7 +199,7 @@ extension DistributedCenter {
 
     /// What goes to a client together at most, in notifications and in bytes, for whoever puts together what was taken
     /// apart (F1).
-    public static var mostTogether: (count: Int, byteCount: Int) { (Batch.mostCount, FlowWindow.bytes) }
+    public static var maxTogether: (count: Int, byteCount: Int) { (Batch.maxCount, FlowWindow.bytes) }
 
     /// Gives the notification its number among those of the client.
     func makeDelivery(

@@ -70,7 +70,7 @@ public final class DistributedCenter {
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
-    public var mostBytes = Int.max
+    public var maxBytes = Int.max
     var interest: Interest
     /// Those that follow what others want.
     var interestFollowers = Followers()

@@ -80,6 +80,6 @@ public struct Delivery {
     /// said so.
     public let sequence: UInt64
 
-    /// What the bus carries of it, in bytes, about (``DistributedCenter/mostBytes``).
+    /// What the bus carries of it, in bytes, about (``DistributedCenter/maxBytes``).
     public var carriedBytes: Int { notification.byteCount + 8 * observers.count }
 }

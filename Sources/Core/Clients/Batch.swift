@@ -3,9 +3,9 @@
 /// (``FlowWindow``), in which a batch counts as what it is for the bus, one message; and so few notifications that the
 /// urgent does not wait for long.
 struct Batch {
-    static let mostCount = FlowWindow.messages
+    static let maxCount = FlowWindow.messages
 
-    private let mostBytes: Int
+    private let maxBytes: Int
     private(set) var deliveries: [Delivery] = []
     /// As the limits of queues count it.
     private(set) var byteCount = 0
@@ -13,16 +13,16 @@ struct Batch {
     private(set) var carriedBytes = 0
 
     /// - Parameter mostBytes: as ``byteCount``.
-    init(mostBytes: Int) { self.mostBytes = mostBytes }
+    init(maxBytes: Int) { self.maxBytes = maxBytes }
 
     /// Whether there is room for so many bytes more; for the first always.
-    func hasRoom(for byteCount: Int) -> Bool { deliveries.isEmpty || self.byteCount + byteCount <= mostBytes }
+    func hasRoom(for byteCount: Int) -> Bool { deliveries.isEmpty || self.byteCount + byteCount <= maxBytes }
 
     /// Whether one more goes along; the first always does.
-    func takes(_ entry: DueQueue.Entry, mostCarried: Int) -> Bool {
+    func takes(_ entry: DueQueue.Entry, maxCarried: Int) -> Bool {
         deliveries.isEmpty
-            || deliveries.count < Self.mostCount && hasRoom(for: entry.byteCount)
-                && carriedBytes + entry.carriedBytes < mostCarried
+            || deliveries.count < Self.maxCount && hasRoom(for: entry.byteCount)
+                && carriedBytes + entry.carriedBytes < maxCarried
     }
 
     mutating func append(_ delivery: Delivery, _ entry: DueQueue.Entry) {

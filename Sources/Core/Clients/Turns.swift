@@ -12,9 +12,9 @@ import CarillonCollections
 struct Turns {
     /// At most so many notifications are staged: read and matched, while others go first. More than that, and each that
     /// comes pushes one out, so that a burst can't pile up here. It is what the urgent can overtake when clients read.
-    static let mostCount = 1024
+    static let maxCount = 1024
     /// The same in bytes.
-    static let mostBytes = 1 << 20
+    static let maxBytes = 1 << 20
 
     private struct Turn {
         let client: Client
@@ -39,7 +39,7 @@ struct Turns {
         self.meter = meter
     }
 
-    var isOverfull: Bool { count > Self.mostCount || byteCount > Self.mostBytes }
+    var isOverfull: Bool { count > Self.maxCount || byteCount > Self.maxBytes }
 
     func isEmpty(_ lane: DeliveryLane) -> Bool { lines[lane.rawValue].turns.isEmpty }
 

@@ -10,7 +10,7 @@ public struct OutsideOrigin: Hashable, Sendable {
     public let user: String?
 
     /// The most that each may have, in bytes: more than any name of a host.
-    public static let mostBytes = 255
+    public static let maxBytes = 255
 
     /// Nil when both are.
     ///
@@ -26,8 +26,8 @@ public struct OutsideOrigin: Hashable, Sendable {
     private static func check(_ text: String?, _ detail: Detail) throws(CenterError) {
         guard let text else { return }
         guard !text.isEmpty else { throw .invalidOption(detail.rawValue, reason: "it must not be empty") }
-        guard text.utf8.count <= mostBytes else {
-            throw .invalidOption(detail.rawValue, reason: "it has \(mostBytes) bytes at most, not \(text.utf8.count)")
+        guard text.utf8.count <= maxBytes else {
+            throw .invalidOption(detail.rawValue, reason: "it has \(maxBytes) bytes at most, not \(text.utf8.count)")
         }
         guard !text.utf8.contains(0) else {
             throw .invalidOption(detail.rawValue, reason: "a D-Bus string can't hold a NUL character")

@@ -38,9 +38,9 @@ final class Channel: PolledSourceDelegate {
 
     /// Outcomes that a client leaves unread, in bytes, and those that wait for deliveries, until nothing more is read from
     /// it. Earlier where its process has its share of what is kept for all.
-    private static let mostOutcomeBytes = 64 << 10
-    private static let mostOutcomesDue = 1024
-    private static let mostOutcomeBytesAtEnd = 256 << 10
+    private static let maxOutcomeBytes = 64 << 10
+    private static let maxOutcomesDue = 1024
+    private static let maxOutcomeBytesAtEnd = 256 << 10
     /// Calls of the system for a piece.
     private static let readsPerPiece = 2
 
@@ -142,7 +142,7 @@ final class Channel: PolledSourceDelegate {
     var readsOutcomes: Bool {
         // Where nothing can be answered any more, what was posted is still taken.
         if socket.isBroken { return true }
-        guard outcomesDue < Self.mostOutcomesDue, outcomeBytes + keptBytes < Self.mostOutcomeBytes else { return false }
+        guard outcomesDue < Self.maxOutcomesDue, outcomeBytes + keptBytes < Self.maxOutcomeBytes else { return false }
         return keptBytes == 0 || isServed?() ?? true
     }
 
@@ -243,9 +243,9 @@ final class Channel: PolledSourceDelegate {
     /// - Parameters:
     ///   - mostKept: as for ``ChannelFrameReader``.
     ///   - maxHead: the same.
-    func beginPiece(mostKept: Int, maxHead: Int) {
+    func beginPiece(maxKept: Int, maxHead: Int) {
         readsLeft = Self.readsPerPiece
-        reader.mostKept = mostKept
+        reader.maxKept = maxKept
         reader.maxHead = maxHead
     }
 
@@ -347,7 +347,7 @@ extension Channel {
         guard isOpen, !socket.isBroken else { return false }
         return switch end {
         case nil: true
-        case .finishing?: outcomeBytes < Self.mostOutcomeBytesAtEnd
+        case .finishing?: outcomeBytes < Self.maxOutcomeBytesAtEnd
         case .left?: false
         }
     }

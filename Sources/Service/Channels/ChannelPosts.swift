@@ -16,7 +16,7 @@ final class ChannelPosts {
     }
 
     /// Options of a post that nobody keeps more of.
-    private static let mostBytesOfOptions = 4 << 10
+    private static let maxBytesOfOptions = 4 << 10
     /// Those that a name and an object take besides their own.
     private static let maxBytesBesideTexts = 16
 
@@ -84,7 +84,7 @@ final class ChannelPosts {
         let before = try mappingCenterErrors { () throws(CenterError) in
             try driver.perform { effects throws(CenterError) in
                 try driver.center.channelOpened(
-                    of: client, mostUnasked: Channels.mostUnasked, effects: &effects)
+                    of: client, maxUnasked: Channels.maxUnasked, effects: &effects)
             }
         }
         let channel = Channel(of: client, account, own, context: driver.context)
@@ -134,10 +134,10 @@ final class ChannelPosts {
     private func take(from channel: Channel, _ piece: Piece) -> Int {
         guard channel.isOpen, !driver.isOver else { return 0 }
         let limits = driver.center.limits
-        let mostOfTexts = Int(limits[.nameLength] + limits[.objectLength])
+        let maxOfTexts = Int(limits[.nameLength] + limits[.objectLength])
         channel.beginPiece(
-            mostKept: mostOfTexts + Int(limits[.userInfoBytes]) + Self.mostBytesOfOptions,
-            maxHead: mostOfTexts + Self.maxBytesBesideTexts)
+            maxKept: maxOfTexts + Int(limits[.userInfoBytes]) + Self.maxBytesOfOptions,
+            maxHead: maxOfTexts + Self.maxBytesBesideTexts)
         var piece = piece
         var results: [Outcome] = []
         var waitsForIdleness = false
@@ -329,7 +329,7 @@ final class ChannelPosts {
 
     /// Takes it at once: there is no later.
     private func takeRest(of channel: Channel) {
-        for _ in 0..<Self.mostPiecesAtEnd {
+        for _ in 0..<Self.maxPiecesAtEnd {
             guard channel.isOpen, !channel.isExhausted, !driver.isOver else { break }
             _ = take(from: channel, Piece(most: Self.pieceAtEnd))
         }
@@ -338,7 +338,7 @@ final class ChannelPosts {
 
     private static let pieceAtEnd = 256
     /// More than any socket holds.
-    private static let mostPiecesAtEnd = 1 << 16
+    private static let maxPiecesAtEnd = 1 << 16
 
     /// Ends all channels. Their clients go on by the bus.
     ///

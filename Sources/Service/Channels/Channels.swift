@@ -15,8 +15,8 @@ import CarillonWire
 /// Threads: that of the context. Nothing here blocks.
 final class Channels {
     /// A channel has something to write for so long at most, as long as more is due for somebody.
-    private static let mostPostponed = 16
-    private static let mostPostponedBytes = 16 << 10
+    private static let maxPostponed = 16
+    private static let maxPostponedBytes = 16 << 10
 
     /// What comes of an effect later: the core's next event.
     enum Event {
@@ -63,7 +63,7 @@ final class Channels {
     private var answered: [Channel] = []
     private var source: ReadySource!
     /// How much may lie on the bus for a client without being asked about when it gets a channel, in bytes.
-    static let mostUnasked = 64 << 10
+    static let maxUnasked = 64 << 10
 
     init(on context: MainContext, prober: ClientProber, witness: ReadingWitness) {
         self.context = context
@@ -240,7 +240,7 @@ final class Channels {
                 effects.append(effect)
                 continue
             }
-            let most = DistributedCenter.mostTogether
+            let most = DistributedCenter.maxTogether
             if batch.count == most.count || byteCount + frame.byteCount > most.byteCount { endBatch() }
             batch.append(delivery)
             byteCount += frame.byteCount
@@ -400,8 +400,8 @@ final class Channels {
             // A look at the bytes of each, by the lot.
             meter.count(dirty.count / 8)
             let mayWait =
-                isMoreDue && postponed < Self.mostPostponed
-                && !dirty.contains { $0.writer.byteCount >= Self.mostPostponedBytes }
+                isMoreDue && postponed < Self.maxPostponed
+                && !dirty.contains { $0.writer.byteCount >= Self.maxPostponedBytes }
             guard !mayWait else { return false }
             postponed = 0
             let channels = dirty

@@ -31,15 +31,15 @@ final class CallQueue {
     /// What reading a message takes, roughly: so long, and a microsecond for so many bytes.
     private static let timePerMessage = Duration.microseconds(5)
     private static let bytesPerMicrosecond = 250
-    private static let mostOverdrawn = Duration.milliseconds(10)
+    private static let maxOverdrawn = Duration.milliseconds(10)
     /// The time of a turn when there is nothing to read.
     private static let timeAtRest = Duration.milliseconds(2)
     /// Calls that are served in each interval however far observers are behind: 3,200 in a second.
     private static let leastInInterval = 32
     /// Calls of one process that are served at once in a slot while an observer is behind.
-    private static let mostAtOnceInCrowd = 8
+    private static let maxAtOnceInCrowd = 8
     /// The size, in bytes, of lost posts that may wait to be announced while more is read.
-    private static let mostUnannounced = 4 << 20
+    private static let maxUnannounced = 4 << 20
     /// The time that announcing them has in each interval.
     private static let timeOfLosses = Duration.milliseconds(2)
     /// While so much waits to be written, what has to wait anyway does, and only little is served at once: what comes of it
@@ -184,7 +184,7 @@ final class CallQueue {
             let account = place(of: caller, paidBy: account)
         #endif
         let start = connection.context.now
-        let most = driver.center.isCrowded ? Self.mostAtOnceInCrowd : nil
+        let most = driver.center.isCrowded ? Self.maxAtOnceInCrowd : nil
         guard !isStopped,
             mayServe(account, at: start, most: most),
             oversized == nil || !call.hasMember(PostMany.member) || hasRoom(for: call, of: caller)
@@ -235,7 +235,7 @@ final class CallQueue {
     /// Takes some of what a channel brings at once, or has it wait for its turn, behind what came from its process before.
     func take(_ channel: Channel) {
         let start = connection.context.now
-        let most = driver.center.isCrowded ? Self.mostAtOnceInCrowd : nil
+        let most = driver.center.isCrowded ? Self.maxAtOnceInCrowd : nil
         let account = place(of: channel.client, paidBy: channel.account)
         guard
             lines.mayServe(account, at: start, most: most, under: inbox.isBehind(at: start) ? .reading : .none)
@@ -423,7 +423,7 @@ final class CallQueue {
         let byteCount = byteCount + keptElsewhere
         guard abs(byteCount - byteCountTold) > Self.readAhead / 4 || byteCount == 0 else { return }
         byteCountTold = byteCount
-        connection.mostReceivedBytes = Self.readAhead + byteCount
+        connection.maxReceivedBytes = Self.readAhead + byteCount
     }
 
     // MARK: Serving
@@ -509,7 +509,7 @@ final class CallQueue {
         let start = connection.context.now
         serve(for: part)
         // Nobody whose call was read waits for much longer than it took.
-        overdrawn = min(max(.zero, connection.context.now - start - part), Self.mostOverdrawn)
+        overdrawn = min(max(.zero, connection.context.now - start - part), Self.maxOverdrawn)
     }
 
     // MARK: Losing
@@ -633,7 +633,7 @@ final class CallQueue {
     /// Nothing is read while too much is still to be announced, of ever other names, faster than it can be: it waits in the
     /// bus, and with it whatever else comes, while what was read is served.
     private func boundLosses() {
-        let most = connection.isPaused ? Self.mostUnannounced / 2 : Self.mostUnannounced
+        let most = connection.isPaused ? Self.maxUnannounced / 2 : Self.maxUnannounced
         let isPaused = !isStopped && lost.byteCount > most
         if isPaused != connection.isPaused { connection.isPaused = isPaused }
     }

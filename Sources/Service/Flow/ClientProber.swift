@@ -36,7 +36,7 @@ final class ClientProber {
     /// Probes that the bus had no room for, until they are sent again.
     private var retries: [ClientName: [EventSource]] = [:]
 
-    private static let mostRetries = 5
+    private static let maxRetries = 5
     /// Until a Ping is sent again, in milliseconds; twice as long each time, so that a client that sleeps for a day is
     /// not owed thousands.
     private static let patience = (first: Int32(60_000), last: Int32(3_600_000))
@@ -125,7 +125,7 @@ final class ClientProber {
         retries[client, default: []].removeAll { !$0.isPending }
         retries[client, default: []].append(
             .once(milliseconds: 1000 << UInt32(retry), on: bus.context, priority: .of(.control)) { [unowned self] in
-                probe(client, line, retry: min(retry + 1, Self.mostRetries))
+                probe(client, line, retry: min(retry + 1, Self.maxRetries))
             })
     }
 }

@@ -55,7 +55,7 @@ struct FairLines<Caller: Hashable, Item> {
     }
 
     /// For so many slots it is remembered that somebody has used more than its part.
-    private static var mostSlots: UInt64 { 50 }
+    private static var maxSlots: UInt64 { 50 }
     /// Nobody's part is smaller.
     private static var leastTime: Duration { .microseconds(200) }
     /// What is served of a line before it is the next one's turn.
@@ -99,8 +99,8 @@ struct FairLines<Caller: Hashable, Item> {
             // One item may take longer than a slot: that is made up for, but not for ever.
             line.used = max(.zero, line.used - line.part)
             if line.used > .zero {
-                let passed = Int(min(slot - line.slot, Self.mostSlots)) - 1
-                line.used = min(max(.zero, line.used - part * passed), part * (Int(Self.mostSlots) - passed))
+                let passed = Int(min(slot - line.slot, Self.maxSlots)) - 1
+                line.used = min(max(.zero, line.used - part * passed), part * (Int(Self.maxSlots) - passed))
             }
             (line.slot, line.count, line.part) = (slot, 0, part)
             callers += 1
@@ -157,7 +157,7 @@ struct FairLines<Caller: Hashable, Item> {
 
     private mutating func begin(at now: Instant) {
         if let slotStart, now - slotStart < Self.slotTime { return }
-        let slots = slotStart.map { Int(min((now - $0) / Self.slotTime, Double(Self.mostSlots))) } ?? 1
+        let slots = slotStart.map { Int(min((now - $0) / Self.slotTime, Double(Self.maxSlots))) } ?? 1
         slotStart = now
         slot += UInt64(slots)
         callersBefore = max(1, callers)

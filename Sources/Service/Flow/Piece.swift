@@ -9,7 +9,7 @@ struct Piece {
     /// Some hundreds of microseconds, where few observe.
     private static let most = 32
     /// The same while an observer that reads is behind.
-    private static let mostInCrowd = 8
+    private static let maxInCrowd = 8
     private static let time = Duration.microseconds(500)
 
     private let most: Int
@@ -18,7 +18,7 @@ struct Piece {
 
     /// - Parameter isCrowded: whether an observer that reads is behind.
     init(isCrowded: Bool, at now: Instant) {
-        most = isCrowded ? Self.mostInCrowd : Self.most
+        most = isCrowded ? Self.maxInCrowd : Self.most
         end = now + Self.time
     }
 

@@ -20,7 +20,7 @@ enum AbandonedState {
         let size: Int
     }
 
-    private static let mostUnknown = 8
+    private static let maxUnknown = 8
     private static let suffixes = ["log", "counts", "log.new"]
 
     /// - Parameters:
@@ -50,7 +50,7 @@ enum AbandonedState {
         var size = 0
         for (number, state) in unknown.enumerated() {
             size += state.size
-            guard number >= mostUnknown || size > limit else { continue }
+            guard number >= maxUnknown || size > limit else { continue }
             remove(state.id, state.log, in: directory, files)
             removed += 1
         }

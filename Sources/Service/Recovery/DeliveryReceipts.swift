@@ -118,7 +118,7 @@ final class DeliveryReceipts {
     }
 
     private func passed(_ result: Result<Void, BusError>) {
-        defer { asked.removeAll(keepingCapacity: asked.count <= Self.mostKept) }
+        defer { asked.removeAll(keepingCapacity: asked.count <= Self.maxKept) }
         switch result {
         case .success:
             isRefused = false
@@ -134,7 +134,7 @@ final class DeliveryReceipts {
         }
     }
 
-    private static let mostKept = 256
+    private static let maxKept = 256
 }
 
 extension DeliveryReceipts.Sent {

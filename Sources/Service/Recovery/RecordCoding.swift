@@ -12,7 +12,7 @@ struct RecordGroup: ~Copyable {
 
     private static let least = 4096
     /// More is not kept for the next records.
-    private static let mostKept = 1 << 16
+    private static let maxKept = 1 << 16
 
     deinit {
         memory.deallocate()
@@ -29,7 +29,7 @@ struct RecordGroup: ~Copyable {
     mutating func removeAll() {
         byteCount = 0
         begun = nil
-        guard capacity > Self.mostKept else { return }
+        guard capacity > Self.maxKept else { return }
         memory.deallocate()
         (memory, capacity) = (UnsafeMutableRawPointer.allocate(byteCount: Self.least, alignment: 8), Self.least)
     }

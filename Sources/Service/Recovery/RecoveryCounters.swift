@@ -19,7 +19,7 @@ final class RecoveryCounters {
     private static let format = Array("Carillon cnts 2\n".utf8)
     private static let slotSize = 64
     private static let fields = slotSize / 8
-    private static let mostSlots = 1 << 17
+    private static let maxSlots = 1 << 17
 
     private enum Field: Int {
         case owner = 0
@@ -66,7 +66,7 @@ final class RecoveryCounters {
     /// - Throws: ``FileError``, when it can be neither read nor replaced.
     func takeUp() throws(FileError) {
         guard let file = try? files.open(path, for: .table), let size = try? file.size(),
-            size <= Self.mostSlots * Self.slotSize, let bytes = try? file.read(at: 0, atMost: size),
+            size <= Self.maxSlots * Self.slotSize, let bytes = try? file.read(at: 0, atMost: size),
             bytes.starts(with: Self.format)
         else { return try replace() }
         earlier = Array(repeating: 0, count: bytes.count / Self.slotSize * Self.fields)
@@ -134,7 +134,7 @@ final class RecoveryCounters {
     ///
     /// - Returns: whether there is such a slot, which nobody uses.
     func reserve(_ slot: UInt32) -> Bool {
-        guard slot > 0, slot < Self.mostSlots else { return false }
+        guard slot > 0, slot < Self.maxSlots else { return false }
         if slot >= nextSlot {
             freeSlots += nextSlot..<slot
             nextSlot = slot + 1

@@ -19,7 +19,7 @@ final class RecoveryLog {
     fileprivate static let format = Array("Carillon log 3\n\0".utf8)
     private static let frameSize = 12
     /// More than any group has: one is written when it has 4 MiB, and a record has no more than a message.
-    private static let mostInGroup = 1 << 28
+    private static let maxInGroup = 1 << 28
     /// What is written at a time when the log is written anew.
     fileprivate static let pieceSize = 1 << 18
     private let path: String
@@ -79,7 +79,7 @@ final class RecoveryLog {
                 )
             }
             let start = offset + Self.frameSize
-            guard length <= min(size - start, Self.mostInGroup), let group = try window.bytes(at: start, count: length),
+            guard length <= min(size - start, Self.maxInGroup), let group = try window.bytes(at: start, count: length),
                 group.withUnsafeBytes({ Self.fits($0, checksum) && RecordGroup.read($0, body) })
             else { break }
             offset = start + length

@@ -39,7 +39,7 @@ final class RecoveryStore {
     /// A log up to this size is left alone.
     private static let smallSize = 1 << 20
     /// A group is written when it is so large, also in the middle of an event.
-    private static let mostPending = 4 << 20
+    private static let maxPending = 4 << 20
     private static let firstWait = Duration.seconds(2)
     private static let longestWait = Duration.seconds(64)
 
@@ -283,7 +283,7 @@ final class RecoveryStore {
             guard !change.isOfQueues || rewriting?.extent == .whole else { return }
         }
         encoder.encode(change, slot: { slots[$0] ?? 0 }, to: &pending)
-        if pending.byteCount > Self.mostPending { flush() }
+        if pending.byteCount > Self.maxPending { flush() }
     }
 
     /// Gives up what is kept of clients that are gone (E8).
@@ -423,7 +423,7 @@ final class RecoveryStore {
             }
             guard let (work, extent, _) = rewriting else { return }
             guard uncounted.areOnlyTouched else { return work.wait() }
-            guard try work.goOn(atMost: mostRewritten) else { return }
+            guard try work.goOn(atMost: maxRewritten) else { return }
             rewriting = nil
             rewrittenSize = work.size
             kept(extent)
@@ -474,7 +474,7 @@ final class RecoveryStore {
     }
 
     /// When it is written anew, the log has no more than this of what it may have.
-    private var mostRewritten: Int { limit / 3 * 2 }
+    private var maxRewritten: Int { limit / 3 * 2 }
 
     /// Whether what waits, which is not kept, has become so little that it is tried again.
     private func mayHaveQueues(_ center: DistributedCenter) -> Bool {
@@ -513,7 +513,7 @@ final class RecoveryStore {
 
     private func write(_ center: DistributedCenter, _ extent: Extent) throws(FileError) {
         encoder = ChangeEncoder()
-        let most = mostRewritten
+        let most = maxRewritten
         func records(_ log: RecoveryLog.NewLog) throws(FileError) {
             appendHead(extent, to: &log.group)
             var failure: FileError?

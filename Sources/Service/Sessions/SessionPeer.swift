@@ -101,13 +101,13 @@ final class SessionPeer {
 
     /// Drops what takes much room: many sessions are remembered without a place.
     func forgetMuch() {
-        if wants.reduce(0, { $0 + Self.patternSize + $1.description.utf8.count }) > Self.mostBytesRemembered {
+        if wants.reduce(0, { $0 + Self.patternSize + $1.description.utf8.count }) > Self.maxBytesRemembered {
             wants = []
         }
         losses = SessionLosses()
     }
 
-    private static let mostBytesRemembered = 1024
+    private static let maxBytesRemembered = 1024
     private static let patternSize = 64
 
     var shown: [String: PropertyList] {
@@ -137,7 +137,7 @@ struct SessionLosses {
 
     mutating func add(_ notification: ExportedNotification) {
         let key = Key(name: ExactText(notification.name), object: ExactText(notification.object))
-        if counts[key] != nil || counts.count < LostSignal.mostEntries - 1 {
+        if counts[key] != nil || counts.count < LostSignal.maxEntries - 1 {
             counts[key, default: 0] += 1
         } else {
             others += 1

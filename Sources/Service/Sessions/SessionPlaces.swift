@@ -18,10 +18,10 @@ struct SessionPlaces {
         case turnedAway
     }
 
-    static let mostPeers = 64
-    static let mostPeersOfUser = 8
-    static let mostCandidates = 128
-    static let mostTurnedAway = 2048
+    static let maxPeers = 64
+    static let maxPeersOfUser = 8
+    static let maxCandidates = 128
+    static let maxTurnedAway = 2048
 
     private(set) var peers: [UniqueName: SessionPeer] = [:]
     private var candidates: [UniqueName: SessionPeer] = [:]
@@ -47,7 +47,7 @@ struct SessionPlaces {
         return turnedAway[name] != nil ? .turnedAway : .unknown
     }
 
-    var hasRoomForCandidate: Bool { candidates.count < Self.mostCandidates }
+    var hasRoomForCandidate: Bool { candidates.count < Self.maxCandidates }
 
     /// A connection says that it is a session, and is asked about.
     mutating func addCandidate(_ name: UniqueName) {
@@ -94,12 +94,12 @@ struct SessionPlaces {
     // MARK: Places
 
     private func hasPlace(for userID: UInt32) -> Bool {
-        peers.count < Self.mostPeers && counts[userID, default: 0] < Self.mostPeersOfUser
+        peers.count < Self.maxPeers && counts[userID, default: 0] < Self.maxPeersOfUser
     }
 
     /// Takes a place from the user who has most, if that is more than this one has with another.
     private mutating func makePlace(for userID: UInt32) -> SessionPeer? {
-        guard peers.count >= Self.mostPeers,
+        guard peers.count >= Self.maxPeers,
             let most = counts.max(by: { ($0.value, $0.key) < ($1.value, $1.key) }),
             most.value > counts[userID, default: 0] + 1
         else { return nil }
@@ -125,10 +125,10 @@ struct SessionPlaces {
         turnedAway[peer.name] = peer
         waiting.append(peer.name)
         var forgotten: SessionPeer?
-        while turnedAway.count > Self.mostTurnedAway, let oldest = waiting.popFirst() {
+        while turnedAway.count > Self.maxTurnedAway, let oldest = waiting.popFirst() {
             forgotten = turnedAway.removeValue(forKey: oldest)
         }
-        if waiting.count > 2 * Self.mostTurnedAway {
+        if waiting.count > 2 * Self.maxTurnedAway {
             var seen: Set<UniqueName> = []
             var rest = Deque<UniqueName>()
             while let name = waiting.popFirst() {

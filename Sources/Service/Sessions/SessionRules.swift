@@ -97,18 +97,18 @@ extension SessionRules {
         }
         for (user, list) in names {
             let bytes = list.reduce(0) { $0 + $1.description.utf8.count }
-            guard list.count <= mostNames, bytes <= mostBytes else {
+            guard list.count <= maxNames, bytes <= maxBytes else {
                 throw file.fault(
                     entry,
-                    "\(entry.key) has more than \(mostNames) names, or \(mostBytes) bytes of them, of user \(user)")
+                    "\(entry.key) has more than \(maxNames) names, or \(maxBytes) bytes of them, of user \(user)")
             }
         }
         return names
     }
 
     /// What the other session is told.
-    static let mostNames = 256
-    static let mostBytes = 32 << 10
+    static let maxNames = 256
+    static let maxBytes = 32 << 10
 
     private static func number(
         ofUser text: Substring, _ entry: KeyFile.Entry, _ file: KeyFile

@@ -246,7 +246,7 @@ final class Sessions {
         }
         guard options.retention != nil else { return }
         // Of ever other ones, which end again.
-        if values.count > 2 * mostValues { lookThrough(after: 0) }
+        if values.count > 2 * maxValues { lookThrough(after: 0) }
     }
 
     private func isSame(
@@ -289,12 +289,12 @@ final class Sessions {
 
     /// However often others say something, so long is between two looks, in microseconds.
     private static let leastPause: Int64 = 250_000
-    private static let mostRemovedAtOnce = 256
+    private static let maxRemovedAtOnce = 256
 
     private func lookThrough() {
         guard let center else { return }
         let (now, kept) = (now, center.valuesFromSessions)
-        mostValues = max(Self.leastValues, kept.count)
+        maxValues = max(Self.leastValues, kept.count)
         for peer in values.takeFollowers(now: now) { stay?.askForValues(peer) }
         let next = values.clean(keeping: Set(kept.map(\.notification.kind)), now: now)
         var users: [String: (id: UInt32, presence: SessionValues.Presence)] = [:]
@@ -308,14 +308,14 @@ final class Sessions {
             }
             return values.isOver(kind, retention, user.presence, isSettled: now >= settled, now: now)
         }.map(\.0)
-        center.remove(over.prefix(Self.mostRemovedAtOnce))
-        if over.count > Self.mostRemovedAtOnce { lookThrough(after: 0) }
+        center.remove(over.prefix(Self.maxRemovedAtOnce))
+        if over.count > Self.maxRemovedAtOnce { lookThrough(after: 0) }
         if let next { lookThrough(after: next - now) }
         if now < settled { lookThrough(after: settled - now) }
     }
 
     /// As many values of other sessions as there were when they were looked through.
-    private var mostValues = Sessions.leastValues
+    private var maxValues = Sessions.leastValues
     private static let leastValues = 1024
 
     private func identity(of userID: UInt32) throws(BusError) -> Identity {

@@ -17,7 +17,7 @@ extension SystemBusStay {
         private var losses = RateLimit(perSecond: 10_000, burst: 1_000_000)
 
         private static let windows = (
-            count: 64 * SessionPlaces.mostPeersOfUser, bytes: (1 << 20 + 256 << 10) * SessionPlaces.mostPeersOfUser
+            count: 64 * SessionPlaces.maxPeersOfUser, bytes: (1 << 20 + 256 << 10) * SessionPlaces.maxPeersOfUser
         )
 
         func isFull(at now: Int64) -> Bool { count.isFull(at: now) && bytes.isFull(at: now) }
@@ -117,7 +117,7 @@ extension SystemBusStay {
             }
         } else {
             let lost = try LostSignal(message)
-            guard lost.entries.count <= LostSignal.mostEntries else { throw .invalidArgs("it tells of too many names") }
+            guard lost.entries.count <= LostSignal.maxEntries else { throw .invalidArgs("it tells of too many names") }
             let total = lost.entries.reduce(0) { UInt64(clamping: UInt128($0) + UInt128($1.count)) }
             try note(lost.number, lost: total, from: peer, userID)
             guard isAllowed else { return }
@@ -177,7 +177,7 @@ extension SystemBusStay {
     }
 
     func takeFeatures(_ message: Message, of peer: SessionPeer) {
-        guard peer.words.take(at: now), message.byteCount <= Self.mostBytesOfFeatures,
+        guard peer.words.take(at: now), message.byteCount <= Self.maxBytesOfFeatures,
             let understands = try? UnderstandsSignal(message)
         else {
             return owner.noteRefusal(of: peer.name, peer.userID, "it understands more than a session may")
@@ -185,5 +185,5 @@ extension SystemBusStay {
         peer.understands = Set(understands.features).intersection(Self.features)
     }
 
-    private static let mostBytesOfFeatures = 4096
+    private static let maxBytesOfFeatures = 4096
 }

@@ -236,7 +236,7 @@ extension SystemBusStay {
             peer.telling = .begun(after: 0, through: center.newestSerial)
             return true
         case .begun(var after, let through):
-            for _ in 0..<Self.mostLookedAt {
+            for _ in 0..<Self.maxLookedAt {
                 guard let (value, serial) = center.valueForSessions(after: after, through: through) else {
                     guard let number = peer.line.next(byteCount: Self.overhead) else { return false }
                     bus.send(ValuesSignal(number, isBeginning: false).message(to: peer.name))
@@ -258,7 +258,7 @@ extension SystemBusStay {
     }
 
     /// The most values that are looked at in one turn of the loop, for one that is for a session.
-    private static let mostLookedAt = 256
+    private static let maxLookedAt = 256
 
     /// - Parameter time: in microseconds.
     /// - Returns: that nothing goes now.
@@ -272,9 +272,9 @@ extension SystemBusStay {
     }
 
     func takeWants(_ message: Message, of peer: SessionPeer) {
-        guard peer.words.take(at: now), message.byteCount <= 2 * SessionsWire.mostWantedBytes,
+        guard peer.words.take(at: now), message.byteCount <= 2 * SessionsWire.maxWantedBytes,
             let wants = try? WantsSignal(message),
-            wants.names.count <= SessionsWire.mostWanted
+            wants.names.count <= SessionsWire.maxWanted
         else { return owner.noteRefusal(of: peer.name, peer.userID, "it wants more than a session may") }
         // A text that is no pattern here may be one of a later version.
         peer.wants = wants.names.compactMap(NamePattern.init)

@@ -49,7 +49,7 @@ final class SystemBusStay {
     /// The size of all that waits for other sessions, in bytes.
     var waitingBytes = 0
 
-    private static let mostAsking = 16
+    private static let maxAsking = 16
     private static let restTime: UInt32 = 100
     private static let restOfWriting: UInt32 = 5
     private static let clearingPause: UInt32 = 1000
@@ -216,7 +216,7 @@ final class SystemBusStay {
     private var unanswered: Set<UniqueName> = []
 
     private func askNext() {
-        while asking < Self.mostAsking, let name = unasked.popFirst() {
+        while asking < Self.maxAsking, let name = unasked.popFirst() {
             guard places.standing(of: name) == .candidate else { continue }
             asking += 1
             // Asked behind the match rule: either this fails, or a later departure is announced.

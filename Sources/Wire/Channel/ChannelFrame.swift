@@ -47,7 +47,7 @@ public struct ChannelFrame {
     /// Of a header.
     public static let headerSize = 16
     /// The longest body, whatever the limits: the largest userInfo, name and object, and the most observers.
-    public static let mostBytesOfBody = 32 << 20
+    public static let maxBytesOfBody = 32 << 20
 
     public let kind: Kind
     public let number: UInt64

@@ -8,7 +8,7 @@ public final class ChannelFrameReader {
 
     private let sender: ChannelFrame.Sender
     /// Longer bodies are passed over.
-    public var mostKept: Int
+    public var maxKept: Int
     /// The longest beginning that is kept of a body for which there is no room.
     public var maxHead = 0
     /// What was read and not given out is from `first` to `end`. Without memory while there is nothing.
@@ -26,9 +26,9 @@ public final class ChannelFrameReader {
     /// - Parameters:
     ///   - sender: of the frames; kinds that it does not send are faults.
     ///   - mostKept: the longest body that is wanted; of longer ones the header is given, and nothing kept.
-    public init(from sender: ChannelFrame.Sender, mostKept: Int = ChannelFrame.mostBytesOfBody) {
+    public init(from sender: ChannelFrame.Sender, maxKept: Int = ChannelFrame.maxBytesOfBody) {
         self.sender = sender
-        self.mostKept = mostKept
+        self.maxKept = maxKept
     }
 
     deinit {
@@ -87,8 +87,8 @@ public final class ChannelFrameReader {
         guard let kind = ChannelFrame.Kind(rawValue: code), kind.sender == sender else {
             return try fail(.kind(code))
         }
-        guard length <= ChannelFrame.mostBytesOfBody else { return try fail(.length(length)) }
-        if Int(length) > mostKept {
+        guard length <= ChannelFrame.maxBytesOfBody else { return try fail(.length(length)) }
+        if Int(length) > maxKept {
             first += ChannelFrame.headerSize
             skipped = Int(length)
             return ChannelFrame(
@@ -149,7 +149,7 @@ public final class ChannelFrameReader {
         if cut != nil { return byteCount >= skipped }
         guard byteCount - skipped >= ChannelFrame.headerSize else { return false }
         let length = header(at: skipped, as: UInt32.self)
-        return length > mostKept || byteCount - skipped >= ChannelFrame.headerSize + Int(length)
+        return length > maxKept || byteCount - skipped >= ChannelFrame.headerSize + Int(length)
             || ChannelFrame.Kind(rawValue: header(at: skipped + 4, as: UInt32.self))?.sender != sender
     }
 
@@ -182,7 +182,7 @@ public final class ChannelFrameReader {
         var size = Self.roomSize
         if skipped == 0, byteCount >= ChannelFrame.headerSize {
             let length = Int(header(at: 0, as: UInt32.self))
-            if length <= min(mostKept, ChannelFrame.mostBytesOfBody) {
+            if length <= min(maxKept, ChannelFrame.maxBytesOfBody) {
                 size = max(size, ChannelFrame.headerSize + length)
             }
         }

@@ -5,7 +5,7 @@ import CarillonDBus
 /// Frames that are to be written, laid out one behind the other.
 public final class ChannelFrameWriter {
     private static let leastSize = 4 << 10
-    private static let mostKept = 64 << 10
+    private static let maxKept = 64 << 10
 
     /// What is to be written is from `first` to `end`.
     private var buffer = UnsafeMutableRawBufferPointer(start: nil, count: 0)
@@ -34,7 +34,7 @@ public final class ChannelFrameWriter {
         first += count
         guard first == end else { return }
         (first, end) = (0, 0)
-        guard buffer.count > Self.mostKept else { return }
+        guard buffer.count > Self.maxKept else { return }
         buffer.deallocate()
         buffer = UnsafeMutableRawBufferPointer(start: nil, count: 0)
     }
@@ -74,7 +74,7 @@ public final class ChannelFrameWriter {
 
     /// Appends a notification out of the bytes that its post came in.
     public func append(_ delivery: Delivery, userInfo: WireUserInfo) {
-        let size = NotificationSignal.mostBytes(of: delivery, userInfo) + NotificationDetails.mostBytes(of: delivery)
+        let size = NotificationSignal.maxBytes(of: delivery, userInfo) + NotificationDetails.maxBytes(of: delivery)
         append(.notification, number: delivery.sequence, atMost: size) { body in
             NotificationSignal.append(delivery, userInfo: userInfo, to: &body)
             NotificationDetails.append(of: delivery, to: &body)
@@ -83,7 +83,7 @@ public final class ChannelFrameWriter {
 
     public func append(_ outcome: ChannelOutcome, number: UInt64) {
         let size =
-            4 + MarshalledBytes.mostBytes(of: outcome.errorName) + MarshalledBytes.mostBytes(of: outcome.message)
+            4 + MarshalledBytes.maxBytes(of: outcome.errorName) + MarshalledBytes.maxBytes(of: outcome.message)
         append(.outcome, number: number, atMost: size) { body in
             body.append(UInt32(truncatingIfNeeded: outcome.receivers))
             body.append(outcome.errorName)
@@ -93,8 +93,8 @@ public final class ChannelFrameWriter {
 
     public func append(_ dropped: DroppedSignal) {
         let size =
-            8 + MarshalledBytes.mostBytes(ofIntegers: dropped.observers.count)
-            + MarshalledBytes.mostBytes(of: dropped.reason)
+            8 + MarshalledBytes.maxBytes(ofIntegers: dropped.observers.count)
+            + MarshalledBytes.maxBytes(of: dropped.reason)
         append(.dropped, number: 0, atMost: size) { body in
             body.append(dropped.count)
             body.append(dropped.observers.map(\.rawValue))
@@ -103,7 +103,7 @@ public final class ChannelFrameWriter {
     }
 
     public func append(_ change: SuspensionChangedSignal) {
-        append(.suspensionChanged, number: 0, atMost: 4 + MarshalledBytes.mostBytes(of: change.cause)) { body in
+        append(.suspensionChanged, number: 0, atMost: 4 + MarshalledBytes.maxBytes(of: change.cause)) { body in
             body.append(UInt32(change.isSuspended ? 1 : 0))
             body.append(change.cause)
         }

@@ -5,7 +5,7 @@ import CarillonDBus
 
 /// The values that are kept of a name and an object, in the order of their serials (R3).
 ///
-/// An answer beyond ``Wire/mostAnswerBytes`` is refused with LimitExceeded.
+/// An answer beyond ``Wire/maxAnswerBytes`` is refused with LimitExceeded.
 public struct Get: MatchingMethod {
     /// Empty for whatever name.
     public var name: String
@@ -48,7 +48,7 @@ public struct Get: MatchingMethod {
     private static func tooLong(_ size: Int) -> BusError {
         BusError(
             .limitExceeded,
-            message: "an answer has \(Wire.mostAnswerBytes) bytes at most, and this one would have \(size) or more; "
+            message: "an answer has \(Wire.maxAnswerBytes) bytes at most, and this one would have \(size) or more; "
                 + "ask for one name, or one object, at a time")
     }
 
@@ -61,15 +61,15 @@ public struct Get: MatchingMethod {
     ) throws(BusError) {
         // Before anything is made of them: there may be tens of thousands.
         let least = values.reduce(0) { $0 + $1.notification.userInfo.heldByteCount }
-        guard least <= Wire.mostAnswerBytes else { throw tooLong(least) }
+        guard least <= Wire.maxAnswerBytes else { throw tooLong(least) }
         let bodies = values.map { value in
             guard let userInfo = value.notification.userInfo as? WireUserInfo else {
                 preconditionFailure("every post of this service carries a WireUserInfo")
             }
             return (userInfo.commonBody, details(of: value, showing: isVisible))
         }
-        let size = bodies.reduce(MarshalledBytes.mostBytesOfArray) { $0 + 8 + $1.0.count + mostBytes(of: $1.1) }
-        guard size <= Wire.mostAnswerBytes else { throw tooLong(size) }
+        let size = bodies.reduce(MarshalledBytes.maxBytesOfArray) { $0 + 8 + $1.0.count + maxBytes(of: $1.1) }
+        guard size <= Wire.maxAnswerBytes else { throw tooLong(size) }
         call.answer.reply(in: form, size: size) { body in
             body.array { structures in
                 for (common, details) in bodies {
@@ -103,8 +103,8 @@ public struct Get: MatchingMethod {
         return details
     }
 
-    private static func mostBytes(of details: [(key: String, value: PropertyList)]) -> Int {
-        details.reduce(MarshalledBytes.mostBytesOfArray) { sum, detail in
+    private static func maxBytes(of details: [(key: String, value: PropertyList)]) -> Int {
+        details.reduce(MarshalledBytes.maxBytesOfArray) { sum, detail in
             let text = if case .string(let text) = detail.value { text.utf8.count } else { 0 }
             return sum + 48 + text
         }

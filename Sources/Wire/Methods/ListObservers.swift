@@ -4,7 +4,7 @@ import CarillonDBus
 
 /// The observers of a client, in the order of their numbers; none for one that the service does not know.
 ///
-/// An answer beyond ``Wire/mostAnswerBytes`` is refused with LimitExceeded: ``ListObserversFrom`` has them piece by
+/// An answer beyond ``Wire/maxAnswerBytes`` is refused with LimitExceeded: ``ListObserversFrom`` has them piece by
 /// piece.
 public struct ListObservers: CenterMethod {
     /// A text, as the caller may ask for anything.

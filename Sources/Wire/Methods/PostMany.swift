@@ -40,7 +40,7 @@ public struct PostMany: CenterMethod {
     ///
     /// - Returns: nil when it would be too long for D-Bus.
     public static func message(of calls: [Message], wantsAnswer: Bool) -> Message? {
-        let size = calls.reduce(MarshalledBytes.mostBytesOfArray) { $0 + 8 + $1.withMarshalledBody(\.count) }
+        let size = calls.reduce(MarshalledBytes.maxBytesOfArray) { $0 + 8 + $1.withMarshalledBody(\.count) }
         let message = form.call(size: size) { body in
             body.array { posts in
                 for call in calls { call.withMarshalledBody { posts.append(laidOut: $0) } }
@@ -106,8 +106,8 @@ extension MethodCall.Answer {
     /// Answers a call of ``PostMany``.
     public func reply(toPosts outcomes: [PostOutcome]) {
         // Each begins where D-Bus aligns to 8.
-        let size = outcomes.reduce(MarshalledBytes.mostBytesOfArray) {
-            $0 + 8 + 4 + MarshalledBytes.mostBytes(of: $1.errorName)
+        let size = outcomes.reduce(MarshalledBytes.maxBytesOfArray) {
+            $0 + 8 + 4 + MarshalledBytes.maxBytes(of: $1.errorName)
         }
         reply(in: Self.postManyReply, size: size) { body in
             body.array { rows in

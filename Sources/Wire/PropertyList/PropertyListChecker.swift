@@ -22,7 +22,7 @@ struct PropertyListChecker {
         return limits
     }()
     /// Nesting of arrays in a type.
-    private static let mostArrays = 32
+    private static let maxArrays = 32
     /// Where the walk is.
     private(set) var reader: MarshalledReader
     /// How many values it has come by, keys not counted.
@@ -150,7 +150,7 @@ struct PropertyListChecker {
             guard text[index...].starts(with: "(x)".utf8) else { return nil }
             return index + 3
         case UInt8(ascii: "a"):
-            guard arrays < mostArrays else { return nil }
+            guard arrays < maxArrays else { return nil }
             guard text[(index + 1)...].starts(with: "{s".utf8) else {
                 return endOfType(text, from: index + 1, arrays: arrays + 1)
             }

@@ -70,8 +70,8 @@ public enum UserInfoLayout {
         return bytes
     }
 
-    fileprivate static let mostBytes = Limits.row(.userInfoBytes).hardMaximum
-    fileprivate static let mostDepth = Limits.row(.userInfoDepth).hardMaximum
+    fileprivate static let maxBytes = Limits.row(.userInfoBytes).hardMaximum
+    fileprivate static let maxDepth = Limits.row(.userInfoDepth).hardMaximum
 }
 
 /// What a value is on the wire.
@@ -164,7 +164,7 @@ private struct Measure {
 
     init(offset: Int) {
         self.offset = offset
-        end = offset + Int(UserInfoLayout.mostBytes)
+        end = offset + Int(UserInfoLayout.maxBytes)
     }
 
     mutating func add(
@@ -211,8 +211,8 @@ private struct Measure {
     }
 
     private mutating func beginArray(alignedTo alignment: Int, depth: Int) throws(CenterError) {
-        guard depth < UserInfoLayout.mostDepth else {
-            throw .limitExceeded(.userInfoDepth, value: UserInfoLayout.mostDepth)
+        guard depth < UserInfoLayout.maxDepth else {
+            throw .limitExceeded(.userInfoDepth, value: UserInfoLayout.maxDepth)
         }
         add(fixed: 4)
         align(to: alignment)
@@ -233,7 +233,7 @@ private struct Measure {
     }
 
     private func checkSize() throws(CenterError) {
-        guard offset <= end else { throw .limitExceeded(.userInfoBytes, value: UserInfoLayout.mostBytes) }
+        guard offset <= end else { throw .limitExceeded(.userInfoBytes, value: UserInfoLayout.maxBytes) }
     }
 }
 

@@ -118,14 +118,14 @@ public struct SessionNotification {
         to session: UniqueName, _ userInfo: WireUserInfo, _ options: Options, serial: UInt32
     ) -> MarshalledMessage {
         let entries = options.entries
-        let size = MarshalledBytes.mostBytesOfArray + entries.count * mostBytesOfEntry
+        let size = MarshalledBytes.maxBytesOfArray + entries.count * maxBytesOfEntry
         return form.head(to: session).message(serial: serial, userInfo.commonBody, size: size) { body in
             let holdsNoNUL = UserInfoLayout.append(entries: entries, to: &body)
             assert(holdsNoNUL, "there is no text among them")
         }
     }
 
-    private static let mostBytesOfEntry = 64
+    private static let maxBytesOfEntry = 64
     private static let form = MessageForm.signal(
         path: SessionsWire.path, interface: SessionsWire.interface, member: member, signature: "ssa{sv}a{sv}")
 }

@@ -9,8 +9,8 @@ public enum SessionsWire {
     public static let interface: InterfaceName = "org.carillon.Sessions1"
 
     /// The most names that a session may want of another, and their bytes together.
-    public static let mostWanted = 256
-    public static let mostWantedBytes = 32 << 10
+    public static let maxWanted = 256
+    public static let maxWantedBytes = 32 << 10
 
     /// All of it, for introspection.
     public static var table: Interface {
@@ -232,7 +232,7 @@ public struct LostSignal: SessionsSignal, Equatable {
     }
 
     /// The most entries that it has.
-    public static let mostEntries = 64
+    public static let maxEntries = 64
     public static let member: MemberName = "Lost"
     public static let arguments: [Interface.Argument] = [.init("number", "t"), .init("lost", "a(sst)")]
 
@@ -240,7 +240,7 @@ public struct LostSignal: SessionsSignal, Equatable {
         number = try reader.read()
         entries = []
         var elements = try reader.readContainer(.array)
-        while !elements.isAtEnd, entries.count <= Self.mostEntries {
+        while !elements.isAtEnd, entries.count <= Self.maxEntries {
             var entry = try elements.readContainer(.structure)
             entries.append(
                 Entry(name: try entry.readString(), object: try entry.readString(), count: try entry.read()))

@@ -6,12 +6,12 @@ import CarillonDBus
 /// what the client did not ask for, is not there.
 enum NotificationDetails {
     /// The most that an entry takes, without the texts of values.
-    private static let mostBytesOfEntry = 48
+    private static let maxBytesOfEntry = 48
 
     /// The most that ``append(of:to:)`` appends.
-    static func mostBytes(of delivery: Delivery) -> Int {
-        guard !delivery.details.isEmpty else { return MarshalledBytes.mostBytesOfArray }
-        return MarshalledBytes.mostBytesOfArray + mostBytesOfEntry * Detail.allCases.count
+    static func maxBytes(of delivery: Delivery) -> Int {
+        guard !delivery.details.isEmpty else { return MarshalledBytes.maxBytesOfArray }
+        return MarshalledBytes.maxBytesOfArray + maxBytesOfEntry * Detail.allCases.count
             + (delivery.notification.identity?.byteCount ?? 0)
     }
 

@@ -66,7 +66,7 @@ public struct NotificationSignal: CenterSignal, Equatable {
     public static func message(
         for delivery: Delivery, userInfo: WireUserInfo, messageSerial: UInt32
     ) -> MarshalledMessage {
-        head(for: delivery.client).message(serial: messageSerial, userInfo.commonBody, size: mostOwnBytes(of: delivery))
+        head(for: delivery.client).message(serial: messageSerial, userInfo.commonBody, size: maxOwnBytes(of: delivery))
         {
             appendOwn(delivery, to: &$0)
         }
@@ -80,19 +80,19 @@ public struct NotificationSignal: CenterSignal, Equatable {
         _ delivery: Delivery, userInfo: WireUserInfo, behind head: MessageHead, messageSerial: UInt32,
         over bus: some MessageBus
     ) {
-        bus.send(head, serial: messageSerial, userInfo.commonBody, size: mostOwnBytes(of: delivery)) {
+        bus.send(head, serial: messageSerial, userInfo.commonBody, size: maxOwnBytes(of: delivery)) {
             appendOwn(delivery, to: &$0)
         }
     }
 
     /// The most that the arguments take.
-    static func mostBytes(of delivery: Delivery, _ userInfo: WireUserInfo) -> Int {
-        userInfo.commonBody.count + mostOwnBytes(of: delivery)
+    static func maxBytes(of delivery: Delivery, _ userInfo: WireUserInfo) -> Int {
+        userInfo.commonBody.count + maxOwnBytes(of: delivery)
     }
 
-    private static func mostOwnBytes(of delivery: Delivery) -> Int {
-        MarshalledBytes.mostBytes(ofIntegers: delivery.observers.count)
-            + MarshalledBytes.mostBytes(of: delivery.notification.poster.rawValue) + 24
+    private static func maxOwnBytes(of delivery: Delivery) -> Int {
+        MarshalledBytes.maxBytes(ofIntegers: delivery.observers.count)
+            + MarshalledBytes.maxBytes(of: delivery.notification.poster.rawValue) + 24
     }
 
     /// Appends the arguments, for a place that D-Bus would align to 8.

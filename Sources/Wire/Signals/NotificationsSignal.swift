@@ -50,9 +50,9 @@ public struct NotificationsSignal: CenterSignal, Equatable {
         userInfo: (Notification) -> WireUserInfo
     ) -> MarshalledMessage {
         // Each begins where D-Bus aligns to 8.
-        let size = batch.reduce(MarshalledBytes.mostBytesOfArray) {
-            $0 + 8 + NotificationSignal.mostBytes(of: $1, userInfo($1.notification))
-                + NotificationDetails.mostBytes(of: $1)
+        let size = batch.reduce(MarshalledBytes.maxBytesOfArray) {
+            $0 + 8 + NotificationSignal.maxBytes(of: $1, userInfo($1.notification))
+                + NotificationDetails.maxBytes(of: $1)
         }
         return form.message(to: client, serial: messageSerial, size: size) { body in
             body.array { structures in

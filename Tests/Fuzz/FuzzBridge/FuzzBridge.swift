@@ -15,7 +15,7 @@ public func testOneInput(_ bytes: UnsafePointer<UInt8>?, _ count: Int) -> Int32 
             realm: "r", own: Origin(host: "h", user: "u")!,
             imports: input.flag() ? [.all] : [.below("a."), .exactly("n")])
         gate.wanted = WantedNames(
-            observed: ["n", "a.b"], isAnyObserved: input.flag(), imports: gate.imports, mostSubscriptions: 8)
+            observed: ["n", "a.b"], isAnyObserved: input.flag(), imports: gate.imports, maxSubscriptions: 8)
         var now = SuspendingClock.now
         while !input.isAtEnd {
             now += .seconds(input.number(below: 4))

@@ -10,10 +10,10 @@ public func testOneInput(_ bytes: UnsafePointer<UInt8>?, _ count: Int) -> Int32 
     Fuzzer.run(bytes, count) { input in
         let sender: ChannelFrame.Sender = input.flag() ? .client : .service
         let piece = 1 + Int(input.byte())
-        let mostKept = 1 << input.number(below: 13)
+        let maxKept = 1 << input.number(below: 13)
         let stream = input.bytes(1 << 16)
-        let whole = read(stream, from: sender, pieces: 1 << 20, mostKept: mostKept)
-        let cut = read(stream, from: sender, pieces: piece, mostKept: mostKept)
+        let whole = read(stream, from: sender, pieces: 1 << 20, maxKept: maxKept)
+        let cut = read(stream, from: sender, pieces: piece, maxKept: maxKept)
         Fuzzer.expect(whole == cut, "it matters in which pieces bytes come: \(whole) and \(cut)")
         for frame in whole.frames { judge(frame.body) }
         judge(stream)
@@ -32,14 +32,14 @@ private struct Found: Equatable {
     var fault: ChannelFrame.Fault?
 }
 
-private func read(_ stream: [UInt8], from sender: ChannelFrame.Sender, pieces: Int, mostKept: Int) -> Found {
-    let reader = ChannelFrameReader(from: sender, mostKept: mostKept)
+private func read(_ stream: [UInt8], from sender: ChannelFrame.Sender, pieces: Int, maxKept: Int) -> Found {
+    let reader = ChannelFrameReader(from: sender, maxKept: maxKept)
     var found = Found()
     var rest = stream[...]
     do throws(ChannelFrame.Fault) {
         while true {
             while let frame = try reader.next() {
-                Fuzzer.expect(frame.kind.sender == sender && frame.body.count <= mostKept, "not what was asked for")
+                Fuzzer.expect(frame.kind.sender == sender && frame.body.count <= maxKept, "not what was asked for")
                 found.frames.append(
                     Frame(
                         kind: frame.kind.rawValue, number: frame.number, body: Array(frame.body),

@@ -45,7 +45,7 @@ final class BusObserver {
     }
 
     /// Two windows of 64.
-    private static let mostUnconfirmed = 128
+    private static let maxUnconfirmed = 128
     private static let makesClient: Set<String> = ["AddObserver", "SetSuspended", "FollowActivity", "SetClientOptions"]
     private static let followed: [MemberName: MemberName] = [
         FollowInterest.member: InterestChangedSignal.member, FollowValues.member: ValuesRemovedSignal.member,
@@ -193,6 +193,6 @@ final class BusObserver {
     private func countUnconfirmed(of client: String, _ state: inout Known) {
         state.unconfirmed += 1
         Fuzzer.expect(
-            state.unconfirmed <= Self.mostUnconfirmed, "\(client) was sent more than it may leave unconfirmed")
+            state.unconfirmed <= Self.maxUnconfirmed, "\(client) was sent more than it may leave unconfirmed")
     }
 }

@@ -105,7 +105,7 @@ struct ModelCenter {
         case .send(let lane, let limit):
             isBusy = limit != nil
             var left = limit ?? 0
-            while left > 0, let first = mostUrgent, first <= lane { left -= max(1, takeTurn(in: first)) }
+            while left > 0, let first = maxUrgent, first <= lane { left -= max(1, takeTurn(in: first)) }
         case .setSuspended(let number, let isSuspended): change(try known(number), word: isSuspended)
         case .followActivity(let number): change(try known(number), word: nil)
         case .override(let number, let isSuspended):
@@ -232,7 +232,7 @@ struct ModelCenter {
             }
         }
         while turns.count(where: { !$0.isVoid }) > 1024 || turns.reduce(0, { $0 + $1.bytes }) > 1 << 20 {
-            takeTurn(in: mostUrgent!)
+            takeTurn(in: maxUrgent!)
         }
         return UInt64(counted)
     }
@@ -406,14 +406,14 @@ struct ModelCenter {
         turns.contains { $0.client === client && $0.lane == lane && !$0.isVoid }
     }
 
-    private var mostUrgent: DeliveryLane? { turns.map(\.lane).min() }
+    private var maxUrgent: DeliveryLane? { turns.map(\.lane).min() }
 
     private mutating func settle() {
         if !isBusy { sendAllReady() }
     }
 
     private mutating func sendAllReady() {
-        while let lane = mostUrgent { takeTurn(in: lane) }
+        while let lane = maxUrgent { takeTurn(in: lane) }
     }
 
     /// - Returns: how many notifications that sent.

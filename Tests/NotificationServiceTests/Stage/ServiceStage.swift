@@ -279,7 +279,7 @@ final class ServiceStage {
 final class StageLine: MessageTransport {
     var onMessage: ((Message) -> Void)?
     var isConnected = true
-    var mostReceivedBytes = 63 << 20
+    var maxReceivedBytes = 63 << 20
     var isPaused = false
     let socket: Int32? = nil
     let outgoingBytes = 0

@@ -76,7 +76,7 @@ final class OtherSession {
 
     /// Of what may be on the way, and wait, to the service.
     private static let window = 64
-    private static let mostWaiting = 512
+    private static let maxWaiting = 512
     private static let messagesPerTurn = 16
     /// In microseconds, until a session announces itself again, to learn that the service has read what it wants.
     private static let pause: Int64 = 100_000
@@ -160,7 +160,7 @@ final class OtherSession {
             return send(number, on: link, within: false)
         }
         link.waiting.append(number)
-        if link.waiting.count > Self.mostWaiting {
+        if link.waiting.count > Self.maxWaiting {
             _ = link.waiting.popFirst()
             link.unreported += 1
         }
@@ -265,7 +265,7 @@ final class OtherSession {
         case .broadcast: send(Self.message(to: nil, plan, ledger.post(plan, from: poster), link.lastSent + 1, 0))
         case .confirmsMore: send(TakenSignal(upTo: link.lastReceived + 1_000_000).message(to: link.name))
         case .wantsTooMuch:
-            let names = (0...SessionsWire.mostWanted).map { "com.example.Other\($0)" } + ["com.example.*"]
+            let names = (0...SessionsWire.maxWanted).map { "com.example.Other\($0)" } + ["com.example.*"]
             send(WantsSignal(names).message(to: link.name))
         case .presence: for _ in 0..<20 { announce() }
         }

@@ -28,7 +28,7 @@ final class PlainClient: Client {
     private var isReadingScheduled = false
     /// When it asked for its notifications together; nil before that is answered, and where it did not ask.
     private var batchesSince: Int64?
-    private static let mostTogether = 100
+    private static let maxTogether = 100
     /// Answers that took longer than this while nothing was the matter are a violation of fairness.
     private static let patience: Int64 = 10_000_000
     /// In microseconds, before it says again what the service had no room for.
@@ -152,8 +152,8 @@ final class PlainClient: Client {
     /// Posts what belongs together in calls of many posts (F1).
     func postTogether(_ plans: [PostPlan]) {
         whenNamed { [unowned self] witness in
-            for first in stride(from: 0, to: plans.count, by: Self.mostTogether) {
-                sendTogether(plans[first..<min(plans.count, first + Self.mostTogether)], of: witness)
+            for first in stride(from: 0, to: plans.count, by: Self.maxTogether) {
+                sendTogether(plans[first..<min(plans.count, first + Self.maxTogether)], of: witness)
             }
         }
     }

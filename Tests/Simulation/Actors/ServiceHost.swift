@@ -64,7 +64,7 @@ final class ServiceHost {
     /// Invariants of the core are checked after so many iterations.
     private static let checkEvery = 32
     /// The bytes that may wait beyond the limit: the connection reads ahead, and each message costs more than its bytes.
-    private static let mostReadAhead: UInt64 = 8 << 20
+    private static let maxReadAhead: UInt64 = 8 << 20
 
     init(
         _ world: World, _ bus: Bus, _ disk: Disk, _ ledger: Ledger, limits: Limits, isSupervised: Bool,
@@ -250,10 +250,10 @@ final class ServiceHost {
         guard instance.iterations % Self.checkEvery == 0 else { return }
         checkCore(of: instance)
         guard let statistics = instance.service?.center?.statistics else { return }
-        if statistics.waitingCallBytes > limits[.waitingCallBytes] + Self.mostReadAhead {
+        if statistics.waitingCallBytes > limits[.waitingCallBytes] + Self.maxReadAhead {
             world.violate("E4", "\(statistics.waitingCallBytes) bytes of calls wait: \(limits[.waitingCallBytes])")
         }
-        if statistics.memoryBytes > limits[.memoryBytes] + Self.mostReadAhead {
+        if statistics.memoryBytes > limits[.memoryBytes] + Self.maxReadAhead {
             world.violate("E4", "\(statistics.memoryBytes) bytes are held: \(limits[.memoryBytes])")
         }
     }

@@ -17,13 +17,13 @@ final class Bus {
 
         var kind = Kind.daemon
         /// What it keeps for a connection that does not read.
-        var mostOutgoingBytes = 64 << 20
+        var maxOutgoingBytes = 64 << 20
         /// What the socket of a connection holds.
         var socketBytes = 200 << 10
-        var mostRules = 512
+        var maxRules = 512
         /// What it holds of what a connection has sent before it makes that wait; nil for any amount. dbus-broker never
         /// makes anybody wait.
-        var mostIncomingBytes: Int?
+        var maxIncomingBytes: Int?
         /// How much slower than usual everything goes through it.
         var slowness: Int64 = 1
     }
@@ -296,7 +296,7 @@ final class Bus {
             guard let text = try? arguments.readString(), let rule = MatchRule(text) else {
                 return refuse(BusError(name: "org.freedesktop.DBus.Error.MatchRuleInvalid", message: ""))
             }
-            guard sender.ruleCount < manner.mostRules else {
+            guard sender.ruleCount < manner.maxRules else {
                 return refuse(BusError(name: BusError.limitsExceededName, message: "too many match rules"))
             }
             sender.rules[rule, default: 0] += 1

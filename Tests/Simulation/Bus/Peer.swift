@@ -168,7 +168,7 @@ final class Peer {
 
     /// Whether the bus leaves unread what it sends, as it keeps too much of it already.
     private var isHeldBack: Bool {
-        guard !isClosing, let most = bus.manner.mostIncomingBytes else { return false }
+        guard !isClosing, let most = bus.manner.maxIncomingBytes else { return false }
         return heldBytes > most
     }
 
@@ -210,7 +210,7 @@ final class Peer {
         if delay > 0 { lastArrival = max(lastArrival, bus.world.now + delay) }
         let size = message.byteCount
         guard backlog.isEmpty, socketBytes + size <= bus.manner.socketBytes || socketBytes == 0 else {
-            guard backlogBytes + size <= bus.manner.mostOutgoingBytes else { return false }
+            guard backlogBytes + size <= bus.manner.maxOutgoingBytes else { return false }
             backlog.append(Kept(message: message, size: size, sender: sender, number: sender?.number ?? 0))
             backlogBytes += size
             sender?.heldBytes += size

@@ -8,7 +8,7 @@ import CarillonMainLoop
 final class PeerTransport: MessageTransport, PolledSourceDelegate {
     var onMessage: ((Message) -> Void)?
     var onArrivingCall: ((ArrivingCall) -> Bool)?
-    var mostReceivedBytes = 63 << 20
+    var maxReceivedBytes = 63 << 20
     var isPaused = false
     let socket: Int32? = nil
     let outgoingBytes = 0

@@ -24,9 +24,9 @@ final class WindowWatch {
     /// `FlowWindow`: two windows of 64 messages. One event may send a word about losses along with what was next.
     private static let most = 2 * 64 + 4
     /// When a channel ends two windows may come behind what is on the bus.
-    private static let mostBehindChannel = 128
+    private static let maxBehindChannel = 128
     /// Of a client that has stopped after many calls each reply that is the only one kept goes alone: it may wait for it.
-    private static let mostReplies = 4 * 128
+    private static let maxReplies = 4 * 128
 
     init(_ world: World, _ ledger: Ledger) {
         self.world = world
@@ -47,7 +47,7 @@ final class WindowWatch {
         let unasked = count - receiver.unreadReplies(from: sender)
         if count <= Self.most {
             bounded.insert(pair)
-        } else if unasked > Self.most + (hadChannel ? Self.mostBehindChannel : 0) || count > unasked + Self.mostReplies,
+        } else if unasked > Self.most + (hadChannel ? Self.maxBehindChannel : 0) || count > unasked + Self.maxReplies,
             bounded.contains(pair)
         {
             world.violate("A4", "\(count) messages lie unread before \(receiver.name?.rawValue ?? "?")")

@@ -60,14 +60,14 @@ final class World {
     /// Has everything happen up to a time, or to the first violation.
     ///
     /// - Parameter mostEvents: what goes on without end is a violation, too.
-    func run(until end: Int64, mostEvents: Int = 20_000_000) {
-        let limit = eventCount + mostEvents
+    func run(until end: Int64, maxEvents: Int = 20_000_000) {
+        let limit = eventCount + maxEvents
         while violation == nil, let next = events.first, next.time <= end {
             removeFirst()
             now = next.time
             eventCount += 1
             takeAction(next.place)()
-            if eventCount >= limit { violate("E4", "the simulation does not come to rest: \(mostEvents) events") }
+            if eventCount >= limit { violate("E4", "the simulation does not come to rest: \(maxEvents) events") }
         }
         now = max(now, end)
     }

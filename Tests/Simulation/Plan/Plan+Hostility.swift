@@ -85,8 +85,8 @@ extension Plan {
     /// Some call without end, and others rarely, on a machine that is slow.
     private mutating func addFlood(_ random: inout Random) {
         servingTime = Int64(random.number(400...2000))
-        manner.mostOutgoingBytes = 1 << 30
-        if manner.kind == .daemon, random.happens(0.7) { manner.mostIncomingBytes = random.number(64...4096) << 10 }
+        manner.maxOutgoingBytes = 1 << 30
+        if manner.kind == .daemon, random.happens(0.7) { manner.maxIncomingBytes = random.number(64...4096) << 10 }
         if random.happens(0.7) { limits[.waitingCallBytes] = UInt64(random.number(1...8)) << 20 }
         if random.happens(0.5) { limits[.memoryBytes] = UInt64(random.number(2...16)) << 20 }
         // Where nothing else goes wrong everybody is owed an answer in time.

@@ -104,7 +104,7 @@ extension Plan {
 
     /// Clients come until the bus has no rule left for one, who leaves at that moment.
     private mutating func addDepartures(_ random: inout Random) {
-        manner.mostRules = random.number(3...9)
+        manner.maxRules = random.number(3...9)
         let count = random.number(4...10)
         let actors = (0..<count).map { _ in add(Role(), at: random.number(0...200_000)) }
         for _ in 0..<random.number(2...6) {

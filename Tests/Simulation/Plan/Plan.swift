@@ -69,7 +69,7 @@ struct Plan {
         self.dials = dials
         var random = Random(seed: seed, stream: 1)
         manner.kind = random.happens(0.5) ? .daemon : .broker
-        if random.happens(0.15 * dials.faults) { manner.mostRules = random.number(2...8) }
+        if random.happens(0.15 * dials.faults) { manner.maxRules = random.number(2...8) }
         if random.happens(0.4) { narrow(&random) }
         isSupervised = random.happens(0.5)
         hasStaleFiles = random.happens(0.2)
@@ -123,7 +123,7 @@ struct Plan {
 
     /// What is not in the steps, for whoever reads a trace.
     var surroundings: String {
-        var words = [manner.kind.rawValue, "\(manner.mostRules) match rules"]
+        var words = [manner.kind.rawValue, "\(manner.maxRules) match rules"]
         if isSupervised { words.append("the service is started anew") }
         for key in Limits.Key.allCases where limits[key] != Limits()[key] {
             words.append("\(key.rawValue) = \(limits[key])")
@@ -143,7 +143,7 @@ struct Plan {
         }
         if policy != PolicyFile() { words.append("\(policy)") }
         if servingTime > 0 { words.append("\(servingTime) µs to serve a call") }
-        if let bytes = manner.mostIncomingBytes { words.append("the bus holds \(bytes) bytes of a sender") }
+        if let bytes = manner.maxIncomingBytes { words.append("the bus holds \(bytes) bytes of a sender") }
         return words.joined(separator: "; ")
     }
 

@@ -52,7 +52,7 @@ public struct RealmRun: Sendable {
     public func shrink(maxRuns: Int = 400) -> Shrunk? {
         let plan = RealmPlan(seed: seed)
         guard var violation = make().violation else { return nil }
-        let result = Shrinker(mostTries: maxRuns).shrink(Array(plan.steps.indices)) { candidate in
+        let result = Shrinker(maxTries: maxRuns).shrink(Array(plan.steps.indices)) { candidate in
             guard let found = make(keeping: candidate).violation, found.rule == violation.rule else { return false }
             violation = found
             return true
