@@ -306,7 +306,7 @@ final class CenterDriver {
             }
             for (client, channel) in lost.sorted(by: { $0.key < $1.key }) {
                 guard let revoked = channel.unreadWords else { continue }
-                center.wordsCut(client, revoked: revoked, effects: &effects)
+                center.controlSignalsLost(client, revoked: revoked, effects: &effects)
             }
             center.connectionEnded(effects: &effects)
         }

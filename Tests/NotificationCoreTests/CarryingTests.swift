@@ -333,7 +333,7 @@ struct CarryingTests {
         try center.post(63, of: "A")
         try center.suspend(one)
         var effects: [Effect] = []
-        if isCut { center.center.wordsCut(one, revoked: [], effects: &effects) }
+        if isCut { center.center.controlSignalsLost(one, revoked: [], effects: &effects) }
         let cut = effects.compactMap { if case .remember(let change) = $0 { change } else { nil } }
         let next = DistributedCenter()
         for change in center.changes + cut { _ = next.restore(change) }
@@ -457,7 +457,7 @@ struct CarryingTests {
         try center.post(63, of: "A")
         var effects: [Effect] = []
         if isDisconnected {
-            center.center.wordsCut(one, revoked: [ids[1]], effects: &effects)
+            center.center.controlSignalsLost(one, revoked: [ids[1]], effects: &effects)
             #expect(Self.words(effects).suspended.isEmpty, "there is no connection")
         } else {
             center.center.channelEnded(of: one, revoked: [ids[1]], effects: &effects)

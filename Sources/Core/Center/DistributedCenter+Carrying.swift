@@ -64,12 +64,12 @@ extension DistributedCenter {
     /// sent them again.
     ///
     /// - Parameter revoked: the observers that such words are about.
-    public func wordsCut(_ name: ClientName, revoked: Set<ObserverID>, effects: inout [Effect]) {
+    public func controlSignalsLost(_ name: ClientName, revoked: Set<ObserverID>, effects: inout [Effect]) {
         defer { eventEnded() }
-        if let client = clients[name] { cutWords(to: client, revoked: revoked, effects: &effects) }
+        if let client = clients[name] { loseControlSignals(to: client, revoked: revoked, effects: &effects) }
     }
 
-    func cutWords(to client: Client, revoked: Set<ObserverID>, effects: inout [Effect]) {
+    func loseControlSignals(to client: Client, revoked: Set<ObserverID>, effects: inout [Effect]) {
         meter.count(revoked.count)
         // A revocation that it confirmed is forgotten here.
         let forgotten = revoked.subtracting(client.revocation?.observers ?? [])
@@ -77,12 +77,12 @@ extension DistributedCenter {
             client.oweRevocation(of: forgotten)
             remember(.observersRevoked(client.name, forgotten), effects: &effects)
         }
-        doubtWords(to: client, whateverConfirmed: true, effects: &effects)
+        markControlUnacked(to: client, whateverConfirmed: true, effects: &effects)
     }
 
     /// Sends nothing more until the client answers, which has to be asked for that.
     private func block(_ client: Client, effects: inout [Effect]) {
-        doubtWords(to: client, effects: &effects)
+        markControlUnacked(to: client, effects: &effects)
         guard !client.peer.flow.isBlocked else { return }
         probe(client.peer, effects: &effects)
         client.peer.flow.block()
@@ -123,7 +123,7 @@ extension DistributedCenter {
     }
 
     /// What the client was told besides, and has not confirmed, may not have arrived: it is told again when it reads.
-    func doubtWords(to client: Client, whateverConfirmed: Bool = false, effects: inout [Effect]) {
+    func markControlUnacked(to client: Client, whateverConfirmed: Bool = false, effects: inout [Effect]) {
         if whateverConfirmed || client.isSuspensionOnTheWay { doubtSuspension(of: client, effects: &effects) }
         if let revocation = client.revocation,
             whateverConfirmed || revocation.sentWhenTold > client.peer.surelyConfirmedBytes
@@ -131,13 +131,14 @@ extension DistributedCenter {
             client.revocation?.untold = revocation.observers
         }
         forgetRevocation(knownTo: client, effects: &effects)
-        client.mayLackWord = interestFollowers.contains(client.number) || valueFollowers.contains(client.number)
+        client.controlResendPending =
+            interestFollowers.contains(client.number) || valueFollowers.contains(client.number)
     }
 
     /// Tells a client, which reads again, what the bus may not have carried of what it follows, unless it has asked since.
-    func repeatWord(to client: Client, effects: inout [Effect]) {
-        guard client.mayLackWord else { return }
-        client.mayLackWord = false
+    func resendControl(to client: Client, effects: inout [Effect]) {
+        guard client.controlResendPending else { return }
+        client.controlResendPending = false
         interestFollowers.distrust(client.number)
         valueFollowers.distrust(client.number)
         tellInterest(effects: &effects)

@@ -55,7 +55,7 @@ extension DistributedCenter {
     public func channelEnded(of name: ClientName, revoked: Set<ObserverID>, effects: inout [Effect]) {
         defer { eventEnded() }
         guard let client = clients[name] else { return }
-        cutWords(to: client, revoked: revoked, effects: &effects)
+        loseControlSignals(to: client, revoked: revoked, effects: &effects)
         pump(client, effects: &effects)
     }
 
@@ -64,7 +64,7 @@ extension DistributedCenter {
     public func channelEndedUncarried(of name: ClientName, effects: inout [Effect]) {
         defer { eventEnded() }
         guard let client = clients[name] else { return }
-        doubtWords(to: client, effects: &effects)
+        markControlUnacked(to: client, effects: &effects)
         client.peer.confirmedBeforeChannel = nil
         pump(client, effects: &effects)
     }

@@ -114,7 +114,7 @@ extension DistributedCenter {
         tellSuspension(of: client, effects: &effects)
         tellRevocation(to: client, effects: &effects)
         announceLoss(to: client, effects: &effects)
-        repeatWord(to: client, effects: &effects)
+        resendControl(to: client, effects: &effects)
         if spent.flushed < SpentInEvent.maxFlushed {
             spent.flushed += sendOwed(to: client, effects: &effects)
         } else {

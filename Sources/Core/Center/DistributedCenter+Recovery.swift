@@ -61,7 +61,7 @@ extension DistributedCenter {
         case .options(let name, let options): return withClient(name) { $0.options = options }
         case .suspendedByActivity(let name, let isSuspended):
             return withClient(name) { $0.wasSuspendedByActivity = isSuspended }
-        case .suspensionOwed(let name, let isOwed): return withClient(name) { $0.isSuspensionOwed = isOwed }
+        case .suspensionOwed(let name, let isOwed): return withClient(name) { $0.suspensionNoticePending = isOwed }
         case .queuedDue(let name, let notification, let observers, let lane):
             return restore(notification, of: name, for: observers) { client, observers in
                 guard client.queue.mayBeDue(notification.serial, in: lane) else { return false }
@@ -206,7 +206,7 @@ extension DistributedCenter {
 
     /// What an earlier process remembered of suspensions may not be the last word: every client is told what holds.
     public func doubtSuspensions() {
-        for client in clients.values { client.isSuspensionOwed = true }
+        for client in clients.values { client.suspensionNoticePending = true }
     }
 
     /// Nobody gets so far: a number beyond it comes from bytes that were damaged.
@@ -220,7 +220,7 @@ extension DistributedCenter {
         meter.count(clients.count)
         for client in clients.values {
             rememberDue(of: client, effects: &effects)
-            doubtWords(to: client, effects: &effects)
+            markControlUnacked(to: client, effects: &effects)
         }
     }
 
@@ -311,7 +311,7 @@ extension DistributedCenter {
                 if isTold { client.toldSuspension = (true, .activity) }
                 remember(.suspendedByActivity(client.name, false), effects: &effects)
             }
-            if client.isSuspensionOwed { client.toldSuspension = nil }
+            if client.suspensionNoticePending { client.toldSuspension = nil }
             tellSuspension(of: client, effects: &effects)
             if !client.isSuspended { flush(client, effects: &effects) }
             pump(client, effects: &effects)

@@ -94,8 +94,8 @@ extension DistributedCenter {
     /// is sent, or its connection before the bus has carried it. Hearing it twice tells nothing wrong.
     func noteSuspensionOwed(to client: Client, effects: inout [Effect]) {
         let isKnown = client.knowsSuspension && !client.isSuspensionOnTheWay
-        guard client.isSuspensionOwed == isKnown else { return }
-        client.isSuspensionOwed.toggle()
-        remember(.suspensionOwed(client.name, client.isSuspensionOwed), effects: &effects)
+        guard client.suspensionNoticePending == isKnown else { return }
+        client.suspensionNoticePending.toggle()
+        remember(.suspensionOwed(client.name, client.suspensionNoticePending), effects: &effects)
     }
 }

@@ -148,7 +148,7 @@ extension DistributedCenter {
         if client.isSuspendedByActivity || client.wasSuspendedByActivity {
             state.append(.suspendedByActivity(name, true))
         }
-        if client.isSuspensionOwed { state.append(.suspensionOwed(name, true)) }
+        if client.suspensionNoticePending { state.append(.suspensionOwed(name, true)) }
         if let revocation = client.revocation {
             meter.count(revocation.observers.count)
             state.append(.observersRevoked(name, revocation.observers))

@@ -26,7 +26,7 @@ final class Client {
 
     var options = ClientOptions()
     /// Whether the bus may have refused to carry to it that something it follows is different.
-    var mayLackWord = false
+    var controlResendPending = false
     /// What policy took from it (P3), as long as it may not know.
     var revocation: Revocation?
 
@@ -62,7 +62,7 @@ final class Client {
     /// All that it had been sent, in bytes, when it was told so.
     var sentWhenTold: UInt64 = 0
     /// Whether a later process is known to have to tell it about its suspension (E3), as it may not know.
-    var isSuspensionOwed = false
+    var suspensionNoticePending = false
 
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
@@ -135,7 +135,7 @@ final class Client {
     /// Whether something is for it that it would get if it read.
     var awaitsSomething: Bool {
         queue.hasDue || owed.hasReady || queue.waitsForIntervals || unannounced != nil || uncarried != nil
-            || mayLackWord
+            || controlResendPending
             || !knowsSuspension || isRevocationOwed
     }
 

@@ -207,7 +207,7 @@ final class ServiceHost {
             world.violate("E3", "carillond \(instance.process.id) read a damaged log, and said nothing of it")
         }
         for status in center.clientStatuses {
-            ledger.expectWord(to: status.name, "whether it is suspended, behind a damaged log")
+            ledger.expectControlSignal(to: status.name, "whether it is suspended, behind a damaged log")
         }
     }
 
@@ -224,7 +224,7 @@ final class ServiceHost {
     private func expectResumptions() {
         for status in center?.clientStatuses ?? [] where !status.isSuspended {
             // One that is suspended again knows that already; and what stands behind a full window waits for its barrier.
-            ledger.expectWord(
+            ledger.expectControlSignal(
                 to: status.name, ifSuspended: true, within: Self.timeOfResumption,
                 while: { [weak self, start = world.now] in
                     guard let self else { return false }

@@ -95,7 +95,7 @@ final class Ledger {
     ///   - time: in which it is told, in microseconds.
     ///   - isOwed: whether it still is to be told by then.
     ///   - what: it has to be told.
-    func expectWord(
+    func expectControlSignal(
         to client: UniqueName, ifSuspended isOfSuspended: Bool = false, within time: Int64 = timeOfWords,
         while isOwed: @escaping () -> Bool = { true }, _ what: String
     ) {
