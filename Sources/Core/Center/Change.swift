@@ -50,7 +50,7 @@ public enum Change {
     /// There is no value of this kind any more. The client had posted it.
     case unretained(ClientName, NotificationKind)
     /// What an observer has yet to get of the values that there were; over where nothing is left of it.
-    case owed(ClientName, OwedValues)
+    case owed(ClientName, RetainedReplay)
     /// A post waits in its poster's queue, where it took the place of similar ones.
     case postQueued(ClientName, PendingPost, coalescing: Set<CoalescingKey>)
     /// A post that was not queued took the place of similar ones that were.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Values that stay (R1 to R3, R6): kept by ``NotificationKind``, given to observers that ask for them, read and removed.
 ///
-/// Nothing of a value is queued for an observer: it is owed those that there are (``OwedValues``), and they are taken from
+/// Nothing of a value is queued for an observer: it is owed those that there are (``RetainedReplay``), and they are taken from
 /// where they are kept when there is room to send them. So however many observers ask, each value is there once.
 extension DistributedCenter {
     /// A value, for whoever asks (R3).
@@ -229,7 +229,7 @@ extension DistributedCenter {
     // MARK: Giving (R2)
 
     /// An observer that was just registered asks for what there is.
-    func owe(_ registration: Registration, to client: Client, effects: inout [Effect]) {
+    func beginReplay(_ registration: Registration, to client: Client, effects: inout [Effect]) {
         #if CARILLON_PLANTED
             let isLookedAt = !PlantedFault.strikes(.expiredGiven)
         #else
@@ -239,7 +239,7 @@ extension DistributedCenter {
         guard !retained.isEmpty else { return }
         let behavior = registration.options.behaviorWhileSuspended
         guard !client.isSuspended || behavior != .drop else { return }
-        let owed = OwedValues(
+        let owed = RetainedReplay(
             observer: registration.id, after: 0, through: lastSerial,
             isHeld: client.isSuspended && behavior != .deliverImmediately)
         client.owed.set(owed)
@@ -285,7 +285,7 @@ extension DistributedCenter {
     /// Sends one message of what one observer is owed.
     ///
     /// - Returns: how many notifications that was, and nil where there is no room.
-    private func send(_ before: OwedValues, to client: Client, effects: inout [Effect]) -> Int? {
+    private func send(_ before: RetainedReplay, to client: Client, effects: inout [Effect]) -> Int? {
         var owed = before
         guard let registered = client.observers[owed.observer] else { preconditionFailure("R2: an observer is owed") }
         let registration = registered.registration
@@ -334,7 +334,7 @@ extension DistributedCenter {
         return max(1, count)
     }
 
-    private func next(of owed: OwedValues, _ registration: Registration) -> DueQueue.Entry? {
+    private func next(of owed: RetainedReplay, _ registration: Registration) -> DueQueue.Entry? {
         #if CARILLON_PLANTED
             let now = PlantedFault.strikes(.expiredGiven) ? 0 : clock.uptime()
         #else

@@ -204,7 +204,7 @@ public final class DistributedCenter {
         changeSuspension(of: client, effects: &effects) { insert(registration, of: $0) }
         remember(.observer(registration), effects: &effects)
         tellInterest(effects: &effects)
-        if options.wantsRetained { owe(registration, to: client, effects: &effects) }
+        if options.wantsRetained { beginReplay(registration, to: client, effects: &effects) }
         return id
     }
 
@@ -356,7 +356,7 @@ public final class DistributedCenter {
         defer { eventEnded() }
         guard let client = clients[name] else { return false }
         client.presence = .leaving
-        client.owed = OwedList()
+        client.owed = RetainedReplays()
         // Notifications that wait name observers, so they go first.
         changeQueue(of: client) { $0.removeSome(Self.partSize) }
         guard client.queue.isEmpty else { return true }
@@ -398,7 +398,7 @@ public final class DistributedCenter {
         meter.count(client.observers.count + client.owed.count + client.queue.count)
         for registered in client.observers.values { release(registered, of: client) }
         client.observers = [:]
-        client.owed = OwedList()
+        client.owed = RetainedReplays()
         // Its turns come and are void.
         changeQueue(of: client) { $0.removeAll() }
         charge(client.peer, .clients, -1)

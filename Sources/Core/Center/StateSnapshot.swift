@@ -20,7 +20,7 @@ public struct StateSnapshot {
         /// Nil without queues.
         let waiting: DeliveryQueue.Snapshot?
         let loss: Change?
-        let owed: OwedList
+        let owed: RetainedReplays
     }
 
     /// The next changes of a list, one by one; nil behind the last.

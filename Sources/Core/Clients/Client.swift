@@ -69,7 +69,7 @@ final class Client {
     #endif
     var queue: DeliveryQueue
     /// What its observers have yet to get of values, in the order in which they asked (R2).
-    var owed = OwedList()
+    var owed = RetainedReplays()
     /// Set while its queue is half full and it reads.
     var crowding: Crowding?
     /// Whether it had stopped reading when its queue was half full, and has not begun again.

@@ -137,7 +137,7 @@ struct ChangeDecoder {
             let (name, object) = (try reader.readText(), try reader.readText())
             return .unretained(client, NotificationKind(name: name, object: object, origin: try reader.readOrigin()))
         case .owed:
-            let owed = OwedValues(
+            let owed = RetainedReplay(
                 observer: ObserverID(rawValue: try reader.readUInt64()), after: try reader.readUInt64(),
                 through: try reader.readUInt64(), isHeld: try reader.readBool())
             return .owed(client, owed)

@@ -3,7 +3,7 @@ import CarillonCollections
 
 /// The values that an observer has yet to get because it asked for them (R2): those that were there when it registered,
 /// and still are when it is sent them. What took a value's place since, it gets as every observer does.
-public struct OwedValues: Equatable, Sendable {
+public struct RetainedReplay: Equatable, Sendable {
     public let observer: ObserverID
     /// It got those up to this serial, or they are gone.
     public var after: UInt64
@@ -22,9 +22,9 @@ public struct OwedValues: Equatable, Sendable {
 
 /// All that the observers of a client are owed, in the order in which they asked, and what of it waits until the client is
 /// resumed. Each change is O(1), however many observers ask, but for ``release()``, which moves them together.
-struct OwedList {
+struct RetainedReplays {
     private struct Entry {
-        var owed: OwedValues
+        var owed: RetainedReplay
         /// The period in which it is held: until the next ``release()``. Nil for one that is not.
         var period: UInt64?
     }
@@ -45,7 +45,7 @@ struct OwedList {
     var hasHeld: Bool { heldCount > 0 }
 
     /// In the order in which they may go.
-    var all: [OwedValues] {
+    var all: [RetainedReplay] {
         var seen: Set<ObserverID> = []
         let placed =
             ready.filter { id in entries[id].map { !isHeld($0) } ?? false }
@@ -53,7 +53,7 @@ struct OwedList {
         return placed.filter { seen.insert($0).inserted }.map { export(entries[$0]!) }
     }
 
-    private func export(_ entry: Entry) -> OwedValues {
+    private func export(_ entry: Entry) -> RetainedReplay {
         var owed = entry.owed
         owed.isHeld = isHeld(entry)
         return owed
@@ -62,7 +62,7 @@ struct OwedList {
     private func isHeld(_ entry: Entry) -> Bool { entry.period == period }
 
     /// The first that may go.
-    var first: OwedValues? {
+    var first: RetainedReplay? {
         mutating get {
             while let id = ready.first {
                 if let entry = entries[id], !isHeld(entry) { return export(entry) }
@@ -73,7 +73,7 @@ struct OwedList {
     }
 
     /// Notes what an observer is owed, and forgets it when that is nothing. One that is known keeps its place.
-    mutating func set(_ owed: OwedValues) {
+    mutating func set(_ owed: RetainedReplay) {
         guard owed.after < owed.through else { return remove(owed.observer) }
         let before = entries.removeValue(forKey: owed.observer)
         if let before, isHeld(before) { heldCount -= 1 }
