@@ -60,7 +60,7 @@ final class CenterDriver {
                 case .ofChannel(.carried(let client)): center.channelCarried(to: client, effects: &effects)
                 case .ofChannel(.wordsUnread(let client, let revoked)):
                     center.channelEnded(of: client, revoked: revoked, effects: &effects)
-                case .ofChannel(.uncarried(let client)): center.channelEndedUncarried(of: client, effects: &effects)
+                case .ofChannel(.possibleLoss(let client)): center.channelEndedUncarried(of: client, effects: &effects)
                 case .ofChannel(.cut(let client, let content, let last)):
                     center.channelCut(
                         client, atMost: content.notifications, losses: content.losses, last: last, effects: &effects)
@@ -291,7 +291,7 @@ final class CenterDriver {
                     unreachable = channel.unread
                     unreachable?.add(recent)
                 }
-                center.deliveriesCut(
+                center.inFlightLost(
                     client, atMost: recent.notifications, losses: recent.losses,
                     unreachable: unreachable.map { ($0.notifications, $0.losses) }, effects: &effects)
                 #if CARILLON_PLANTED
@@ -299,7 +299,7 @@ final class CenterDriver {
                 #endif
                 // So it is to who has left it unread.
                 if let channel, channel.isCarried, channel.isReset {
-                    center.deliveriesCut(
+                    center.inFlightLost(
                         client, atMost: 0, losses: 0,
                         unreachable: (channel.unread.notifications, channel.unread.losses), effects: &effects)
                 }

@@ -73,7 +73,7 @@ final class EffectRunner {
     /// How often the queue of a client began to overflow.
     private var overflows: [ClientName: UInt64] = [:]
     /// Those who wait for a barrier that the bus refused, until they ask again.
-    private var uncarried: [Uncarried] = []
+    private var possibleLoss: [PossibleLoss] = []
     private var askAgain: EventSource?
     private static let pauseForBus: UInt32 = 1000
     /// For clients whose application became inactive; also those that are over.
@@ -128,7 +128,7 @@ final class EffectRunner {
             ("counts of overflows", overflows.count), ("timers of activity", inactivityTimers.count),
             ("timers of intervals", intervalTimers.count), ("probes", prober.keptCount),
             ("witnesses of replies", witnessedReplies.count),
-            ("barriers that were refused", uncarried.count),
+            ("barriers that were refused", possibleLoss.count),
         ]
     }
 
@@ -180,23 +180,23 @@ final class EffectRunner {
             case .failure(let error):
                 // The bus may have no room for it now.
                 guard error.name != BusError.disconnectedName else { return }
-                passLater(Uncarried(isWanted: isWanted, completion: completion))
+                passLater(PossibleLoss(isWanted: isWanted, completion: completion))
             }
         }
     }
 
-    private func passLater(_ one: Uncarried) {
-        uncarried.append(one)
+    private func passLater(_ one: PossibleLoss) {
+        possibleLoss.append(one)
         guard askAgain == nil else { return }
         askAgain = .once(milliseconds: Self.pauseForBus, on: bus.context) { [unowned self] in
             askAgain = nil
-            let waiting = uncarried.filter { $0.isWanted() }
-            uncarried = []
+            let waiting = possibleLoss.filter { $0.isWanted() }
+            possibleLoss = []
             barrier.share { for one in waiting { whenCarried(while: one.isWanted, one.completion) } }
         }
     }
 
-    private struct Uncarried {
+    private struct PossibleLoss {
         let isWanted: () -> Bool
         let completion: () -> Void
     }
@@ -281,7 +281,7 @@ final class EffectRunner {
                 report(.intervalTimerEnded(client))
             }
         case .overflowed(let client, let reason): noteOverflow(of: client, because: reason)
-        case .uncarried, .remember: break  // kept, before
+        case .possibleLoss, .remember: break  // kept, before
         case .watch(let client):
             activity?.clientAppeared(client)
             onWatched?(client)

@@ -40,11 +40,11 @@ struct CarryingTests {
         try center.post(3, of: "A")
         center.refuseDelivery(to: one)
         center.refuseDelivery(to: one)
-        #expect(center.uncarried[one] == [1, 2])
+        #expect(center.possibleLoss[one] == [1, 2])
         center.answer(one)
         center.answer(one)
         #expect(dropped(one) == [.dropped(2, of: [], .busLimits)])
-        #expect(center.uncarried[one] == [1, 2, 0])
+        #expect(center.possibleLoss[one] == [1, 2, 0])
     }
 
     @Test("E5: after a refused probe all that is not confirmed counts as lost, once, unless it was counted")

@@ -72,8 +72,8 @@ struct ChannelCenterTests {
         core.channelCut(one, atMost: 4, losses: 2, last: 8, effects: &effects)
         #expect(Self.told(effects) == [[6, 8]])
         // Were this the end, the two behind them would be missing as well.
-        let uncarried = effects.compactMap { if case .uncarried(one, let count) = $0 { count } else { nil } }
-        #expect(uncarried == [8, 0])
+        let possibleLoss = effects.compactMap { if case .possibleLoss(one, let count) = $0 { count } else { nil } }
+        #expect(possibleLoss == [8, 0])
         effects = []
         core.channelCut(one, atMost: 1, losses: 0, last: nil, effects: &effects)
         #expect(Self.told(effects) == [[1, 10]])
@@ -87,9 +87,9 @@ struct ChannelCenterTests {
         try center.observe(one, "A")
         try center.post(200, of: "A")
         var effects: [Effect] = []
-        core.deliveriesCut(one, atMost: 100, losses: 0, effects: &effects)
+        core.inFlightLost(one, atMost: 100, losses: 0, effects: &effects)
         #expect(center.status(one)?.dropped == 8, "the rest is confirmed")
-        core.deliveriesCut(one, atMost: 100, losses: 0, unreachable: (notifications: 70, losses: 5), effects: &effects)
+        core.inFlightLost(one, atMost: 100, losses: 0, unreachable: (notifications: 70, losses: 5), effects: &effects)
         #expect(center.status(one)?.dropped == 78)
     }
 
@@ -109,9 +109,9 @@ struct ChannelCenterTests {
         #expect(center.status(one)?.unconfirmed == 0, "it has its window for the channel")
         try center.post(2, of: "A")
         for _ in 0..<answers { core.clientAnswers(one) }
-        core.deliveriesCut(one, atMost: 5, losses: 0, effects: &effects)
+        core.inFlightLost(one, atMost: 5, losses: 0, effects: &effects)
         #expect(center.status(one)?.dropped == (answers == unanswered ? 2 : 5))
-        core.deliveriesCut(one, atMost: 5, losses: 0, effects: &effects)
+        core.inFlightLost(one, atMost: 5, losses: 0, effects: &effects)
         #expect(center.status(one)?.dropped == (answers == unanswered ? 2 : 5), "each is told once")
     }
 
@@ -137,7 +137,7 @@ struct ChannelCenterTests {
         let opened = try core.channelOpened(of: one, maxUnasked: 3, effects: &effects)
         #expect(opened.probes == 2 && opened.needsAnswers && opened.byteCount > 3)
         core.channelAnswered(one, effects: &effects)
-        core.deliveriesCut(one, atMost: 9, losses: 0, effects: &effects)
+        core.inFlightLost(one, atMost: 9, losses: 0, effects: &effects)
         #expect(center.status(one)?.dropped == 3)
         // The channel ends, and the answer comes.
         core.clientAnswered(one, effects: &effects)

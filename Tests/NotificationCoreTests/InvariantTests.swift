@@ -37,7 +37,7 @@ struct InvariantTests {
         Fault("S5: no epoch is from the future") { $0.clients[one]!.activityEpoch = 1 },
         Fault("S2: only for a suspended client is anything held") { $0.clients[one]!.explicitSuspension = nil },
         Fault("S4: :1.2 reads, so it has been told of its losses") {
-            $0.clients[two]!.unannounced = Client.Loss(count: 1, observers: [], reason: .queueFull)
+            $0.clients[two]!.unreportedLoss = Client.Loss(count: 1, observers: [], reason: .queueFull)
         },
         Fault("E4: :1.2 pays for what it has") { center in
             center.charge(center.clients[two]!.peer, .observerBytes, 1)

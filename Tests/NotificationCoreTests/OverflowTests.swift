@@ -133,7 +133,7 @@ struct OverflowTests {
             try center.post(2, of: "B")
             if round < 50 { for observer in observers { try center.remove(observer, of: one) } }
         }
-        let kept = try #require(center.center.clients[one]?.unannounced)
+        let kept = try #require(center.center.clients[one]?.unreportedLoss)
         #expect(kept.count >= 50 && kept.observers.count <= 300, "\(kept.count), \(kept.observers.count)")
     }
 

@@ -68,7 +68,7 @@ final class Scenario {
     private var deliveries: [ClientName: [Delivery]] = [:]
     private var happened: [ClientName: [Happening]] = [:]
     /// How many of its last numbers a client may not have got, each time that this changed.
-    private(set) var uncarried: [ClientName: [UInt64]] = [:]
+    private(set) var possibleLoss: [ClientName: [UInt64]] = [:]
     /// What was to be remembered.
     private(set) var changes: [Change] = []
     private var tags = 0
@@ -325,7 +325,7 @@ final class Scenario {
     }
 
     func cutDeliveries(to client: ClientName, atMost count: Int, losses: UInt64 = 0) {
-        perform { effects in center.deliveriesCut(client, atMost: count, losses: losses, effects: &effects) }
+        perform { effects in center.inFlightLost(client, atMost: count, losses: losses, effects: &effects) }
     }
 
     /// All that an earlier process left has been restored.
@@ -529,7 +529,7 @@ final class Scenario {
             intervalTimers[client] = now + Int64(milliseconds)
             intervalTimerCount += 1
         case .overflowed(let client, let reason): overflows[client, default: []].append(reason)
-        case .uncarried(let client, let count): uncarried[client, default: []].append(count)
+        case .possibleLoss(let client, let count): possibleLoss[client, default: []].append(count)
         case .remember(let change): changes.append(change)
         case .watch(let client): watched.append(client)
         case .watchDeparture(let connection): departuresWatched.append(connection)

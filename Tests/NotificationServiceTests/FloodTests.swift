@@ -81,9 +81,9 @@ struct FloodTests {
         _ = try? center.addObserver(of: ":1.1", name: "Ding", object: "", options: ObserverOptions(), effects: &effects)
         for _ in 0..<2 { lose() }
         lost.collect()
-        #expect(lost.unannounced.map(\.count).sorted() == [2, 3] && !lost.isEmpty)
+        #expect(lost.unreportedLoss.map(\.count).sorted() == [2, 3] && !lost.isEmpty)
         effects = []
-        while !lost.unannounced.isEmpty { center.losePosts(&lost.unannounced, effects: &effects) }
+        while !lost.unreportedLoss.isEmpty { center.losePosts(&lost.unreportedLoss, effects: &effects) }
         #expect(lost.isEmpty && center.statistics.posted == 5 && center.statistics.dropped == 2)
     }
 
@@ -104,18 +104,18 @@ struct FloodTests {
         }
         lose()
         lost.collect()
-        #expect(lost.unannounced.count == 100)
+        #expect(lost.unreportedLoss.count == 100)
         let before = lost.byteCount
         for _ in 0..<50 {
             lose()
             lost.collect()
         }
-        #expect(lost.unannounced.count == 100, "these come first")
+        #expect(lost.unreportedLoss.count == 100, "these come first")
         #expect(before > 12_000 && before < 14_000, "\(before)")
         #expect(lost.byteCount > 2 * 12_000 && lost.byteCount < 2 * 14_000, "each of them twice: \(lost.byteCount)")
         while !lost.isEmpty {
             lost.collect()
-            center.losePosts(&lost.unannounced, effects: &effects)
+            center.losePosts(&lost.unreportedLoss, effects: &effects)
         }
         #expect(center.statistics.posted == 5100 && center.statistics.dropped == 5100 && lost.byteCount == 0)
     }

@@ -22,7 +22,7 @@ extension DistributedCenter {
     ) {
         defer { eventEnded() }
         guard let client = clients[name] else { return }
-        noteUncarried(
+        notePossibleLoss(
             FlowWindow.Told(notifications: losses > 0 ? 0 : notifications, losses: losses), of: client,
             because: .busLimits, effects: &effects)
         block(client, effects: &effects)
@@ -35,7 +35,9 @@ extension DistributedCenter {
     public func probeRefused(_ name: ClientName, isCounted: Bool, effects: inout [Effect]) {
         defer { eventEnded() }
         guard let client = clients[name] else { return }
-        if !isCounted { noteUncarried(client.peer.flow.writeOff(), of: client, because: .busLimits, effects: &effects) }
+        if !isCounted {
+            notePossibleLoss(client.peer.flow.writeOff(), of: client, because: .busLimits, effects: &effects)
+        }
         block(client, effects: &effects)
     }
 
@@ -46,7 +48,7 @@ extension DistributedCenter {
     ///   - losses: that it was told of at the same time, at most.
     ///   - unreachable: instead of those, what it did not get whatever it confirmed, at most: where it has a channel that it
     ///     may never have got, what was written there counts as confirmed.
-    public func deliveriesCut(
+    public func inFlightLost(
         _ name: ClientName, atMost count: Int, losses: UInt64,
         unreachable: (notifications: Int, losses: UInt64)? = nil, effects: inout [Effect]
     ) {
@@ -55,7 +57,7 @@ extension DistributedCenter {
         let told = client.peer.flow.writeOff()
         let (notifications, losses) =
             unreachable ?? (min(count, told.notifications), min(losses, told.losses))
-        noteUncarried(
+        notePossibleLoss(
             FlowWindow.Told(notifications: notifications, losses: losses), of: client, because: .busDisconnected,
             effects: &effects)
     }
@@ -90,17 +92,17 @@ extension DistributedCenter {
     }
 
     /// - Parameter last: the client's last number that it may be about; nil where that is the last of all.
-    func noteUncarried(
+    func notePossibleLoss(
         _ told: FlowWindow.Told, of client: Client, because reason: DropReason, upTo last: UInt64? = nil,
         effects: inout [Effect]
     ) {
         let count = UInt64(told.notifications)
         guard count + told.losses > 0 else { return }
-        let isFirst = client.uncarried == nil
+        let isFirst = client.possibleLoss == nil
         client.lastLoss = reason
-        client.uncarried = Client.Uncarried(
-            count: (client.uncarried?.count ?? 0) + count + told.losses, reason: reason)
-        rememberUncarried(of: client, upTo: last, effects: &effects)
+        client.possibleLoss = Client.PossibleLoss(
+            count: (client.possibleLoss?.count ?? 0) + count + told.losses, reason: reason)
+        rememberPossibleLoss(of: client, upTo: last, effects: &effects)
         client.counts.dropped += count
         counters.dropped += count
         if isFirst { effects.append(.overflowed(client.name, reason)) }
@@ -109,17 +111,17 @@ extension DistributedCenter {
     /// Tells the client, which reads again.
     ///
     /// - Parameter sequence: its last number before the word; nil for the last of all.
-    func announceUncarried(to client: Client, sequence: UInt64? = nil, effects: inout [Effect]) {
-        guard let uncarried = client.uncarried else { return }
-        client.uncarried = nil
+    func announcePossibleLoss(to client: Client, sequence: UInt64? = nil, effects: inout [Effect]) {
+        guard let possibleLoss = client.possibleLoss else { return }
+        client.possibleLoss = nil
         // Ahead of the word: from here on that is what has to be carried.
-        rememberUncarried(of: client, effects: &effects)
+        rememberPossibleLoss(of: client, effects: &effects)
         effects.append(
             .dropped(
-                client.name, count: uncarried.count, observers: [], reason: uncarried.reason,
+                client.name, count: possibleLoss.count, observers: [], reason: possibleLoss.reason,
                 sequence: sequence ?? client.counts.sequence))
         countSent(
-            Self.signalSize, telling: FlowWindow.Told(losses: uncarried.count), to: client.peer, effects: &effects)
+            Self.signalSize, telling: FlowWindow.Told(losses: possibleLoss.count), to: client.peer, effects: &effects)
     }
 
     /// What the client was told besides, and has not confirmed, may not have arrived: it is told again when it reads.
@@ -145,9 +147,9 @@ extension DistributedCenter {
         tellValues(effects: &effects)
     }
 
-    private func rememberUncarried(of client: Client, upTo last: UInt64? = nil, effects: inout [Effect]) {
+    private func rememberPossibleLoss(of client: Client, upTo last: UInt64? = nil, effects: inout [Effect]) {
         guard remembersChanges else { return }
-        let count = client.uncarried.map { $0.count + client.counts.sequence - (last ?? client.counts.sequence) }
-        effects.append(.uncarried(client.name, count: count ?? 0))
+        let count = client.possibleLoss.map { $0.count + client.counts.sequence - (last ?? client.counts.sequence) }
+        effects.append(.possibleLoss(client.name, count: count ?? 0))
     }
 }

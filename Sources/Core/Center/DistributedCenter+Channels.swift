@@ -102,9 +102,9 @@ extension DistributedCenter {
     ) {
         defer { eventEnded() }
         guard let client = clients[name] else { return }
-        noteUncarried(
+        notePossibleLoss(
             FlowWindow.Told(notifications: count, losses: losses), of: client, because: .channelEnded,
             upTo: last, effects: &effects)
-        announceUncarried(to: client, sequence: last, effects: &effects)
+        announcePossibleLoss(to: client, sequence: last, effects: &effects)
     }
 }

@@ -236,7 +236,7 @@ extension DistributedCenter {
     }
 
     private func loseOldest(of client: Client, because reason: DropReason, effects: inout [Effect]) -> Bool {
-        let isFirst = client.unannounced == nil
+        let isFirst = client.unreportedLoss == nil
         guard dropOldest(of: client, because: reason) else { return false }
         client.counts.dropped += 1
         counters.dropped += 1
@@ -268,8 +268,8 @@ extension DistributedCenter {
         _ count: UInt64, of client: Client, observers: ObserverList, because reason: DropReason
     ) {
         client.lastLoss = reason
-        var loss = client.unannounced ?? Client.Loss(count: 0, observers: [], reason: reason)
-        client.unannounced = nil  // so that the array below is not shared
+        var loss = client.unreportedLoss ?? Client.Loss(count: 0, observers: [], reason: reason)
+        client.unreportedLoss = nil  // so that the array below is not shared
         loss.count += count
         let steps = loss.observers.formUnion(observers)
         meter.count(steps)
@@ -278,7 +278,7 @@ extension DistributedCenter {
             meter.count(loss.observers.count)
             loss.observers.keep { client.observers[$0] != nil }
         }
-        client.unannounced = loss
+        client.unreportedLoss = loss
     }
 
     /// Observers that a loss has for sure, also those that have been removed since.
@@ -298,7 +298,7 @@ extension DistributedCenter {
         _ count: UInt64, of client: Client, observers: ObserverList, because reason: DropReason,
         effects: inout [Effect]
     ) {
-        let isFirst = client.unannounced == nil
+        let isFirst = client.unreportedLoss == nil
         noteLoss(count, of: client, observers: observers, because: reason)
         client.counts.dropped += count
         counters.dropped += count
@@ -306,7 +306,7 @@ extension DistributedCenter {
     }
 
     func tellLoss(of client: Client, effects: inout [Effect]) {
-        if let loss = client.unannounced {
+        if let loss = client.unreportedLoss {
             remember(
                 .unannouncedLoss(client.name, count: loss.count, observers: loss.observers, loss.reason),
                 effects: &effects)
@@ -320,9 +320,9 @@ extension DistributedCenter {
 
     /// The lost are the oldest: their place in the sequence is right here, before what is delivered next.
     func announceLoss(to client: Client, effects: inout [Effect]) {
-        announceUncarried(to: client, effects: &effects)
-        guard let loss = client.unannounced else { return }
-        client.unannounced = nil
+        announcePossibleLoss(to: client, effects: &effects)
+        guard let loss = client.unreportedLoss else { return }
+        client.unreportedLoss = nil
         client.counts.sequence += loss.count
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.holeWithoutWord) { return }

@@ -143,7 +143,7 @@ extension DistributedCenter {
     private static let pauseBetweenLooks: Int64 = 1000
 
     private func send(_ entry: DueQueue.Entry, to client: Client, effects: inout [Effect]) {
-        invariant(client.unannounced == nil, "S4: a loss is announced before anything newer is delivered")
+        invariant(client.unreportedLoss == nil, "S4: a loss is announced before anything newer is delivered")
         let isCarried = entry.carriedBytes < maxBytes
         if isCarried {
             let delivery = makeDelivery(of: entry, to: client, isDelayed: true)

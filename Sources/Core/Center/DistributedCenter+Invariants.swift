@@ -91,7 +91,7 @@ extension DistributedCenter {
                 !remembersChanges || !client.queue.hasDue || client.remembersDue || client.presence != .here,
                 "E3: what waits for \(name), which does not read, is remembered")
         }
-        try require(client.unannounced == nil, "S4: \(name) reads, so it has been told of its losses")
+        try require(client.unreportedLoss == nil, "S4: \(name) reads, so it has been told of its losses")
         guard !client.owed.hasReady else {
             return try require(
                 client.queue[turnsOf: .immediate] > 0, "R2: what is owed to \(name), which reads, has a turn")

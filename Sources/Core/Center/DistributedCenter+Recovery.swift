@@ -134,15 +134,15 @@ extension DistributedCenter {
             // It is added to numbers that may be as great as any.
             guard count <= Self.greatestNumber / 2 else { return false }
             return withClient(name) {
-                $0.counts.dropped &-= $0.unannounced?.count ?? 0
+                $0.counts.dropped &-= $0.unreportedLoss?.count ?? 0
                 $0.counts.dropped &+= count
-                $0.unannounced = Client.Loss(count: count, observers: observers, reason: reason)
+                $0.unreportedLoss = Client.Loss(count: count, observers: observers, reason: reason)
             }
         case .excess(let key, let excess): return takeOver(excess, key)
         case .lossAnnounced(let name):
             return withClient(name) {
-                $0.counts.dropped &-= $0.unannounced?.count ?? 0
-                $0.unannounced = nil
+                $0.counts.dropped &-= $0.unreportedLoss?.count ?? 0
+                $0.unreportedLoss = nil
             }
         }
     }
@@ -185,11 +185,11 @@ extension DistributedCenter {
             let count = counts.unconfirmed + counts.unkept
             guard count > 0 else { continue }
             client.counts.dropped &+= count
-            var loss = client.unannounced ?? Client.Loss(count: 0, observers: [], reason: .serviceRestarted)
+            var loss = client.unreportedLoss ?? Client.Loss(count: 0, observers: [], reason: .serviceRestarted)
             loss.count += count
             loss.reason = .serviceRestarted
             loss.observers.formUnion(client.observers.keys)
-            client.unannounced = loss
+            client.unreportedLoss = loss
             client.lastLoss = loss.reason
         }
         #if CARILLON_PLANTED
@@ -267,7 +267,7 @@ extension DistributedCenter {
         other.forEachRememberedChange { _ = takeOver($0) }
         for (name, before) in other.clients {
             guard let client = clients[name] else { continue }
-            client.uncarried = before.uncarried
+            client.possibleLoss = before.possibleLoss
         }
         restoreNumbers(lastSerial: other.lastSerial, lastObserver: other.lastObserver)
     }

@@ -115,7 +115,7 @@ extension DistributedCenter {
     @discardableResult
     func sendFirst(of lane: DeliveryLane, to client: Client, effects: inout [Effect]) -> Int {
         // S4: a loss is announced before anything newer is delivered.
-        if client.unannounced != nil { announceLoss(to: client, effects: &effects) }
+        if client.unreportedLoss != nil { announceLoss(to: client, effects: &effects) }
         let owed = sendOwed(to: client, effects: &effects)
         guard client.reads, !client.owed.hasReady else { return owed }
         // Flushed notifications go before anything newer.

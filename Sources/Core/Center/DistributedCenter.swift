@@ -497,7 +497,7 @@ public final class DistributedCenter {
 
     /// How many notifications wait for `client`, or were lost without its having been told.
     public func waiting(for client: ClientName) -> UInt64 {
-        clients[client].map { UInt64($0.queue.count) + ($0.unannounced?.count ?? 0) } ?? 0
+        clients[client].map { UInt64($0.queue.count) + ($0.unreportedLoss?.count ?? 0) } ?? 0
     }
 
     /// The registrations of `client`, in their order; nil when the center does not know it.

@@ -48,7 +48,7 @@ public enum Effect {
     case overflowed(ClientName, DropReason)
     /// So many of the client's last numbers are of what it may not have got, and was not told of yet; none when it is told
     /// now. That has to survive the process: until then they do not count as carried (E3).
-    case uncarried(ClientName, count: UInt64)
+    case possibleLoss(ClientName, count: UInt64)
     /// Keep this beyond the life of the process, before what follows is carried out (E3).
     case remember(Change)
     /// From now on, tell the center when this client leaves the bus.

@@ -157,7 +157,7 @@ extension DistributedCenter {
         return StateSnapshot.OfClient(
             name: name, counts: client.toldCounts, state: state, observers: client.observers,
             due: client.remembersDue ? waiting : nil, waiting: waiting,
-            loss: client.unannounced.map {
+            loss: client.unreportedLoss.map {
                 .unannouncedLoss(name, count: $0.count, observers: $0.observers, $0.reason)
             },
             owed: client.owed)

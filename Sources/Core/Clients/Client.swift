@@ -84,11 +84,11 @@ final class Client {
     /// Why something was lost, the last time.
     var lastLoss: DropReason?
     /// What was lost and not announced yet.
-    var unannounced: Loss?
+    var unreportedLoss: Loss?
     /// Whether it has lost something in the event that is under way, of which it is told at the end.
     var hasLostPosts = false
     /// What was sent and perhaps not carried by the bus, and not announced yet.
-    var uncarried: Uncarried?
+    var possibleLoss: PossibleLoss?
 
     struct Loss {
         var count: UInt64
@@ -113,7 +113,7 @@ final class Client {
         var idleChecks = 0
     }
 
-    struct Uncarried {
+    struct PossibleLoss {
         var count: UInt64
         var reason: DropReason
     }
@@ -128,13 +128,13 @@ final class Client {
     /// The counts of all that it was sent so far: of its losses, those that it was told of.
     var toldCounts: ClientCounts {
         var counts = counts
-        counts.dropped -= unannounced?.count ?? 0
+        counts.dropped -= unreportedLoss?.count ?? 0
         return counts
     }
 
     /// Whether something is for it that it would get if it read.
     var awaitsSomething: Bool {
-        queue.hasDue || owed.hasReady || queue.waitsForIntervals || unannounced != nil || uncarried != nil
+        queue.hasDue || owed.hasReady || queue.waitsForIntervals || unreportedLoss != nil || possibleLoss != nil
             || controlResendPending
             || !knowsSuspension || isRevocationOwed
     }

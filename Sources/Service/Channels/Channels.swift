@@ -29,7 +29,7 @@ final class Channels {
         /// The bus has carried its end of the channel to it.
         case carried(ClientName)
         /// The channel ended before that was known.
-        case uncarried(ClientName)
+        case possibleLoss(ClientName)
         /// The channel ended with words about the client in it that it may never read, among them about these observers.
         case wordsUnread(ClientName, revoked: Set<ObserverID>)
         /// The channel ended, and its client goes on by the bus.
@@ -149,7 +149,7 @@ final class Channels {
         sendOnBus(effects)
         // Behind that: the core sends what holds now.
         if !channel.isCarried {
-            report(.uncarried(channel.client))
+            report(.possibleLoss(channel.client))
         } else if mayBeUnread, let revoked = channel.unreadWords.revoked {
             meter.count(channel.unreadWords.count + revoked.count)
             report(.wordsUnread(channel.client, revoked: revoked))
@@ -306,7 +306,7 @@ final class Channels {
             .sendReply,
             .startInactivityTimer, .startIntervalTimer,
             .overflowed,
-            .uncarried, .remember, .watch, .watchDeparture:
+            .possibleLoss, .remember, .watch, .watchDeparture:
             return false
         }
         return true

@@ -39,7 +39,7 @@ final class CallQueue {
     /// Calls of one process that are served at once in a slot while an observer is behind.
     private static let maxAtOnceInCrowd = 8
     /// The size, in bytes, of lost posts that may wait to be announced while more is read.
-    private static let maxUnannounced = 4 << 20
+    private static let maxUnreported = 4 << 20
     /// The time that announcing them has in each interval.
     private static let timeOfLosses = Duration.milliseconds(2)
     /// While so much waits to be written, what has to wait anyway does, and only little is served at once: what comes of it
@@ -625,15 +625,15 @@ final class CallQueue {
         let start = connection.context.now
         repeat {
             lost.collect { poster, count in onLostPosts(poster, Int(clamping: count)) }
-            guard !lost.unannounced.isEmpty else { return }
-            driver.perform { effects in driver.center.losePosts(&lost.unannounced, effects: &effects) }
+            guard !lost.unreportedLoss.isEmpty else { return }
+            driver.perform { effects in driver.center.losePosts(&lost.unreportedLoss, effects: &effects) }
         } while isLast || connection.context.now - start < Self.timeOfLosses
     }
 
     /// Nothing is read while too much is still to be announced, of ever other names, faster than it can be: it waits in the
     /// bus, and with it whatever else comes, while what was read is served.
     private func boundLosses() {
-        let most = connection.isPaused ? Self.maxUnannounced / 2 : Self.maxUnannounced
+        let most = connection.isPaused ? Self.maxUnreported / 2 : Self.maxUnreported
         let isPaused = !isStopped && lost.byteCount > most
         if isPaused != connection.isPaused { connection.isPaused = isPaused }
     }

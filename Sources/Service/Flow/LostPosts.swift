@@ -20,19 +20,19 @@ struct LostPosts {
     /// Their size, in bytes, roughly.
     private var bytesOfCounts = 0
     /// That of one that is to be announced, on the average.
-    private var bytesOfUnannounced = 0
+    private var bytesOfUnreported = 0
     private var last: Post?
     private var countOfLast: UInt64 = 0
     /// The last one, where it came alone, and how many observers had ever been registered: one that came since may be reached.
     private var lastOutline: (outline: PostOutline, registered: UInt64)?
     /// Those that the core is to be told of, which takes them out.
-    var unannounced: [LostPost] = []
+    var unreportedLoss: [LostPost] = []
     private var logged = Log.Throttle<UniqueName>()
 
     /// The size of all, in bytes, roughly.
-    var byteCount: Int { bytesOfCounts + unannounced.count * bytesOfUnannounced }
+    var byteCount: Int { bytesOfCounts + unreportedLoss.count * bytesOfUnreported }
 
-    var isEmpty: Bool { counts.isEmpty && last == nil && unannounced.isEmpty }
+    var isEmpty: Bool { counts.isEmpty && last == nil && unreportedLoss.isEmpty }
 
     /// Adds one that came alone if the last one did and was the same.
     ///
@@ -80,15 +80,15 @@ struct LostPosts {
     ///
     /// - Parameter tell: gets the posters with the numbers of their posts.
     mutating func collect(_ tell: (UniqueName, UInt64) -> Void = { _, _ in }) {
-        guard unannounced.isEmpty else { return }
+        guard unreportedLoss.isEmpty else { return }
         addLast()
         guard !counts.isEmpty else { return }
-        bytesOfUnannounced = bytesOfCounts / counts.count
+        bytesOfUnreported = bytesOfCounts / counts.count
         defer { (counts, bytesOfCounts) = ([:], 0) }
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.silentOverload) { return }
         #endif
-        unannounced += counts.map { post, count in
+        unreportedLoss += counts.map { post, count in
             LostPost(count, reaching: post.reach, from: post.poster)
         }
         for (post, count) in counts { tell(post.poster, count) }

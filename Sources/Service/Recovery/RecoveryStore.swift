@@ -239,7 +239,7 @@ final class RecoveryStore {
                 countDelivery(
                     to: client, last.clientNumber, sequence: last.sequence, serial: Self.serial(of: last))
             case .dropped(let client, _, _, _, let sequence): countLoss(of: client, sequence: sequence)
-            case .uncarried(let client, let count): withhold(count, of: client)
+            case .possibleLoss(let client, let count): withhold(count, of: client)
             case .remember(let change): remember(change)
             case .export, .exportEnded, .suspensionChanged, .revoked, .interestChanged, .valuesRemoved, .probe,
                 .witness, .sendAnswer,

@@ -167,7 +167,7 @@ final class Subject {
         case .probe(let client): outcomes.append(.probed, for: number(client))
         case .witness(let client): outcomes.append(.witnessed, for: number(client))
         // Nobody has an interval in these sequences.
-        case .export, .exportEnded, .sendAnswer, .revoked, .interestChanged, .valuesRemoved, .uncarried,
+        case .export, .exportEnded, .sendAnswer, .revoked, .interestChanged, .valuesRemoved, .possibleLoss,
             .startIntervalTimer:
             break
         // Nor a channel, nor a value.

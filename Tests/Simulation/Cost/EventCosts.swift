@@ -141,7 +141,7 @@ package enum EventCosts {
         full.perform { center.clientAnswered(client, effects: &$0) }
         full.perform { center.clientWitnessed(client, hasRead: true, effects: &$0) }
         full.perform { center.intervalTimerEnded(client, effects: &$0) }
-        full.perform { center.deliveriesCut(client, atMost: 10, losses: 1, effects: &$0) }
+        full.perform { center.inFlightLost(client, atMost: 10, losses: 1, effects: &$0) }
         full.perform { center.controlSignalsLost(client, revoked: [ObserverID(rawValue: 1)], effects: &$0) }
         full.perform { center.channelEnded(of: client, revoked: [ObserverID(rawValue: 1)], effects: &$0) }
         full.perform { center.channelCarried(to: client, effects: &$0) }
