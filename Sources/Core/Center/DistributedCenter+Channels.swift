@@ -31,7 +31,7 @@ extension DistributedCenter {
             if !peer.flow.isOpen { closed(peer, effects: &effects) }
         }
         beginReplies(of: peer)
-        let onBus = peer.flow.unconfirmed.bytes + peer.flow.unsureBytes + (peer.replies?.flow.unconfirmed.bytes ?? 0)
+        let onBus = peer.flow.unconfirmed.bytes + peer.flow.staleBytes + (peer.replies?.flow.unconfirmed.bytes ?? 0)
         if onBus <= maxUnasked { peer.flow.answersNeedNotCome() }
         peer.confirmedBeforeChannel = peer.confirmedBytes
         return SentBeforeChannel(

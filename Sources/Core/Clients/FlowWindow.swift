@@ -37,18 +37,18 @@ struct FlowWindow {
     }
 
     /// Sent since the last probe.
-    private var unprobed = Amount()
+    private var openWindow = Amount()
     /// Sent before each probe that is not answered yet, and behind the one before it; the oldest first.
-    private var probed: [Amount] = []
+    private var unacknowledgedWindows: [Amount] = []
     /// Probes that were taken for answered, and whose answers may still come, before those of the others.
-    private var overtaken = 0
+    private var assumedAcked = 0
     /// What was sent to the connection by the bus before it had a channel. What it confirms of that there tells nothing.
     private var unsure = Told()
     /// Answers to probes that were sent over the bus before it had a channel and behind which nothing waits any more. They
     /// come before those of the others.
-    private var answersUntilSure = 0
+    private var staleAcksExpected = 0
     /// The size of all that these are about, in bytes.
-    private(set) var unsureBytes = 0
+    private(set) var staleBytes = 0
     private var hasAnswered = false
     /// Whether it has used up its windows without ever having answered.
     private(set) var isSilent = false
@@ -58,29 +58,29 @@ struct FlowWindow {
     /// answers no Ping before it has that.
     private var isWitnessedWhileItCalls = false
     /// Answers until the bus has room for the connection again; 0 while it has, as far as is known.
-    private var answersUntilRoom = 0
+    private var acksUntilUnblocked = 0
     /// Whether it has to wait for room in what all together may have on their way.
     var isHeldBack = false
 
-    var isOpen: Bool { probed.count < Self.unanswered && !isHeldBack && !isBlocked }
+    var isOpen: Bool { unacknowledgedWindows.count < Self.unanswered && !isHeldBack && !isBlocked }
 
     /// The bus has no room for the connection: what is sent there may be lost.
-    var isBlocked: Bool { answersUntilRoom > 0 }
+    var isBlocked: Bool { acksUntilUnblocked > 0 }
 
     /// Whether an answer is waited for, without which nothing more is sent.
-    var isUsedUp: Bool { probed.count >= Self.unanswered }
+    var isUsedUp: Bool { unacknowledgedWindows.count >= Self.unanswered }
 
     var state: FlowState { isSilent ? .unanswered : isOpen ? .open : .waiting }
 
     /// Whether no answer is waited for.
-    var isIdle: Bool { probed.isEmpty }
+    var isIdle: Bool { unacknowledgedWindows.isEmpty }
 
     /// Whether something was sent behind the last probe.
-    var isAnythingUnprobed: Bool { unprobed.messages > 0 }
+    var isAnythingUnprobed: Bool { openWindow.messages > 0 }
 
     /// All that was sent and not confirmed.
     var unconfirmed: Amount {
-        probed.reduce(into: unprobed) { sum, amount in
+        unacknowledgedWindows.reduce(into: openWindow) { sum, amount in
             sum.messages += amount.messages
             sum.bytes += amount.bytes
             sum.told.add(amount.told)
@@ -88,18 +88,18 @@ struct FlowWindow {
     }
 
     /// Bytes that may be added before a window is full.
-    var room: Int { max(0, Self.bytes - unprobed.bytes) }
+    var room: Int { max(0, Self.bytes - openWindow.bytes) }
 
     /// Counts a message that is sent now.
     ///
     /// - Parameter fills: whether the next would not find room in the window.
     /// - Returns: whether a window is full, so that the connection has to be probed.
     mutating func sent(byteCount: Int, telling told: Told, fills: Bool) -> Bool {
-        unprobed.messages += 1
-        unprobed.told.notifications += told.notifications
-        unprobed.told.losses += told.losses
-        unprobed.bytes += byteCount
-        return fills || unprobed.messages >= Self.messages || unprobed.bytes >= Self.bytes
+        openWindow.messages += 1
+        openWindow.told.notifications += told.notifications
+        openWindow.told.losses += told.losses
+        openWindow.bytes += byteCount
+        return fills || openWindow.messages >= Self.messages || openWindow.bytes >= Self.bytes
     }
 
     /// Answers that may go though the window is used up, one at a time: nothing tells what a client has read that answers
@@ -114,8 +114,8 @@ struct FlowWindow {
     mutating func sendsAlone(byteCount: Int) -> Bool {
         guard answersAlone > 0, !isHeldBack else { return false }
         answersAlone -= 1
-        unprobed.messages += 1
-        unprobed.bytes += byteCount
+        openWindow.messages += 1
+        openWindow.bytes += byteCount
         return true
     }
 
@@ -124,18 +124,18 @@ struct FlowWindow {
 
     /// Counts a probe that is sent now.
     mutating func probe() {
-        probed.append(unprobed)
-        unprobed = Amount()
+        unacknowledgedWindows.append(openWindow)
+        openWindow = Amount()
     }
 
     /// Probes whose answers may still come.
-    var unansweredProbes: Int { probed.count + overtaken }
+    var unansweredProbes: Int { unacknowledgedWindows.count + assumedAcked }
 
     /// The connection gets a channel: nothing waits any more for answers to what was probed on the bus.
     mutating func answersNeedNotCome() {
-        unsureBytes += unconfirmed.bytes
+        staleBytes += unconfirmed.bytes
         unsure.add(writeOff())
-        answersUntilSure += unansweredProbes
+        staleAcksExpected += unansweredProbes
     }
 
     /// An answer came, of whatever kind.
@@ -143,19 +143,19 @@ struct FlowWindow {
     /// - Parameter byPeer: whether it was the connection's own, so that it is known to answer.
     /// - Returns: how many bytes it confirms.
     mutating func answered(byPeer: Bool = true) -> Int {
-        guard overtaken > 0 || !probed.isEmpty else { return 0 }
+        guard assumedAcked > 0 || !unacknowledgedWindows.isEmpty else { return 0 }
         if byPeer {
             hasAnswered = true
             isWitnessedWhileItCalls = false
             answersAlone = 0
         }
         isSilent = false
-        if isBlocked { answersUntilRoom -= 1 }
-        guard overtaken == 0 else {
-            overtaken -= 1
+        if isBlocked { acksUntilUnblocked -= 1 }
+        guard assumedAcked == 0 else {
+            assumedAcked -= 1
             return 0
         }
-        return probed.removeFirst().bytes
+        return unacknowledgedWindows.removeFirst().bytes
     }
 
     /// An answer of its own came on the bus of one that has or had a channel.
@@ -163,17 +163,17 @@ struct FlowWindow {
         hasAnswered = true
         isSilent = false
         guard isAnswerOverdue else { return }
-        answersUntilSure -= 1
-        if answersUntilSure == 0 { (unsure, unsureBytes) = (Told(), 0) }
+        staleAcksExpected -= 1
+        if staleAcksExpected == 0 { (unsure, staleBytes) = (Told(), 0) }
     }
 
     /// Whether the next answer on the bus is to a probe from before a channel.
-    var isAnswerOverdue: Bool { answersUntilSure > 0 }
+    var isAnswerOverdue: Bool { staleAcksExpected > 0 }
 
     /// Nothing more is to be sent until all probes that are on their way have been answered. The last of them was sent
     /// just now: the answers to others tell nothing of the room that there is.
     mutating func block() {
-        answersUntilRoom = overtaken + probed.count
+        acksUntilUnblocked = assumedAcked + unacknowledgedWindows.count
     }
 
     /// Nothing of what is not confirmed yet need have reached the connection.
@@ -183,8 +183,8 @@ struct FlowWindow {
         var told = unconfirmed.told
         told.add(unsure)
         unsure = Told()
-        unprobed.told = Told()
-        for index in probed.indices { probed[index].told = Told() }
+        openWindow.told = Told()
+        for index in unacknowledgedWindows.indices { unacknowledgedWindows[index].told = Told() }
         return told
     }
 
@@ -195,7 +195,7 @@ struct FlowWindow {
     ///   - isRoomWanted: whether others wait for room, which it may take.
     ///   - isAnswerDue: whether an answer to one of its calls waits.
     mutating func needsWitness(isRoomWanted: Bool, isAnswerDue: Bool) -> Bool {
-        let takesRoom = isRoomWanted && probed.contains { $0.bytes > 0 }
+        let takesRoom = isRoomWanted && unacknowledgedWindows.contains { $0.bytes > 0 }
         guard isUsedUp || isBlocked || isHeldBack && !isIdle || takesRoom, !hasAnswered || isAnswerDue,
             !isBeingWitnessed
         else { return false }
@@ -213,12 +213,12 @@ struct FlowWindow {
     mutating func witnessed(all isAll: Bool) -> Int {
         guard isBeingWitnessed else { return 0 }
         isBeingWitnessed = false
-        guard !hasAnswered || isWitnessedWhileItCalls && isAll, !probed.isEmpty else { return 0 }
-        let confirmed = isAll ? probed[...] : probed.prefix(1)
+        guard !hasAnswered || isWitnessedWhileItCalls && isAll, !unacknowledgedWindows.isEmpty else { return 0 }
+        let confirmed = isAll ? unacknowledgedWindows[...] : unacknowledgedWindows.prefix(1)
         let bytes = confirmed.reduce(0) { $0 + $1.bytes }
-        overtaken += confirmed.count
-        answersUntilRoom = 0
-        probed.removeFirst(confirmed.count)
+        assumedAcked += confirmed.count
+        acksUntilUnblocked = 0
+        unacknowledgedWindows.removeFirst(confirmed.count)
         return bytes
     }
 }
