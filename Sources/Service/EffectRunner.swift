@@ -48,7 +48,7 @@ final class EffectRunner {
     private let clients: ClientRegistry
     private let barrier: BusBarrier
     private let prober: ClientProber
-    private let witness: ReadingWitness
+    private let witness: SocketBacklogProbe
     /// Through which answers to calls go out.
     let answers = AnswerGate()
     /// Clients that are sent things elsewhere.
@@ -88,7 +88,7 @@ final class EffectRunner {
         self.barrier = barrier
         let prober = ClientProber(bus: bus, barrier: barrier)
         self.prober = prober
-        witness = ReadingWitness(
+        witness = SocketBacklogProbe(
             bus: bus, socket: { [unowned bus] in (bus as? Connection)?.socket }, sockets: machine.sockets,
             work: BlockingWork(on: bus.context, priority: .of(.control)))
         channels = Channels(on: bus.context, prober: prober, witness: witness)

@@ -20,14 +20,14 @@ struct ChannelCenterTests {
         try silentObserver()
         var effects: [Effect] = []
         let known = try core.channelOpened(of: one, effects: &effects)
-        #expect(known.probes == 1 && !known.isBeingWitnessed)
+        #expect(known.probes == 1 && !known.isBacklogProbed)
         try center.post(200, of: "A")
         #expect(center.witnesses[one] == 1)
         let asked = try core.channelOpened(of: one, effects: &effects)
-        #expect(asked.probes == center.unanswered[one] && asked.isBeingWitnessed)
+        #expect(asked.probes == center.unanswered[one] && asked.isBacklogProbed)
         #expect(center.status(two) == nil)
         let new = try core.channelOpened(of: two, effects: &effects)
-        #expect(new.probes == 1 && !new.isBeingWitnessed)
+        #expect(new.probes == 1 && !new.isBacklogProbed)
         #expect(center.status(two) != nil)
     }
 

@@ -42,12 +42,12 @@ import Testing
             private(set) var costs: [String: Int] = [:]
             private(set) var sentOnBus = 0
             // It refers to them without keeping them.
-            private let witness: ReadingWitness
+            private let witness: SocketBacklogProbe
             private let prober: ClientProber
 
             /// - Parameter room: of each socket, in bytes.
             init(room: Int) {
-                witness = ReadingWitness(
+                witness = SocketBacklogProbe(
                     bus: bus, socket: { nil }, sockets: { nil },
                     work: BlockingWork(on: bus.context, priority: .default, usesThreads: false))
                 prober = ClientProber(bus: bus, barrier: BusBarrier(bus: bus))
@@ -61,7 +61,7 @@ import Testing
                     costs["\(event)"] = max(costs["\(event)"] ?? 0, steps)
                 }
                 let before = DistributedCenter.SentBeforeChannel(
-                    byteCount: 0, needsAnswers: false, probes: 0, isBeingWitnessed: false)
+                    byteCount: 0, needsAnswers: false, probes: 0, isBacklogProbed: false)
                 for (number, client) in Self.clients.enumerated() {
                     // As many of each process as it may have.
                     let process = AccountID.process(UInt32(number) / UInt32(Limits()[.channelsPerProcess]))

@@ -11,7 +11,7 @@ extension DistributedCenter {
         /// That may still be answered.
         public let probes: Int
         /// Whether it is being found out in another way whether the client reads.
-        public let isBeingWitnessed: Bool
+        public let isBacklogProbed: Bool
     }
 
     /// The connection gets a channel; it is a client from now on.
@@ -36,7 +36,7 @@ extension DistributedCenter {
         peer.confirmedBeforeChannel = peer.confirmedBytes
         return SentBeforeChannel(
             byteCount: onBus, needsAnswers: onBus > maxUnasked, probes: peer.flow.unansweredProbes,
-            isBeingWitnessed: peer.flow.isBeingWitnessed)
+            isBacklogProbed: peer.flow.isBacklogProbed)
     }
 
     /// The bus has carried the client's end of its channel to it, and so all that was sent to it on the bus before.

@@ -170,7 +170,7 @@ extension DistributedCenter {
     /// wait for.
     func findWitness(for peer: Peer, effects: inout [Effect]) {
         guard isAnyHeldBack || !peer.answers.isEmpty || client(of: peer)?.awaitsSomething == true else { return }
-        if peer.flow.needsWitness(isRoomWanted: isAnyHeldBack, isAnswerDue: !peer.answers.isEmpty) {
+        if peer.flow.needsBacklogProbe(isRoomWanted: isAnyHeldBack, isAnswerDue: !peer.answers.isEmpty) {
             effects.append(.witness(peer.name))
         }
     }

@@ -91,7 +91,9 @@ extension DistributedCenter {
 
     func findReplyWitness(for peer: Peer, effects: inout [Effect]) {
         guard let isKept = peer.replies.map({ !$0.kept.isEmpty }), isKept || isAnyHeldBack else { return }
-        guard peer.replies?.flow.needsWitness(isRoomWanted: isAnyHeldBack, isAnswerDue: isKept) == true else { return }
+        guard peer.replies?.flow.needsBacklogProbe(isRoomWanted: isAnyHeldBack, isAnswerDue: isKept) == true else {
+            return
+        }
         effects.append(.witnessReplies(peer.name))
     }
 

@@ -53,10 +53,10 @@ struct FlowWindow {
     /// Whether it has used up its windows without ever having answered.
     private(set) var isSilent = false
     /// Whether it is being found out in another way whether it reads.
-    private(set) var isBeingWitnessed = false
+    private(set) var isBacklogProbed = false
     /// Whether that is so though it answers: it may be a program of one thread that waits for an answer to its call, and
     /// answers no Ping before it has that.
-    private var isWitnessedWhileItCalls = false
+    private var isBacklogProbedDuringCall = false
     /// Answers until the bus has room for the connection again; 0 while it has, as far as is known.
     private var acksUntilUnblocked = 0
     /// Whether it has to wait for room in what all together may have on their way.
@@ -146,7 +146,7 @@ struct FlowWindow {
         guard assumedAcked > 0 || !unacknowledgedWindows.isEmpty else { return 0 }
         if byPeer {
             hasAnswered = true
-            isWitnessedWhileItCalls = false
+            isBacklogProbedDuringCall = false
             answersAlone = 0
         }
         isSilent = false
@@ -194,13 +194,13 @@ struct FlowWindow {
     /// - Parameters:
     ///   - isRoomWanted: whether others wait for room, which it may take.
     ///   - isAnswerDue: whether an answer to one of its calls waits.
-    mutating func needsWitness(isRoomWanted: Bool, isAnswerDue: Bool) -> Bool {
+    mutating func needsBacklogProbe(isRoomWanted: Bool, isAnswerDue: Bool) -> Bool {
         let takesRoom = isRoomWanted && unacknowledgedWindows.contains { $0.bytes > 0 }
         guard isUsedUp || isBlocked || isHeldBack && !isIdle || takesRoom, !hasAnswered || isAnswerDue,
-            !isBeingWitnessed
+            !isBacklogProbed
         else { return false }
-        isBeingWitnessed = true
-        isWitnessedWhileItCalls = hasAnswered
+        isBacklogProbed = true
+        isBacklogProbedDuringCall = hasAnswered
         isSilent = !hasAnswered
         return true
     }
@@ -211,9 +211,9 @@ struct FlowWindow {
     ///   for read, and nothing of one that answers.
     /// - Returns: how many bytes that confirms.
     mutating func witnessed(all isAll: Bool) -> Int {
-        guard isBeingWitnessed else { return 0 }
-        isBeingWitnessed = false
-        guard !hasAnswered || isWitnessedWhileItCalls && isAll, !unacknowledgedWindows.isEmpty else { return 0 }
+        guard isBacklogProbed else { return 0 }
+        isBacklogProbed = false
+        guard !hasAnswered || isBacklogProbedDuringCall && isAll, !unacknowledgedWindows.isEmpty else { return 0 }
         let confirmed = isAll ? unacknowledgedWindows[...] : unacknowledgedWindows.prefix(1)
         let bytes = confirmed.reduce(0) { $0 + $1.bytes }
         assumedAcked += confirmed.count

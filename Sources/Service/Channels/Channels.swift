@@ -50,7 +50,7 @@ final class Channels {
     var meter = StepMeter()
     private let context: MainContext
     private let prober: ClientProber
-    private let witness: ReadingWitness
+    private let witness: SocketBacklogProbe
     private var channels: [ClientName: Channel] = [:]
     /// Those that have something that nobody tried to write.
     private var dirty: [Channel] = []
@@ -65,7 +65,7 @@ final class Channels {
     /// How much may lie on the bus for a client without being asked about when it gets a channel, in bytes.
     static let maxUnasked = 64 << 10
 
-    init(on context: MainContext, prober: ClientProber, witness: ReadingWitness) {
+    init(on context: MainContext, prober: ClientProber, witness: SocketBacklogProbe) {
         self.context = context
         self.prober = prober
         self.witness = witness
@@ -110,7 +110,7 @@ final class Channels {
         channels[channel.client] = channel
         channel.probes = Array(
             repeating: Channel.Probe(position: 0, waitsForPing: before.needsAnswers), count: before.probes)
-        channel.owesWitness = before.isBeingWitnessed
+        channel.owesWitness = before.isBacklogProbed
         noteAnswer(channel)
     }
 

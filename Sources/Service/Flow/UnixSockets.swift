@@ -63,7 +63,7 @@ struct UnixSocket {
 
 /// Those of this machine, as `ss -x` shows them: sock_diag(7). No privileges are needed.
 ///
-/// Unchecked: ``ReadingWitness`` asks one question at a time, and takes another table where a thread is stuck in this one.
+/// Unchecked: ``SocketBacklogProbe`` asks one question at a time, and takes another table where a thread is stuck in this one.
 final class UnixSockets: SocketTable, @unchecked Sendable {
     // Sendable: one thread at a time uses it, and the loop hands it over.
     private let kernel: Kernel

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMainLoop
 
-extension ReadingWitness {
+extension SocketBacklogProbe {
     /// How many system calls may be made now, and how much processor time may be used, which counts as some.
     struct Budget {
         /// The maximum of calls at once.
@@ -10,7 +10,8 @@ extension ReadingWitness {
         private var last: Instant?
 
         /// So much processor time counts as a call.
-        private static let secondsPerCall = ReadingWitness.processorShare / Double(ReadingWitness.systemCallsPerSecond)
+        private static let secondsPerCall =
+            SocketBacklogProbe.processorShare / Double(SocketBacklogProbe.systemCallsPerSecond)
 
         mutating func spend(_ calls: Int, _ time: Duration) {
             left -= max(Double(calls), time.inMilliseconds / 1000 / Self.secondsPerCall)
@@ -18,7 +19,7 @@ extension ReadingWitness {
 
         /// How long to wait until some may be made; nil when some may be now.
         mutating func wait(at now: Instant) -> UInt32? {
-            let rate = Double(ReadingWitness.systemCallsPerSecond) / 1000
+            let rate = Double(SocketBacklogProbe.systemCallsPerSecond) / 1000
             if let last {
                 left = min(Double(Self.callsAtOnce), left + (now - last).inMilliseconds * rate)
             }

@@ -23,7 +23,7 @@ import CarillonMainLoop
 /// another of its connections is asked about.
 ///
 /// The kernel finds a socket by going through those of all programs. So of a process that has many all are listed.
-final class ReadingWitness {
+final class SocketBacklogProbe {
     typealias Instant = SuspendingClock.Instant
 
     /// Gets what was found: true when all has been read that the bus had handed on, false when nothing tells.
@@ -155,7 +155,7 @@ final class ReadingWitness {
         var subjects = 0
         /// Those that wait, in their order; also some that do not any more.
         var waiting = Deque<Subject>()
-        var wait = ReadingWitness.firstWait
+        var wait = SocketBacklogProbe.firstWait
         var timer: (source: EventSource, end: Instant)?
         var task: Task?
         /// Whether a descriptor of this process's belongs to the task.

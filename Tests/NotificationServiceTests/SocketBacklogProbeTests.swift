@@ -151,7 +151,7 @@ struct ReadingWitnessTests {
 
     private final class Scene {
         let bus = QuietBus()
-        private(set) var witness: ReadingWitness!
+        private(set) var witness: SocketBacklogProbe!
         private(set) var found: [Finding] = []
         /// The steps of each event.
         private(set) var steps: [Int] = []
@@ -159,7 +159,7 @@ struct ReadingWitnessTests {
         var findings: [Bool] { found.map(\.hasRead) }
 
         init(_ kernel: Kernel?, usesThreads: Bool = false, bound: UInt32 = 2000) {
-            witness = ReadingWitness(
+            witness = SocketBacklogProbe(
                 bus: bus, socket: { 3 }, sockets: { kernel },
                 work: BlockingWork(on: bus.context, priority: .default, bound: bound, usesThreads: usesThreads))
             witness.isOnTheWay = { _ in false }
@@ -391,8 +391,8 @@ struct ReadingWitnessTests {
             let scene = Scene(kernel)
             for number in 1...connections { scene.find(Self.client(number)) }
             scene.bus.pass(milliseconds: 10_000)
-            #expect(kernel.systemCalls + kernel.searched <= 11 * ReadingWitness.systemCallsPerSecond)
-            #expect(kernel.processorTime <= .seconds(11 * ReadingWitness.processorShare))
+            #expect(kernel.systemCalls + kernel.searched <= 11 * SocketBacklogProbe.systemCallsPerSecond)
+            #expect(kernel.processorTime <= .seconds(11 * SocketBacklogProbe.processorShare))
             #expect(scene.steps.allSatisfy { $0 < StepMeter.budget / 20 })
             kernel.unread = .init(repeating: 0, count: connections)
             scene.bus.pass(milliseconds: 60_000)
