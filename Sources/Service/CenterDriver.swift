@@ -161,7 +161,7 @@ final class CenterDriver {
     }
 
     /// What an answer to `poster` waits behind.
-    private func mark(for receipt: Receipt, to poster: ClientName) -> SendingMark? {
+    private func mark(for receipt: Receipt, to poster: ClientName) -> Watermark? {
         if let mark = receipt.mark, !center.hasPassed(mark) { return mark }
         return waitingPosters.lastMark(of: poster)
     }
@@ -200,7 +200,7 @@ final class CenterDriver {
     /// Answers a call that brought many posts, behind the deliveries of all of them.
     ///
     /// - Parameter marks: behind the last of them in each lane.
-    func answer(_ call: MethodCall, with outcomes: [PostOutcome], behind marks: [SendingMark]) {
+    func answer(_ call: MethodCall, with outcomes: [PostOutcome], behind marks: [Watermark]) {
         var marks = marks.filter { !center.hasPassed($0) }
         if marks.isEmpty, let last = waitingPosters.lastMark(of: call.sender) { marks = [last] }
         guard !marks.isEmpty, call.answer.isWanted else { return call.answer.reply(toPosts: outcomes) }

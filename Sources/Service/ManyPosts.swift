@@ -15,7 +15,7 @@ final class ManyPosts {
         /// The next one, of which only what it takes the place of was taken out.
         var next: (name: String, post: Result<Post<WireUserInfo>, BusError>)?
         /// Behind the last of its deliveries in each lane.
-        var marks: [DeliveryLane: SendingMark] = [:]
+        var marks: [DeliveryLane: Watermark] = [:]
 
         init(_ call: MethodCall, _ posts: ArrivedPosts) {
             self.call = call

@@ -16,9 +16,9 @@ struct WaitingPosters {
         fileprivate let receivers: Int
         /// Of a call that brought many posts; nil for one that is a post.
         fileprivate var outcomes: [PostOutcome]?
-        fileprivate var mark: SendingMark
+        fileprivate var mark: Watermark
         /// Which have to be passed as well, in other lanes.
-        fileprivate var marks: [SendingMark] = []
+        fileprivate var marks: [Watermark] = []
 
         /// Answers a call.
         ///
@@ -50,9 +50,9 @@ struct WaitingPosters {
     private struct Poster {
         var count = 0
         /// That of the last one.
-        var last: SendingMark
+        var last: Watermark
 
-        mutating func note(_ mark: SendingMark) {
+        mutating func note(_ mark: Watermark) {
             count += 1
             last = mark
         }
@@ -62,19 +62,19 @@ struct WaitingPosters {
 
     /// What the last answer to `poster` waits behind; nil when none does. Its next one comes no earlier, so that posts of
     /// one client are answered in their order as far as they are delivered in it.
-    func lastMark(of poster: ClientName) -> SendingMark? { isEmpty ? nil : posters[poster]?.last }
+    func lastMark(of poster: ClientName) -> Watermark? { isEmpty ? nil : posters[poster]?.last }
 
-    mutating func append(_ call: MethodCall, receivers: Int, behind mark: SendingMark) {
+    mutating func append(_ call: MethodCall, receivers: Int, behind mark: Watermark) {
         append(Waiting(poster: call.sender, answer: .call(call.answer), receivers: receivers, mark: mark))
     }
 
-    mutating func append(_ post: ChannelPost, receivers: Int, behind mark: SendingMark) {
+    mutating func append(_ post: ChannelPost, receivers: Int, behind mark: Watermark) {
         post.channel.outcomesDue += 1
         append(Waiting(poster: post.channel.client, answer: .channel(post), receivers: receivers, mark: mark))
     }
 
     /// - Parameter marks: of posts that came together; not empty, none of them in the lane of another.
-    mutating func append(_ call: MethodCall, outcomes: [PostOutcome], behind marks: [SendingMark]) {
+    mutating func append(_ call: MethodCall, outcomes: [PostOutcome], behind marks: [Watermark]) {
         var marks = marks
         let mark = marks.removeFirst()
         append(
@@ -94,7 +94,7 @@ struct WaitingPosters {
     }
 
     /// Takes one whose marks have been passed out; nil when there is none.
-    mutating func popPassed(hasPassed: (SendingMark) -> Bool) -> Waiting? {
+    mutating func popPassed(hasPassed: (Watermark) -> Bool) -> Waiting? {
         guard !isEmpty else { return nil }
         for line in lines.indices {
             while var waiting = lines[line].first, hasPassed(waiting.mark) {

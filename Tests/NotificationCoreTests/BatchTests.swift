@@ -167,7 +167,7 @@ struct BatchTests {
         let tower = try tower()
         try tower.add(":1.2")
         try tower.center.setOptions(ClientOptionsChange(batches: true), of: ":1.2", effects: &tower.effects)
-        var marks: [SendingMark] = []
+        var marks: [Watermark] = []
         for _ in 0..<5 {
             let receipt = try tower.center.post(
                 name: "Ding", object: "", userInfo: Tower.Payload(byteCount: 8), options: PostOptions(), from: ":1.99",

@@ -210,7 +210,7 @@ public struct Receipt: Sendable {
     /// How many clients matched, without those that only monitor; 0 for a post that is queued.
     public let receivers: Int
     /// Where the last of its deliveries that wait for their turns stands; nil when none does.
-    public let mark: SendingMark?
+    public let mark: Watermark?
     /// How many observers it matched when it was posted.
     let matched: Int
 }

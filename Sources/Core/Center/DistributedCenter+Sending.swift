@@ -11,7 +11,7 @@ extension DistributedCenter {
     public var isAnythingReady: Bool { turns.count > 0 }
 
     /// Whether all that was in the line before `mark` has had its turn.
-    public func hasPassed(_ mark: SendingMark) -> Bool {
+    public func hasPassed(_ mark: Watermark) -> Bool {
         turns.hasPassed(mark)
     }
 
@@ -188,7 +188,7 @@ extension DistributedCenter {
             batch.append(makeDelivery(of: entry, to: client), entry)
         }
         let count = batch.deliveries.count
-        turns.shed(client, in: lane)
+        turns.tombstone(client, in: lane)
         effects.append(.deliverTogether(client.name, batch.deliveries))
         noteSent(count, of: lane, to: client, effects: &effects)
         countSent(

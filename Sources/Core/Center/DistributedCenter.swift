@@ -128,7 +128,7 @@ public final class DistributedCenter {
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
-    var turns: Turns
+    var turns: SendSchedule
     /// Whether all turns are being taken, and who is owed values meanwhile.
     var isDraining = false
     var owedWhileDraining: [Client] = []
@@ -159,7 +159,7 @@ public final class DistributedCenter {
     public init(limits: Limits = Limits()) {
         self.limits = limits
         interest = Interest(meter: meter)
-        turns = Turns(meter: meter)
+        turns = SendSchedule(meter: meter)
         postingQueues = PostingQueues(meter: meter)
         retained = RetainedValues(meter: meter)
     }

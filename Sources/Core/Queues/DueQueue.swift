@@ -19,7 +19,7 @@ struct DueQueue {
     private(set) var lastSerial: UInt64 = 0
     /// How many of the oldest of it were flushed (``DeliveryQueue/flush()``): they go with what was held.
     private(set) var flushedCount = 0
-    /// How many places the client has among the turns of this lane (``Turns``).
+    /// How many places the client has among the turns of this lane (``SendSchedule``).
     var turns = 0
     /// How many places it has there besides, for what went along with another.
     var voidTurns = 0

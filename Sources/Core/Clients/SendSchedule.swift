@@ -9,7 +9,7 @@ import CarillonCollections
 ///
 /// The turn of what went along with another's is void: it keeps its place until those before it are over, and does not
 /// count. Otherwise a line that is full of such turns would push out each that comes alone.
-struct Turns {
+struct SendSchedule {
     /// At most so many notifications are staged: read and matched, while others go first. More than that, and each that
     /// comes pushes one out, so that a burst can't pile up here. It is what the urgent can overtake when clients read.
     static let maxCount = 1024
@@ -69,7 +69,7 @@ struct Turns {
         count -= 1
         byteCount -= turn.byteCount
         turn.client.queue[turnsOf: lane] -= 1
-        dropVoid(in: lane)
+        dropTombstones(in: lane)
         invariant(
             count >= 0 && byteCount >= 0 && (count > 0 || byteCount == 0) && turn.client.queue[turnsOf: lane] >= 0,
             "M6: turns that are counted are there")
@@ -77,17 +77,17 @@ struct Turns {
     }
 
     /// Leaves a client no more turns in `lane` than there is for it: what went along with another's has none of its own.
-    mutating func shed(_ client: Client, in lane: DeliveryLane) {
+    mutating func tombstone(_ client: Client, in lane: DeliveryLane) {
         let surplus = client.queue[turnsOf: lane] - client.queue.count(in: lane)
         guard surplus > 0 else { return }
         client.queue[turnsOf: lane] -= surplus
         client.queue[voidTurnsOf: lane] += surplus
         count -= surplus
-        dropVoid(in: lane)
+        dropTombstones(in: lane)
     }
 
     /// What is first in a line is not void.
-    private mutating func dropVoid(in lane: DeliveryLane) {
+    private mutating func dropTombstones(in lane: DeliveryLane) {
         let line = lane.rawValue
         while let first = lines[line].turns.first, first.client.queue[voidTurnsOf: lane] > 0 {
             meter.count()
@@ -134,17 +134,17 @@ struct Turns {
     }
 
     /// The end of a lane's line at this moment.
-    func mark(_ lane: DeliveryLane) -> SendingMark {
-        SendingMark(lane: lane, position: lines[lane.rawValue].begun)
+    func mark(_ lane: DeliveryLane) -> Watermark {
+        Watermark(lane: lane, position: lines[lane.rawValue].begun)
     }
 
-    func hasPassed(_ mark: SendingMark) -> Bool {
+    func hasPassed(_ mark: Watermark) -> Bool {
         lines[mark.lane.rawValue].over >= mark.position
     }
 }
 
 /// A place in the line of a lane, behind a notification that was staged.
-public struct SendingMark: Sendable {
+public struct Watermark: Sendable {
     public let lane: DeliveryLane
     fileprivate let position: UInt64
 
