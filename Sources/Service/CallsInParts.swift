@@ -77,7 +77,9 @@ final class CallsInParts {
     }
 
     private func goOn(_ work: Begun) {
-        guard work.serve(Piece(isCrowded: driver.center.isCrowded, at: driver.context.now)) else { return }
+        guard work.serve(Piece(isUnderBackpressure: driver.center.isUnderBackpressure, at: driver.context.now)) else {
+            return
+        }
         begun[ObjectIdentifier(work.message)] = nil
     }
 

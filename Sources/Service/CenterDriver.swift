@@ -118,7 +118,7 @@ final class CenterDriver {
         store?.tidy(from: center)
         effects.eventEnded(isMoreDue: center.isAnythingReady)
         memory.noteEvent(held: center.heldBytes)
-        if center.isCrowded { onCrowded?() }
+        if center.isUnderBackpressure { onCrowded?() }
         return try result.get()
     }
 

@@ -124,7 +124,7 @@ struct MonitorTests {
                 let last = stage.effects.count
                 #expect(last < 1000)
                 stage.effects = []
-                #expect(!stage.center.isCrowded)
+                #expect(!stage.center.isUnderBackpressure)
             }
         }
         try post(128 + 300)
@@ -136,7 +136,7 @@ struct MonitorTests {
         try stage.center.removeObserver(monitor, of: one, effects: &stage.effects)
         stage.effects = []
         for _ in 0..<60 { _ = try stage.post("A") }
-        #expect(stage.center.isCrowded)
+        #expect(stage.center.isUnderBackpressure)
         try stage.center.checkInvariants()
     }
 

@@ -24,7 +24,7 @@ struct LeftClientTests {
     /// what has the number of a client, and what is given up when there are more.
     private static let bounded = [
         "sentSignals.entries[]", "receipts.some.places.rows[]", "effects.heads.rows[]", "center.accounts.changed[]",
-        "center.strangers[]",
+        "center.unregisteredPeers[]",
     ]
 
     private func doIt(_ doing: Doing, _ client: StageClient, _ poster: StageClient, on stage: ServiceStage) throws {

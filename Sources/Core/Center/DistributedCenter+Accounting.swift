@@ -34,13 +34,13 @@ extension DistributedCenter {
         before.peers -= 1
         after.peers += 1
         peer.account = after
-        if peer.flow.isHeldBack { heldBack.append(peer) }
+        if peer.flow.isBlockedOnQuota { blockedOnQuota.append(peer) }
         after.clients.noteChange(of: peer)
         accounts.noteChange(of: before)
         accounts.noteChange(of: after)
         forgetIfUnused(before)
         lookForRoom(effects: &effects)
-        letGo(effects: &effects)
+        unblock(effects: &effects)
     }
 
     /// The account that pays for a connection; nil where there is nothing of it.
@@ -239,7 +239,7 @@ extension DistributedCenter {
         guard account.peers == 0, account.usage.isZero else { return }
         accountsByID[account.id] = nil
         for resource in Self.withExcess { lowered[resource]?.accounts[account.id] = nil }
-        heldBack.forget(account)
+        blockedOnQuota.forget(account)
     }
 
     func checkAccounts() throws(BrokenInvariant) {

@@ -6,49 +6,53 @@
 /// that bounds what it keeps makes the poster wait. That pace has a bound below, as an observer may read as seldom as it
 /// likes, and on purpose. One that has stopped reading slows nothing, and nor does a client that monitors (B3).
 ///
-/// Whoever drives the center asks ``isCrowded`` after each event, and calls ``checkCrowding()`` from time to time while
+/// Whoever drives the center asks ``isUnderBackpressure`` after each event, and calls ``checkBackpressure()`` from time to time while
 /// it is.
 extension DistributedCenter {
-    /// How often in a row ``checkCrowding()`` finds that a client has read nothing before it counts as one that does not:
+    /// How often in a row ``checkBackpressure()`` finds that a client has read nothing before it counts as one that does not:
     /// a second. On a busy machine a client that reads gets no processor for a good part of that.
     private static let maxIdleChecks = 100
 
     /// Whether posts are to be read slowly.
-    public var isCrowded: Bool { !crowded.isEmpty }
+    public var isUnderBackpressure: Bool { !underBackpressure.isEmpty }
 
     /// Looks whether a queue that grew is half full.
     func noteGrowth(of client: Client) {
-        guard client.crowding == nil, !client.isStalled, isOver(client, eighths: 4), mayCrowd(client) else { return }
-        client.crowding = Client.Crowding(
+        guard client.backpressure == nil, !client.isSlowConsumer, isOver(client, eighths: 4),
+            mayApplyBackpressure(client)
+        else { return }
+        client.backpressure = Client.Backpressure(
             confirmed: client.peer.confirmedBytes, delivered: client.counts.delivered)
-        crowded.append(client)
+        underBackpressure.append(client)
     }
 
     /// Looks who still is crowded. Call about every 10 ms while anybody is.
     ///
     /// - Returns: how many notifications the slowest of them was sent since the last time.
-    public func checkCrowding() -> Int {
+    public func checkBackpressure() -> Int {
         defer { eventEnded() }
-        meter.count(crowded.count)
+        meter.count(underBackpressure.count)
         var slowest = Int.max
-        crowded.removeAll { client in
-            guard client.presence != .gone, mayCrowd(client), isOver(client, eighths: 3), var crowding = client.crowding
+        underBackpressure.removeAll { client in
+            guard client.presence != .gone, mayApplyBackpressure(client), isOver(client, eighths: 3),
+                var backpressure = client.backpressure
             else {
-                client.crowding = nil
+                client.backpressure = nil
                 return true
             }
-            slowest = min(slowest, Int(client.counts.delivered - crowding.delivered))
-            crowding.delivered = client.counts.delivered
-            crowding.idleChecks = crowding.confirmed == client.peer.confirmedBytes ? crowding.idleChecks + 1 : 0
-            crowding.confirmed = client.peer.confirmedBytes
-            client.isStalled = crowding.idleChecks >= Self.maxIdleChecks
-            client.crowding = client.isStalled ? nil : crowding
-            return client.isStalled
+            slowest = min(slowest, Int(client.counts.delivered - backpressure.delivered))
+            backpressure.delivered = client.counts.delivered
+            backpressure.idleChecks =
+                backpressure.confirmed == client.peer.confirmedBytes ? backpressure.idleChecks + 1 : 0
+            backpressure.confirmed = client.peer.confirmedBytes
+            client.isSlowConsumer = backpressure.idleChecks >= Self.maxIdleChecks
+            client.backpressure = client.isSlowConsumer ? nil : backpressure
+            return client.isSlowConsumer
         }
         return slowest == .max ? 0 : slowest
     }
 
-    private func mayCrowd(_ client: Client) -> Bool {
+    private func mayApplyBackpressure(_ client: Client) -> Bool {
         client.presence == .here && !client.isSuspended && client.monitors == 0
     }
 

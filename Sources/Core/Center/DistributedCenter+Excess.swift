@@ -51,7 +51,7 @@ extension DistributedCenter {
         findExcess()
         rememberExcess(effects: &effects)
         lookForRoom(effects: &effects)
-        letGo(effects: &effects)
+        unblock(effects: &effects)
     }
 
     /// Finds out what does not count. Call when limits are others than before.
@@ -165,12 +165,12 @@ extension DistributedCenter {
         meter.count(accountsByID.count)
         let share = maxShare(of: resource)
         let counted = accountsByID.values.reduce(0) { $0 + min($1.usage[resource], share.one) }
-        return totals[resource] - (totals[resource] > share.all ? min(counted, share.crowded) : counted)
+        return totals[resource] - (totals[resource] > share.all ? min(counted, share.underBackpressure) : counted)
     }
 
     /// As much as before, as far as it leaves no more room than a new one would.
     private func keptExcess(_ amount: Int, of resource: Resource) -> Int {
-        min(amount, max(0, totals[resource] - maxShare(of: resource).crowded))
+        min(amount, max(0, totals[resource] - maxShare(of: resource).underBackpressure))
     }
 
     private func limit(of resource: Resource) -> Int {
@@ -179,7 +179,7 @@ extension DistributedCenter {
 
     /// The share of all accounts together in a total, that of one alone, and how much counts where there is too much. Small
     /// totals have no shares.
-    private func maxShare(of resource: Resource) -> (all: Int, one: Int, crowded: Int) {
+    private func maxShare(of resource: Resource) -> (all: Int, one: Int, underBackpressure: Int) {
         let limit = limit(of: resource)
         switch resource {
         case .inFlightBytes, .answerBytes: return (limit, limit / 2, limit / 2)

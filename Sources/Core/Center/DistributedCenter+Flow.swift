@@ -59,7 +59,7 @@ extension DistributedCenter {
     private static let roomForRefusals: UInt64 = 4 << 10
 
     /// Those that pay for values are bounded by these.
-    private var mayBeStranger: Bool { clients.count + strangers.count < 2 * Int(limits[.clients]) }
+    private var mayBeStranger: Bool { clients.count + unregisteredPeers.count < 2 * Int(limits[.clients]) }
 
     private func isAnythingKept(for peer: Peer) -> Bool {
         !peer.answers.isEmpty || peer.replies?.kept.isEmpty == false
@@ -175,19 +175,19 @@ extension DistributedCenter {
         }
     }
 
-    var isAnyHeldBack: Bool { isLettingGo || !heldBack.isEmpty }
+    var isAnyHeldBack: Bool { isLettingGo || !blockedOnQuota.isEmpty }
 
-    var isRoomWanted: Bool { isShortOfRoom || !heldBack.isEmpty }
+    var isRoomWanted: Bool { isQuotaLow || !blockedOnQuota.isEmpty }
 
     /// When half of what may be on its way is, nobody's confirmation waits for a whole window any more: who has read
     /// what there is gives the room back.
     func lookForRoom(effects: inout [Effect]) {
         let (all, limit) = (used(.inFlightBytes), Int(limits[.inFlightBytes]))
-        if isShortOfRoom {
-            isShortOfRoom = all > limit / 4
+        if isQuotaLow {
+            isQuotaLow = all > limit / 4
         } else if all > limit / 2 {
             if !isRoomWanted { askAll(effects: &effects) }
-            isShortOfRoom = true
+            isQuotaLow = true
         }
     }
 
@@ -230,11 +230,11 @@ extension DistributedCenter {
 
     /// Has a connection wait for room on the way.
     func holdBack(_ peer: Peer, effects: inout [Effect]) {
-        guard !peer.flow.isHeldBack else { return }
-        peer.flow.isHeldBack = true
+        guard !peer.flow.isBlockedOnQuota else { return }
+        peer.flow.isBlockedOnQuota = true
         if !isRoomWanted { askAll(effects: &effects) }
         let isFirst = !isAnyHeldBack
-        heldBack.append(peer)
+        blockedOnQuota.append(peer)
         closed(peer, effects: &effects)
         guard isFirst else { return }
         // Nobody else would ask for those that never answer and for which nothing waits.
@@ -273,41 +273,41 @@ extension DistributedCenter {
         charge(peer, .inFlightBytes, -byteCount)
         if byteCount > 0 {
             peer.confirmedBytes += UInt64(byteCount)
-            client(of: peer)?.isStalled = false
+            client(of: peer)?.isSlowConsumer = false
         }
         pump(peer, effects: &effects)
         lookForRoom(effects: &effects)
         // Also behind the first probe, which confirms nothing.
         if isRoomWanted, peer.flow.isIdle, peer.flow.unconfirmed.messages > 0 { probe(peer, effects: &effects) }
-        letGo(effects: &effects)
+        unblock(effects: &effects)
         forgetIfUnused(peer)
     }
 
     /// Room on the way was made: those that wait for it get it by turns, each as far as its share goes. Some of them, as what
     /// they are sent is confirmed as well, and then it is the next ones' turn.
-    func letGo(effects: inout [Effect]) {
-        guard !heldBack.isEmpty, !isLettingGo else { return }
+    func unblock(effects: inout [Effect]) {
+        guard !blockedOnQuota.isEmpty, !isLettingGo else { return }
         isLettingGo = true
         defer { isLettingGo = false }
         // Each of them once: what one is to be sent next may need more room than it seemed, and then it waits again.
-        var (left, looks) = (Self.maxLetGo, heldBack.count)
-        for _ in 0..<heldBack.accountCount where left > 0 {
-            guard let account = heldBack.beginTurn() else { break }
+        var (left, looks) = (Self.maxLetGo, blockedOnQuota.count)
+        for _ in 0..<blockedOnQuota.accountCount where left > 0 {
+            guard let account = blockedOnQuota.beginTurn() else { break }
             meter.count()
             left -= 1
-            while left > 0, looks > 0, let peer = heldBack.first(of: account),
+            while left > 0, looks > 0, let peer = blockedOnQuota.first(of: account),
                 hasRoomOnTheWay(for: peer, sizeOfNext(for: peer))
             {
                 looks -= 1
                 meter.count()
                 let before = totals[.inFlightBytes]
-                heldBack.removeFirst(of: account)
-                peer.flow.isHeldBack = false
+                blockedOnQuota.removeFirst(of: account)
+                peer.flow.isBlockedOnQuota = false
                 pump(peer, effects: &effects)
                 // One that has nothing to be sent any more will not confirm it either.
                 if totals[.inFlightBytes] > before { left -= 1 }
             }
-            heldBack.endTurn(of: account)
+            blockedOnQuota.endTurn(of: account)
         }
     }
 
@@ -342,7 +342,7 @@ extension DistributedCenter {
         let peer = peer(name)
         noteStranger(peer)
         var looks = 2
-        while strangers.count > Self.maxStrangers, looks > 0, let oldest = strangers.popFirst() {
+        while unregisteredPeers.count > Self.maxStrangers, looks > 0, let oldest = unregisteredPeers.popFirst() {
             meter.count()
             oldest.isAmongStrangers = false
             guard oldest.isKnown, !oldest.isClient else { continue }
@@ -363,10 +363,10 @@ extension DistributedCenter {
     func noteForgotten(_ peer: Peer) {
         guard peer.isAmongStrangers else { return }
         forgottenStrangers += 1
-        guard 2 * forgottenStrangers > strangers.count + 64 else { return }
-        meter.count(strangers.count)
+        guard 2 * forgottenStrangers > unregisteredPeers.count + 64 else { return }
+        meter.count(unregisteredPeers.count)
         forgottenStrangers = 0
-        strangers.removeAll { peer in
+        unregisteredPeers.removeAll { peer in
             guard !peer.isKnown else { return false }
             peer.isAmongStrangers = false
             return true
@@ -377,7 +377,7 @@ extension DistributedCenter {
     func noteStranger(_ peer: Peer) {
         guard !peer.isAmongStrangers else { return }
         peer.isAmongStrangers = true
-        strangers.append(peer)
+        unregisteredPeers.append(peer)
     }
 
     func forget(stranger: Peer, effects: inout [Effect]) {

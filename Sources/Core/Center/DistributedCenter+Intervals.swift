@@ -29,7 +29,7 @@ extension DistributedCenter {
         let (admitted, hasReplaced, needsLess) = changeQueue(of: client) { queue in
             queue.admit(notification, for: wishes, now: time)
         }
-        if needsLess { letGo(effects: &effects) }
+        if needsLess { unblock(effects: &effects) }
         if hasReplaced { noteCoalesced(1, of: client) }
         if admitted.count < wishes.count {
             meter.count(2 * wishes.count)

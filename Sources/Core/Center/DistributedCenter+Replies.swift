@@ -122,7 +122,7 @@ extension DistributedCenter {
         lookForRoom(effects: &effects)
         // Also behind the end of the channel, so that nothing is left of the line.
         if isRoomWanted || peer.replies?.isInUse == false { askForReplies(peer, effects: &effects) }
-        if byteCount > 0 { letGo(effects: &effects) }
+        if byteCount > 0 { unblock(effects: &effects) }
         forgetRepliesIfOver(of: peer)
     }
 

@@ -59,7 +59,7 @@ public final class DistributedCenter {
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
-    var crowded: [Client] = []
+    var underBackpressure: [Client] = []
     /// Tells when posts are made.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
@@ -80,11 +80,11 @@ public final class DistributedCenter {
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
-    var heldBack = HeldBack()
+    var blockedOnQuota = BlockedOnQuota()
     /// Whether those are being looked through, one by one, as there is room again.
     var isLettingGo = false
     /// Those that were sent answers and were no clients, the oldest first; also those that are over.
-    var strangers = Deque<Peer>()
+    var unregisteredPeers = Deque<Peer>()
     /// The work of the event so far that is bounded for each event (E8).
     var spent = SpentInEvent()
     /// Whether an event ended before there was room for all that waits.
@@ -101,7 +101,7 @@ public final class DistributedCenter {
     /// That of them that was looked up last: a flood comes from few.
     var lastWaitingCaller: Peer?
     /// Whether so much is on its way that confirmations are asked for early.
-    var isShortOfRoom = false
+    var isQuotaLow = false
     var counters = Statistics()
     /// The greatest serial that was given, to posts that nobody matched, too.
     #if !DEBUG && !CARILLON_METER
@@ -168,7 +168,7 @@ public final class DistributedCenter {
         // They and their clients hold each other.
         for account in accountsByID.values {
             account.clients = LargestFirst()
-            account.heldBack = Deque()
+            account.blockedOnQuota = Deque()
         }
     }
 
@@ -379,12 +379,12 @@ public final class DistributedCenter {
         defer { eventEnded() }
         guard let client = clients[name] else {
             if let peer = peers[name] { forget(stranger: peer, effects: &effects) }
-            return letGo(effects: &effects)
+            return unblock(effects: &effects)
         }
         forget(client)
         removeRetained(ofConnection: name, effects: &effects)
         releaseAtExit(of: name)
-        letGo(effects: &effects)
+        unblock(effects: &effects)
         remember(.clientGone(name), effects: &effects)
         effects.append(.forget(name))
         tellInterest(effects: &effects)

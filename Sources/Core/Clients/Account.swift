@@ -37,8 +37,8 @@ final class Account: Sizable {
         @exclusivity(unchecked)
     #endif
     var clients = LargestFirst<Peer>()
-    /// Its connections that wait for room on the way, and whether it has a place among those that have some (``HeldBack``).
-    var heldBack = Deque<Peer>()
+    /// Its connections that wait for room on the way, and whether it has a place among those that have some (``BlockedOnQuota``).
+    var blockedOnQuota = Deque<Peer>()
     var isInTurn = false
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)

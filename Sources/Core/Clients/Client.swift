@@ -71,9 +71,9 @@ final class Client {
     /// What its observers have yet to get of values, in the order in which they asked (R2).
     var owed = RetainedReplays()
     /// Set while its queue is half full and it reads.
-    var crowding: Crowding?
+    var backpressure: Backpressure?
     /// Whether it had stopped reading when its queue was half full, and has not begun again.
-    var isStalled = false
+    var isSlowConsumer = false
     /// Whether what is due to it is in the recovery log, because it has to wait; else that is on its way.
     var remembersDue = false
     var counts = ClientCounts()
@@ -104,7 +104,7 @@ final class Client {
         var sentWhenTold: UInt64 = 0
     }
 
-    struct Crowding {
+    struct Backpressure {
         /// Bytes that it had confirmed when it was looked at last.
         var confirmed: UInt64
         /// Notifications that it had been sent by then.

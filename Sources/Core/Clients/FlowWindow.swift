@@ -60,9 +60,9 @@ struct FlowWindow {
     /// Answers until the bus has room for the connection again; 0 while it has, as far as is known.
     private var acksUntilUnblocked = 0
     /// Whether it has to wait for room in what all together may have on their way.
-    var isHeldBack = false
+    var isBlockedOnQuota = false
 
-    var isOpen: Bool { unacknowledgedWindows.count < Self.unanswered && !isHeldBack && !isBlocked }
+    var isOpen: Bool { unacknowledgedWindows.count < Self.unanswered && !isBlockedOnQuota && !isBlocked }
 
     /// The bus has no room for the connection: what is sent there may be lost.
     var isBlocked: Bool { acksUntilUnblocked > 0 }
@@ -112,7 +112,7 @@ struct FlowWindow {
 
     /// Counts an answer that is sent now though the window is used up, if one may go. No probe follows.
     mutating func sendsAlone(byteCount: Int) -> Bool {
-        guard answersAlone > 0, !isHeldBack else { return false }
+        guard answersAlone > 0, !isBlockedOnQuota else { return false }
         answersAlone -= 1
         openWindow.messages += 1
         openWindow.bytes += byteCount
@@ -196,7 +196,7 @@ struct FlowWindow {
     ///   - isAnswerDue: whether an answer to one of its calls waits.
     mutating func needsBacklogProbe(isRoomWanted: Bool, isAnswerDue: Bool) -> Bool {
         let takesRoom = isRoomWanted && unacknowledgedWindows.contains { $0.bytes > 0 }
-        guard isUsedUp || isBlocked || isHeldBack && !isIdle || takesRoom, !hasAnswered || isAnswerDue,
+        guard isUsedUp || isBlocked || isBlockedOnQuota && !isIdle || takesRoom, !hasAnswered || isAnswerDue,
             !isBacklogProbed
         else { return false }
         isBacklogProbed = true

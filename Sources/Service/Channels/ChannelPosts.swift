@@ -123,7 +123,8 @@ final class ChannelPosts {
     ///
     /// - Returns: how many, and whether there may be more at once.
     func take(from channel: Channel) -> (count: Int, isMore: Bool) {
-        let count = take(from: channel, Piece(isCrowded: driver.center.isCrowded, at: driver.context.now))
+        let count = take(
+            from: channel, Piece(isUnderBackpressure: driver.center.isUnderBackpressure, at: driver.context.now))
         let isMore =
             channel.end == nil
             ? channel.waiting != nil || channel.reader.hasNext && channel.readsOutcomes : !channel.isExhausted

@@ -184,7 +184,7 @@ final class CallQueue {
             let account = place(of: caller, paidBy: account)
         #endif
         let start = connection.context.now
-        let most = driver.center.isCrowded ? Self.maxAtOnceInCrowd : nil
+        let most = driver.center.isUnderBackpressure ? Self.maxAtOnceInCrowd : nil
         guard !isStopped,
             mayServe(account, at: start, most: most),
             oversized == nil || !call.hasMember(PostMany.member) || hasRoom(for: call, of: caller)
@@ -235,7 +235,7 @@ final class CallQueue {
     /// Takes some of what a channel brings at once, or has it wait for its turn, behind what came from its process before.
     func take(_ channel: Channel) {
         let start = connection.context.now
-        let most = driver.center.isCrowded ? Self.maxAtOnceInCrowd : nil
+        let most = driver.center.isUnderBackpressure ? Self.maxAtOnceInCrowd : nil
         let account = place(of: channel.client, paidBy: channel.account)
         guard
             lines.mayServe(account, at: start, most: most, under: inbox.isBehind(at: start) ? .reading : .none)
@@ -472,7 +472,7 @@ final class CallQueue {
         guard timer == nil, !isStopped else { return }
         timer = .timer(milliseconds: Self.interval, on: connection.context, priority: .of(.control)) { [unowned self] in
             intervalEnded()
-            guard lines.isEmpty, lost.isEmpty, !driver.center.isCrowded else {
+            guard lines.isEmpty, lost.isEmpty, !driver.center.isUnderBackpressure else {
                 return .keep
             }
             timer = nil
@@ -487,8 +487,8 @@ final class CallQueue {
             connection.passBus { [weak self] _ in self?.inbox.answered() }
         }
         announceLost()
-        let sent = driver.center.isCrowded ? driver.center.checkCrowding() : 0
-        credit = driver.center.isCrowded ? max(Self.leastInInterval, sent) : .max
+        let sent = driver.center.isUnderBackpressure ? driver.center.checkBackpressure() : 0
+        credit = driver.center.isUnderBackpressure ? max(Self.leastInInterval, sent) : .max
         if inbox.isBehind(at: now) {
             serveBesideReading()
         } else if isWriting {

@@ -17,8 +17,8 @@ struct Piece {
     private(set) var count = 0
 
     /// - Parameter isCrowded: whether an observer that reads is behind.
-    init(isCrowded: Bool, at now: Instant) {
-        most = isCrowded ? Self.maxInCrowd : Self.most
+    init(isUnderBackpressure: Bool, at now: Instant) {
+        most = isUnderBackpressure ? Self.maxInCrowd : Self.most
         end = now + Self.time
     }
 

@@ -167,7 +167,7 @@ final class Peer {
     var slowness: Int64 = 1
 
     /// Whether the bus leaves unread what it sends, as it keeps too much of it already.
-    private var isHeldBack: Bool {
+    private var isBlockedOnQuota: Bool {
         guard !isClosing, let most = bus.manner.maxIncomingBytes else { return false }
         return heldBytes > most
     }
@@ -186,7 +186,7 @@ final class Peer {
     }
 
     private func scheduleRead() {
-        guard !isReadScheduled, !isHeldBack, let first = toBus.first else { return }
+        guard !isReadScheduled, !isBlockedOnQuota, let first = toBus.first else { return }
         isReadScheduled = true
         bus.world.at(first.time) { [weak self] in self?.read() }
     }
@@ -194,7 +194,7 @@ final class Peer {
     /// What arrived at the bus.
     private func read() {
         isReadScheduled = false
-        while !isHeldBack, let first = toBus.first, first.time <= bus.world.now {
+        while !isBlockedOnQuota, let first = toBus.first, first.time <= bus.world.now {
             toBus.popFirst()
             bus.handle(first.message, from: self)
         }

@@ -65,7 +65,7 @@ package enum EventCosts {
         for client in [bystander, subject] { registering(client, on: full) }
         posting(on: full)
         for client in [bystander, subject] { flowing(client, on: full) }
-        full.perform { _ in _ = full.center.checkCrowding() }
+        full.perform { _ in _ = full.center.checkBackpressure() }
         full.perform { full.center.setAutomaticSuspension(false, effects: &$0) }
         full.perform { full.center.setAutomaticSuspension(true, effects: &$0) }
         full.now += 61_000_000
