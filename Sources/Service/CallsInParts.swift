@@ -8,7 +8,7 @@ import CarillonDBus
 /// Until the last part a call counts as waiting; what the caller sends behind it waits as well (`CallQueue`).
 final class CallsInParts {
     /// Serves a part of a call, and answers it with the last. Returns whether that was the last.
-    typealias Part = (Piece) -> Bool
+    typealias Part = (WorkSlice) -> Bool
 
     private struct Begun {
         let message: Message
@@ -77,14 +77,15 @@ final class CallsInParts {
     }
 
     private func goOn(_ work: Begun) {
-        guard work.serve(Piece(isUnderBackpressure: driver.center.isUnderBackpressure, at: driver.context.now)) else {
+        guard work.serve(WorkSlice(isUnderBackpressure: driver.center.isUnderBackpressure, at: driver.context.now))
+        else {
             return
         }
         begun[ObjectIdentifier(work.message)] = nil
     }
 
     private func finish(_ work: Begun) {
-        while !work.serve(Piece(most: .max)) {}
+        while !work.serve(WorkSlice(most: .max)) {}
         begun[ObjectIdentifier(work.message)] = nil
     }
 }

@@ -14,7 +14,7 @@ final class CenterDriver {
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
-    private var waitingPosters = WaitingPosters()
+    private var waitingPosters = PendingReplies()
     /// Whether some of those are being answered, which is an event for each.
     private var isAnswering = false
     private let memory: MemoryReturn

@@ -13,10 +13,10 @@ struct CenterHandlers {
     unowned let clients: ClientRegistry
     unowned let callers: Callers
     unowned let gate: PolicyGate
-    unowned let refusals: Refusals
+    unowned let refusals: RejectionLog
     unowned let revocations: PolicyRevocations
     unowned let parts: CallsInParts
-    unowned let manyPosts: ManyPosts
+    unowned let manyPosts: PostBatches
     unowned let channelPosts: ChannelPosts
     unowned let configuration: ConfigurationKeeper
     unowned let sessions: Sessions
@@ -41,7 +41,7 @@ struct CenterHandlers {
                 method(ListPosters.self, shows: listPosters),
                 method(ListObservers.self, shows: listObservers),
                 method(ListObserversFrom.self, shows: listObserversFrom),
-                // Policy is asked about each post (``ManyPosts``).
+                // Policy is asked about each post (``PostBatches``).
                 method(PostMany.self, needs: { (_: MethodCall) in .nothing }, answers: manyPosts.begin),
                 method(SetClientOptions.self, needs: Self.optionsNeed, handler: setClientOptions),
                 method(GetClient.self, shows: getClient),

@@ -18,10 +18,10 @@ package final class CenterObject {
     private let gate: PolicyGate
     private let driver: CenterDriver
     private let turns: DeliveryTurns
-    private let refusals: Refusals
+    private let refusals: RejectionLog
     private let revocations: PolicyRevocations
     private let parts: CallsInParts
-    private let manyPosts: ManyPosts
+    private let manyPosts: PostBatches
     private let channelPosts: ChannelPosts
     private let configuration: ConfigurationKeeper
     private let sessions: Sessions
@@ -60,10 +60,10 @@ package final class CenterObject {
         driver = CenterDriver(bus: bus, clients: clients, barrier: barrier, machine: machine)
         answers = driver.effects.answers.way(to: bus)
         turns = DeliveryTurns(of: driver, on: bus.context)
-        refusals = Refusals(driver: driver, clients: clients, bus: bus)
+        refusals = RejectionLog(driver: driver, clients: clients, bus: bus)
         revocations = PolicyRevocations(of: driver, callers: callers, gate: gate)
         parts = CallsInParts(driver: driver)
-        manyPosts = ManyPosts(driver: driver, turns: turns, gate: gate, refusals: refusals, parts: parts)
+        manyPosts = PostBatches(driver: driver, turns: turns, gate: gate, refusals: refusals, parts: parts)
         channelPosts = ChannelPosts(
             driver: driver, turns: turns, callers: callers, gate: gate, refusals: refusals,
             configuration: configuration, machine: machine)

@@ -50,7 +50,7 @@ final class EffectRunner {
     private let prober: ClientProber
     private let witness: SocketBacklogProbe
     /// Through which answers to calls go out.
-    let answers = AnswerGate()
+    let answers = ReplyQueue()
     /// Clients that are sent things elsewhere.
     let channels: Channels
     /// The message serial of the last notification, or word about losses. They are counted in the upper half of the

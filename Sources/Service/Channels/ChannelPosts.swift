@@ -24,7 +24,7 @@ final class ChannelPosts {
     private unowned let turns: DeliveryTurns
     private unowned let callers: Callers
     private unowned let gate: PolicyGate
-    private unowned let refusals: Refusals
+    private unowned let refusals: RejectionLog
     private unowned let configuration: ConfigurationKeeper
     private let machine: Machine
     /// Says whose turn it is; nil where nothing is read from a bus.
@@ -35,7 +35,7 @@ final class ChannelPosts {
     private var openings: [UniqueName: MethodCall.Answer] = [:]
 
     init(
-        driver: CenterDriver, turns: DeliveryTurns, callers: Callers, gate: PolicyGate, refusals: Refusals,
+        driver: CenterDriver, turns: DeliveryTurns, callers: Callers, gate: PolicyGate, refusals: RejectionLog,
         configuration: ConfigurationKeeper, machine: Machine
     ) {
         self.driver = driver
@@ -124,7 +124,7 @@ final class ChannelPosts {
     /// - Returns: how many, and whether there may be more at once.
     func take(from channel: Channel) -> (count: Int, isMore: Bool) {
         let count = take(
-            from: channel, Piece(isUnderBackpressure: driver.center.isUnderBackpressure, at: driver.context.now))
+            from: channel, WorkSlice(isUnderBackpressure: driver.center.isUnderBackpressure, at: driver.context.now))
         let isMore =
             channel.end == nil
             ? channel.waiting != nil || channel.reader.hasNext && channel.readsOutcomes : !channel.isExhausted
@@ -132,7 +132,7 @@ final class ChannelPosts {
     }
 
     /// - Returns: how many.
-    private func take(from channel: Channel, _ piece: Piece) -> Int {
+    private func take(from channel: Channel, _ piece: WorkSlice) -> Int {
         guard channel.isOpen, !driver.isOver else { return 0 }
         let limits = driver.center.limits
         let maxOfTexts = Int(limits[.nameLength] + limits[.objectLength])
@@ -332,7 +332,7 @@ final class ChannelPosts {
     private func takeRest(of channel: Channel) {
         for _ in 0..<Self.maxPiecesAtEnd {
             guard channel.isOpen, !channel.isExhausted, !driver.isOver else { break }
-            _ = take(from: channel, Piece(most: Self.pieceAtEnd))
+            _ = take(from: channel, WorkSlice(most: Self.pieceAtEnd))
         }
         endIfOver(channel)
     }
@@ -354,7 +354,7 @@ final class ChannelPosts {
     /// Takes the rest of the posts that were begun: there will be no later.
     func finishBegun() {
         for channel in channels.all {
-            while channel.isOpen, channel.waiting != nil, !driver.isOver { _ = take(from: channel, Piece(most: 1)) }
+            while channel.isOpen, channel.waiting != nil, !driver.isOver { _ = take(from: channel, WorkSlice(most: 1)) }
         }
     }
 

@@ -96,7 +96,7 @@ final class CallQueue {
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
-    private var lines = FairLines<AccountID, Call>()
+    private var lines = FairQueue<AccountID, Call>()
     /// The rows at the end of their lines, of those who called last: what comes next from these goes there.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
@@ -283,7 +283,7 @@ final class CallQueue {
         places.isEmpty ? account : places[caller] ?? account
     }
 
-    private func pressure(at now: Instant) -> FairLines<AccountID, Call>.Pressure {
+    private func pressure(at now: Instant) -> FairQueue<AccountID, Call>.Pressure {
         inbox.isBehind(at: now) ? .reading : isWriting ? .writing : .none
     }
 

@@ -5,7 +5,7 @@ import CarillonMainLoop
 import CarillonWire
 
 /// What was refused, counted and logged: an error whose sender wanted no answer is lost silently nowhere (D3).
-final class Refusals {
+final class RejectionLog {
     /// Calls that were refused, also those whose sender wanted no answer.
     private(set) var refused: UInt64 = 0
     /// Signals that the bus did not carry for want of room.

@@ -3,7 +3,7 @@
 /// moment, as those with many observers take long. One is taken in any case.
 ///
 /// Time is told from outside: there is no clock in here.
-struct Piece {
+struct WorkSlice {
     typealias Instant = SuspendingClock.Instant
 
     /// Some hundreds of microseconds, where few observe.

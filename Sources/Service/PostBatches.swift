@@ -6,7 +6,7 @@ import CarillonWire
 
 /// Calls that bring many posts at once, taken up piece by piece (F1, E4): each post is checked, counted and posted as one
 /// that came alone (``CallsInParts``).
-final class ManyPosts {
+final class PostBatches {
     /// A call of which some posts were taken.
     private final class Work {
         let call: MethodCall
@@ -28,10 +28,10 @@ final class ManyPosts {
     private unowned let driver: CenterDriver
     private unowned let turns: DeliveryTurns
     private unowned let gate: PolicyGate
-    private unowned let refusals: Refusals
+    private unowned let refusals: RejectionLog
     private unowned let parts: CallsInParts
 
-    init(driver: CenterDriver, turns: DeliveryTurns, gate: PolicyGate, refusals: Refusals, parts: CallsInParts) {
+    init(driver: CenterDriver, turns: DeliveryTurns, gate: PolicyGate, refusals: RejectionLog, parts: CallsInParts) {
         self.driver = driver
         self.turns = turns
         self.gate = gate
@@ -50,7 +50,7 @@ final class ManyPosts {
     }
 
     /// - Returns: whether these were the last.
-    private func serve(_ work: Work, _ piece: Piece) -> Bool {
+    private func serve(_ work: Work, _ piece: WorkSlice) -> Bool {
         var piece = piece
         var refused: [(String, BusError)] = []
         var waitsForIdleness = false

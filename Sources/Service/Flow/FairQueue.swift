@@ -6,7 +6,7 @@ import CarillonCollections
 /// Whoever stays within its part of a slot is served at once. What comes from somebody beyond that waits in a line, in its
 /// order, and so does all that comes behind it. Each slot begins anew; the part of one is smaller the more there are.
 /// Time is told from outside: there is no clock in here.
-struct FairLines<Caller: Hashable, Item> {
+struct FairQueue<Caller: Hashable, Item> {
     typealias Instant = SuspendingClock.Instant
 
     private final class Line {

@@ -11,7 +11,7 @@ struct FairLinesTests {
 
     /// What a caller brings is served at once for as long as its time lasts.
     private func bring(
-        _ count: Int, taking time: Duration, of caller: String, to lines: inout FairLines<String, Int>,
+        _ count: Int, taking time: Duration, of caller: String, to lines: inout FairQueue<String, Int>,
         at now: SuspendingClock.Instant, most: Int? = nil
     ) -> Int {
         var served = 0
@@ -27,7 +27,7 @@ struct FairLinesTests {
     }
 
     /// - Parameter first: of the name that callers of a test have.
-    private func order(_ lines: inout FairLines<String, Int>, taking time: Duration) -> [Int] {
+    private func order(_ lines: inout FairQueue<String, Int>, taking time: Duration) -> [Int] {
         var order: [Int] = []
         for _ in 0..<10_000 {
             guard let item = lines.popNext() else { break }
@@ -39,7 +39,7 @@ struct FairLinesTests {
 
     @Test("E4: half of a slot is for what is served at once, and the next slot begins anew")
     func slots() {
-        var lines = FairLines<String, Int>()
+        var lines = FairQueue<String, Int>()
         let result1 = bring(20, taking: .milliseconds(1), of: "a", to: &lines, at: start)
         #expect(result1 == 10)
         #expect(lines.count == 10 && lines.isWaiting("a"))
@@ -53,7 +53,7 @@ struct FairLinesTests {
 
     @Test("E8: what took longer than a slot is made up for, and forgotten after a second")
     func longItem() {
-        var lines = FairLines<String, Int>()
+        var lines = FairQueue<String, Int>()
         let first = bring(1, taking: .milliseconds(45), of: "a", to: &lines, at: start)
         #expect(first == 1)
         func mayServe(after milliseconds: Int64, _ caller: String = "a") -> Bool {
@@ -75,7 +75,7 @@ struct FairLinesTests {
 
     @Test("D4: what comes behind something that waits, waits, in whatever slot")
     func order() {
-        var lines = FairLines<String, Int>()
+        var lines = FairQueue<String, Int>()
         _ = bring(11, taking: .milliseconds(1), of: "a", to: &lines, at: start)
         let result10 = lines.mayServe("a", at: start + .seconds(1), most: nil)
         #expect(!result10)
@@ -87,7 +87,7 @@ struct FairLinesTests {
 
     @Test("E4: who calls rarely is served at once beside who calls without end")
     func rare() {
-        var lines = FairLines<String, Int>()
+        var lines = FairQueue<String, Int>()
         for slot in 0..<50 {
             let now = start + .milliseconds(20) * slot
             _ = bring(1000, taking: .microseconds(50), of: "flood", to: &lines, at: now)
@@ -100,7 +100,7 @@ struct FairLinesTests {
 
     @Test("E4: the more callers there are, the smaller the part of each; none is without")
     func many() {
-        var lines = FairLines<String, Int>()
+        var lines = FairQueue<String, Int>()
         let callers = (0..<20).map { "\($0)" }
         for slot in 0..<2 {
             let now = start + .milliseconds(20) * slot
@@ -119,7 +119,7 @@ struct FairLinesTests {
 
     @Test("E4: a count bounds what is served at once, too")
     func count() {
-        var lines = FairLines<String, Int>()
+        var lines = FairQueue<String, Int>()
         let result2 = bring(20, taking: .zero, of: "a", to: &lines, at: start, most: 8)
         #expect(result2 == 8)
         let result3 = bring(20, taking: .zero, of: "b", to: &lines, at: start, most: 8)
@@ -128,7 +128,7 @@ struct FairLinesTests {
 
     @Test("E4: lines take turns by time, not by count")
     func turns() {
-        var lines = FairLines<String, Int>()
+        var lines = FairQueue<String, Int>()
         for number in 0..<4 {
             lines.append(100 + number, of: "slow")
             lines.append(200 + number, of: "other")
@@ -146,7 +146,7 @@ struct FairLinesTests {
 
     @Test("E4: what is put at the beginning of a line goes on with its turn, and takes nobody else's")
     func prepending() {
-        var lines = FairLines<String, Int>()
+        var lines = FairQueue<String, Int>()
         lines.append(100, of: "a")
         lines.append(200, of: "b")
         let first = lines.popNext()

@@ -9,7 +9,7 @@ import CarillonMainLoop
 /// and outcomes of posts on channels.
 ///
 /// The core decides, and counts.
-final class AnswerGate {
+final class ReplyQueue {
     /// Asks the core when to send a reply of so many bytes to a connection.
     var turn: ((UniqueName, Int) -> DistributedCenter.ReplyTurn)!
     /// Tells the core which of the answers that it counts for a connection will not be sent, from the last on.
@@ -51,7 +51,7 @@ final class AnswerGate {
 
     /// What stands in the place of a bus for whatever answers the calls that came from there. It keeps the gate and the
     /// bus.
-    func way(to bus: any MessageBus) -> any MessageBus { Way(gate: self, bus: bus) }
+    func way(to bus: any MessageBus) -> any MessageBus { GatedBus(gate: self, bus: bus) }
 
     private func send(_ message: Message, to bus: any MessageBus) {
         guard let caller = message.destination?.unique else { return bus.send(message) }
@@ -164,11 +164,11 @@ final class AnswerGate {
 
     private static let smallSize = 128
 
-    private final class Way: MessageBus {
-        private let gate: AnswerGate
+    private final class GatedBus: MessageBus {
+        private let gate: ReplyQueue
         private let bus: any MessageBus
 
-        init(gate: AnswerGate, bus: any MessageBus) {
+        init(gate: ReplyQueue, bus: any MessageBus) {
             self.gate = gate
             self.bus = bus
         }

@@ -8,7 +8,7 @@ import CarillonWire
 ///
 /// So an answer stands behind the notification, as it always did, and a poster that waits for answers is slowed to the
 /// pace at which deliveries leave, instead of filling the lines.
-struct WaitingPosters {
+struct PendingReplies {
     /// An answer, and what it says.
     struct Waiting {
         fileprivate let poster: ClientName
