@@ -118,11 +118,11 @@ struct CenterHandlers {
 
     /// One that shows other clients: as many of them as the caller may see.
     private func method<Method: CenterMethod>(
-        _: Method.Type, shows handler: @escaping (Method, PolicyGate.Sight) throws(BusError) -> Method.Reply
+        _: Method.Type, shows handler: @escaping (Method, PolicyGate.Visibility) throws(BusError) -> Method.Reply
     ) -> Interface.Method {
         self.method(
             Method.self,
-            shows: { (call: MethodCall, sight: PolicyGate.Sight) throws(BusError) in
+            shows: { (call: MethodCall, sight: PolicyGate.Visibility) throws(BusError) in
                 var arguments = call.arguments
                 let method = try Method(from: &arguments)
                 try call.expectNoDescriptors()
@@ -132,7 +132,7 @@ struct CenterHandlers {
 
     /// The same, when it answers by itself. Who wants no answer has asked nothing, and it may be long.
     private func method<Method: CenterMethod>(
-        _: Method.Type, shows handler: @escaping (MethodCall, PolicyGate.Sight) throws(BusError) -> Void
+        _: Method.Type, shows handler: @escaping (MethodCall, PolicyGate.Visibility) throws(BusError) -> Void
     ) -> Interface.Method {
         Interface.Method(Method.self) { [gate] call throws(BusError) in
             guard call.answer.isWanted else { return try call.expectNoDescriptors() }
@@ -264,7 +264,7 @@ struct CenterHandlers {
         return client
     }
 
-    func listClients(_ call: MethodCall, _ sight: PolicyGate.Sight) throws(BusError) {
+    func listClients(_ call: MethodCall, _ sight: PolicyGate.Visibility) throws(BusError) {
         try call.expectNoDescriptors()
         call.reply(to: ListClients.self, center.clientStatuses.filter { sight.shows($0.name) }.map(listed))
     }
@@ -283,7 +283,7 @@ struct CenterHandlers {
             hasChannel: driver.effects.channels[client.name] != nil)
     }
 
-    func listPosters(_ call: MethodCall, _ sight: PolicyGate.Sight) throws(BusError) {
+    func listPosters(_ call: MethodCall, _ sight: PolicyGate.Visibility) throws(BusError) {
         var arguments = call.arguments
         let most = try ListPosters(from: &arguments).most
         try call.expectNoDescriptors()
@@ -314,7 +314,7 @@ struct CenterHandlers {
             refused: poster.refused)
     }
 
-    func listObservers(_ call: ListObservers, _ sight: PolicyGate.Sight) throws(BusError) -> [ListedObserver] {
+    func listObservers(_ call: ListObservers, _ sight: PolicyGate.Visibility) throws(BusError) -> [ListedObserver] {
         let observers = registrations(of: call.client, sight).map(ListedObserver.init)
         let size = observers.reduce(0) { $0 + $1.byteCount }
         guard size <= Wire.maxAnswerBytes else {
@@ -326,7 +326,7 @@ struct CenterHandlers {
         return observers
     }
 
-    func listObserversFrom(_ call: ListObserversFrom, _ sight: PolicyGate.Sight) -> [ListedRegistration] {
+    func listObserversFrom(_ call: ListObserversFrom, _ sight: PolicyGate.Visibility) -> [ListedRegistration] {
         var observers: [ListedRegistration] = []
         var room = Wire.maxPieceBytes
         for registration in registrations(of: call.client, sight) where registration.id > call.after {
@@ -341,7 +341,7 @@ struct CenterHandlers {
     }
 
     /// What is no name of a client has no observers; one that the caller may not see is as one that is not there.
-    private func registrations(of client: String, _ sight: PolicyGate.Sight) -> [Registration] {
+    private func registrations(of client: String, _ sight: PolicyGate.Visibility) -> [Registration] {
         guard let client = ClientName(rawValue: client), sight.shows(client) else { return [] }
         return center.registrations(of: client) ?? []
     }
@@ -352,7 +352,7 @@ struct CenterHandlers {
         }
     }
 
-    func getClient(_ call: GetClient, _ sight: PolicyGate.Sight) throws(BusError) -> KnownClient {
+    func getClient(_ call: GetClient, _ sight: PolicyGate.Visibility) throws(BusError) -> KnownClient {
         let client = try clientName(call.client)
         guard sight.shows(client), let identity = callers.identity(of: client) else {
             throw BusError(
@@ -362,7 +362,7 @@ struct CenterHandlers {
         return KnownClient(name: client, identity: identity)
     }
 
-    func explain(_ call: Explain, _ sight: PolicyGate.Sight) throws(BusError) -> [String] {
+    func explain(_ call: Explain, _ sight: PolicyGate.Visibility) throws(BusError) -> [String] {
         let client = try clientName(call.client)
         if !call.name.isEmpty {
             try mappingCenterErrors { () throws(CenterError) in
@@ -426,7 +426,7 @@ struct CenterHandlers {
 
     func removeRetainedFrom(_ call: RemoveRetainedFrom, from _: UniqueName) throws(BusError) -> Int {
         try perform { effects throws(CenterError) in
-            let kind = NotificationKind(name: call.name, object: call.object, origin: try call.origin())
+            let kind = NotificationKey(name: call.name, object: call.object, origin: try call.origin())
             return center.removeRetained(kind, effects: &effects) ? 1 : 0
         }
     }

@@ -262,7 +262,7 @@ package final class CenterObject {
     }
 
     /// The bus closed the connection, and this object is at its end: what another on the same bus takes up.
-    func handOver(busID: String) -> Heritage {
+    func handOver(busID: String) -> HandoverState {
         // The bus has told the callers that nobody answers. Who gets no descriptor has no channel.
         let kept = ((takeKeptCalls() ?? []) + callers.takeWaiting()).filter { $0.member != OpenChannel.member }
         let (center, store, largest) = driver.handOver()
@@ -272,7 +272,7 @@ package final class CenterObject {
         sessions.center = nil
         // The driver goes, and its limits are those of the next one.
         sessions.limits = { [limits = center.limits] in limits }
-        return Heritage(
+        return HandoverState(
             busID: busID, center: center, store: store, configuration: configuration, sessions: sessions, calls: kept,
             maxBytes: center.maxBytes, largest: largest)
     }
@@ -321,7 +321,7 @@ package final class CenterObject {
     }
 
     /// Takes up what an object had whose connection the bus closed, instead of ``recover(directory:busID:address:takesLock:)``.
-    func inherit(_ heritage: Heritage) {
+    func inherit(_ heritage: HandoverState) {
         driver.inherit(heritage.center, heritage.store)
         maxBytes = heritage.maxBytes
     }

@@ -31,7 +31,7 @@ public final class Service {
     private let onEnd: (End) -> Void
     private var link: ServiceLink?
     /// What the link before had, until the next one has it.
-    private var heritage: Heritage?
+    private var heritage: HandoverState?
     /// Lets go of a link that has ended, when its callbacks have returned.
     private var release: EventSource?
     /// The next attempt.

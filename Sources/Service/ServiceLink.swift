@@ -24,7 +24,7 @@ final class ServiceLink {
     private let connection: Connection
     /// For what is asked of the bus and of clients: its answers don't wait behind what others send.
     private let control: Connection
-    private var heritage: Heritage?
+    private var heritage: HandoverState?
     private var sizeTest: SizeTest?
     private var sizeTimer: EventSource?
     /// Between tests of a size that the bus did not carry, in milliseconds; twice as long each time.
@@ -61,7 +61,7 @@ final class ServiceLink {
     ///   - heritage: what the service had when the bus closed its connection before.
     ///   - onEnd: called once, from the loop.
     init(
-        on machine: Machine, context: MainContext, heritage: Heritage?, onEnd: @escaping (End) -> Void
+        on machine: Machine, context: MainContext, heritage: HandoverState?, onEnd: @escaping (End) -> Void
     ) throws(BusError) {
         self.machine = machine
         connection = try machine.connect(context, .of(.reading))
@@ -97,7 +97,7 @@ final class ServiceLink {
     }
 
     /// What the next one needs; nil when this one has not taken it up yet. Call once, when it ended.
-    func handOver() -> Heritage? {
+    func handOver() -> HandoverState? {
         guard hasState, let busID else { return nil }
         hasState = false
         return object.handOver(busID: busID)

@@ -56,7 +56,7 @@ final class Scenario {
     /// What other sessions are to get.
     private(set) var exported: [ExportedNotification] = []
     /// Values that other sessions were told to be none any more.
-    private(set) var exportsEnded: [NotificationKind] = []
+    private(set) var exportsEnded: [NotificationKey] = []
     /// Who was told that other names are wanted, each time.
     private(set) var interestChanges: [ClientName] = []
     private(set) var valueRemovals: [ClientName] = []
@@ -217,7 +217,7 @@ final class Scenario {
     @discardableResult
     func forget(_ name: String, _ object: String = "", from origin: OutsideOrigin?) -> Bool {
         perform { effects in
-            center.removeRetained(NotificationKind(name: name, object: object, origin: origin), effects: &effects)
+            center.removeRetained(NotificationKey(name: name, object: object, origin: origin), effects: &effects)
         }
     }
 

@@ -51,13 +51,13 @@ struct ChangeCodingTests: StateTests {
             identity: Self.identity)
         var full = post
         (full.retention, full.expiry, full.secondsAfterExit) = (Retention(whileConnected: true), 8, 9)
-        (full.goesToAllSessions, full.identity) = (true, Self.identity.bringing(from: try #require(origin)))
+        (full.goesToAllSessions, full.identity) = (true, Self.identity.withOrigin(from: try #require(origin)))
         post.style = .asap
         let observer = ObserverOptions(
             suspensionBehavior: .hold, automaticSuspension: false, runLoopMode: .modalPanel, minimumInterval: 10)
         let monitor = ObserverOptions(isMonitor: true)
-        let kind = NotificationKind(name: "N", object: "o")
-        let broughtKind = NotificationKind(name: "N", object: "o", origin: origin)
+        let kind = NotificationKey(name: "N", object: "o")
+        let broughtKind = NotificationKey(name: "N", object: "o", origin: origin)
         return [
             .client(one, ClientCounts(sequence: 3, delivered: 2, dropped: 1)),
             .observer(Registration(id: ids[0], client: one, name: "N", object: nil, options: observer)),

@@ -291,13 +291,13 @@ struct SessionValuesTests {
         scene.center.newestSerial = 4
         want(scene)
         #expect(heard.take(scene).isEmpty)
-        scene.stay.exportEnded(NotificationKind(name: "com.example.Ding", object: "a"))
+        scene.stay.exportEnded(NotificationKey(name: "com.example.Ding", object: "a"))
         #expect(heard.take(scene).isEmpty)
         understands(scene)
         want(scene)
         #expect(heard.take(scene) == ["1 values", "2 a kept", "3 b kept", "4 end"])
-        scene.stay.exportEnded(NotificationKind(name: "com.example.Ding", object: "a"))
-        scene.stay.exportEnded(NotificationKind(name: "com.example.Other", object: "x"))
+        scene.stay.exportEnded(NotificationKey(name: "com.example.Ding", object: "a"))
+        scene.stay.exportEnded(NotificationKey(name: "com.example.Other", object: "x"))
         #expect(heard.take(scene) == ["5 removed a"])
     }
 

@@ -63,7 +63,7 @@ final class StageCenter: Sessions.Center {
     var isWriting = false
     /// Those of this session that others may have, in the order of their serials.
     var own: [(value: ExportedNotification, serial: UInt64)] = []
-    private(set) var kept: [NotificationKind: DistributedCenter.Kept] = [:]
+    private(set) var kept: [NotificationKey: DistributedCenter.Kept] = [:]
     private(set) var lost: [LostSignal.Entry] = []
 
     var valuesFromSessions: [DistributedCenter.Kept] { Array(kept.values) }
@@ -72,8 +72,8 @@ final class StageCenter: Sessions.Center {
         own.first { $0.serial > after && $0.serial <= through }
     }
 
-    func value(of kind: NotificationKind) -> DistributedCenter.Kept? { kept[kind] }
-    func remove(_ kinds: ArraySlice<NotificationKind>) { for kind in kinds { kept[kind] = nil } }
+    func value(of kind: NotificationKey) -> DistributedCenter.Kept? { kept[kind] }
+    func remove(_ kinds: ArraySlice<NotificationKey>) { for kind in kinds { kept[kind] = nil } }
     func lose(_ entries: [LostSignal.Entry]) { lost += entries }
 
     func keep(_ imported: Sessions.Imported) {
@@ -92,7 +92,7 @@ final class SystemBusScene {
     static let user: UInt32 = 1001
     let bus = UsersBus()
     let sessions: Sessions
-    private(set) var stay: SystemBusStay!
+    private(set) var stay: SystemBusSession!
     private(set) var posted: [String] = []
     let center = StageCenter()
 

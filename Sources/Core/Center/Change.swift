@@ -34,7 +34,7 @@ public enum Change {
     /// Waits until the intervals of these observers are over (R5), in the place of what they waited for of its kind.
     case delayed(ClientName, Notification, observers: [ObserverID])
     /// These observers have what they waited for of this kind, or its time is over.
-    case delayEnded(ClientName, NotificationKind, observers: [ObserverID])
+    case delayEnded(ClientName, NotificationKey, observers: [ObserverID])
     /// All that was held is due, behind what is due already and before anything newer.
     case flushed(ClientName)
     /// The first that was due in a lane left the queue, towards the client.
@@ -48,7 +48,7 @@ public enum Change {
     /// The value of its kind from now on.
     case retained(Notification, Retention)
     /// There is no value of this kind any more. The client had posted it.
-    case unretained(ClientName, NotificationKind)
+    case unretained(ClientName, NotificationKey)
     /// What an observer has yet to get of the values that there were; over where nothing is left of it.
     case owed(ClientName, RetainedReplay)
     /// A post waits in its poster's queue, where it took the place of similar ones.

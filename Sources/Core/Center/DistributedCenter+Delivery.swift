@@ -73,7 +73,7 @@ extension DistributedCenter {
         meter.count(client.observers.count)
         var (left, begun): (Int, [(Notification, ObserverList)]) = (Self.maxMarksBegun, [])
         // For each kind those whose intervals begin with something newer of it already: once is enough.
-        var haveBegun: [NotificationKind: Set<ObserverID>] = [:]
+        var haveBegun: [NotificationKey: Set<ObserverID>] = [:]
         func begin(_ ids: [ObserverID], _ begun: inout Set<ObserverID>) -> [ObserverID] {
             ids.filter { begun.insert($0).inserted }
         }

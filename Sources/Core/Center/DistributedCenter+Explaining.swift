@@ -21,7 +21,7 @@ extension DistributedCenter {
         func wait(_ registration: Registration) -> Int64? {
             guard registration.options.minimumInterval > 0, !name.isEmpty else { return nil }
             return client.queue.waitForInterval(
-                of: NotificationKind(name: name, object: object), for: registration.id, now: now)
+                of: NotificationKey(name: name, object: object), for: registration.id, now: now)
         }
         // S3: with one that gets it now, all that want it at all do.
         let isFlushed =

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Notifications that wait for the end of an interval (R5).
 ///
-/// Of a ``NotificationKind`` an observer with a minimum interval gets the first at once, and then at the end of each interval
+/// Of a ``NotificationKey`` an observer with a minimum interval gets the first at once, and then at the end of each interval
 /// the newest that came meanwhile. An interval begins when a notification goes into the client's queue or, behind one,
 /// to the client. What waits is in the log, as it waits for long; it goes straight to the client, not through a lane, as
 /// it may be older than what is there, and when all is gone that its observers got before.
@@ -91,7 +91,7 @@ extension DistributedCenter {
     /// difference, or as there is no room to wait.
     func hastenDelayed(to client: Client, isForWantOfRoom: Bool = false, effects: inout [Effect]) {
         guard client.queue.waitsForIntervals else { return }
-        changeQueue(of: client) { queue in queue.changeIntervals { $0.hasten(all: isForWantOfRoom) } }
+        changeQueue(of: client) { queue in queue.changeIntervals { $0.flushThrottled(all: isForWantOfRoom) } }
         client.nextLookAtIntervals = 0
         sendDelayed(to: client, effects: &effects)
     }

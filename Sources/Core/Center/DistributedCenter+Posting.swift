@@ -89,7 +89,7 @@ extension DistributedCenter {
 
     private func identity(of poster: ClientName, bringingFrom origin: OutsideOrigin?) -> Identity? {
         if let peer = peers[poster] { return peer.identity(bringingFrom: origin) }
-        return origin.map(Identity().bringing)
+        return origin.map(Identity().withOrigin)
     }
 
     /// Posts a notification to every client that has a matching observer, each once (D6). It is matched and gets its

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Values that stay (R1 to R3, R6): kept by ``NotificationKind``, given to observers that ask for them, read and removed.
+/// Values that stay (R1 to R3, R6): kept by ``NotificationKey``, given to observers that ask for them, read and removed.
 ///
 /// Nothing of a value is queued for an observer: it is owed those that there are (``RetainedReplay``), and they are taken from
 /// where they are kept when there is room to send them. So however many observers ask, each value is there once.
@@ -57,7 +57,7 @@ extension DistributedCenter {
     /// Removes the one value of this name, this object, the empty string for none, and this place.
     ///
     /// - Returns: whether there was one.
-    public func removeRetained(_ kind: NotificationKind, effects: inout [Effect]) -> Bool {
+    public func removeRetained(_ kind: NotificationKey, effects: inout [Effect]) -> Bool {
         defer { eventEnded() }
         removeExpired(effects: &effects)
         #if CARILLON_PLANTED
@@ -221,7 +221,7 @@ extension DistributedCenter {
     }
 
     /// The value of a kind.
-    public func value(of kind: NotificationKind) -> Kept? {
+    public func value(of kind: NotificationKey) -> Kept? {
         guard let value = retained[kind], !value.isOver(at: clock.uptime()) else { return nil }
         return Kept(notification: value.notification, retention: value.retention, expiryTime: nil)
     }

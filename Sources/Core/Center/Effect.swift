@@ -8,7 +8,7 @@ public enum Effect {
     /// Send it to the other sessions of the machine that want it.
     case export(ExportedNotification)
     /// Tell them that a value that they have as well is none any more (R8).
-    case exportEnded(NotificationKind)
+    case exportEnded(NotificationKey)
     /// Tell the client that it lost notifications, before it gets a newer one (S4).
     ///
     /// - Parameters:

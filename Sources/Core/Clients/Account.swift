@@ -120,9 +120,9 @@ final class Peer: Sizable {
     func identity(bringingFrom origin: OutsideOrigin?) -> Identity? {
         guard let origin else { return identity }
         if let lastBringing, lastBringing.origin == origin { return lastBringing }
-        let bringing = (identity ?? Identity()).bringing(from: origin)
-        lastBringing = bringing
-        return bringing
+        let withOrigin = (identity ?? Identity()).withOrigin(from: origin)
+        lastBringing = withOrigin
+        return withOrigin
     }
 
     /// Whether somebody said who is behind it, be it that nobody knows: then it is told when it is forgotten.

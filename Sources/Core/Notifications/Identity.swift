@@ -38,7 +38,7 @@ public final class Identity: Sendable {
     }
 
     /// Whoever this is, with what it brought from there.
-    public func bringing(from origin: OutsideOrigin) -> Identity {
+    public func withOrigin(from origin: OutsideOrigin) -> Identity {
         Identity(
             userID: userID, processID: processID, process: process, application: application, sandbox: sandbox,
             unit: unit, origin: origin)

@@ -33,7 +33,7 @@ public struct PendingPost {
         self.identity = identity
     }
 
-    var kind: NotificationKind { NotificationKind(name: name, object: object, origin: identity?.origin) }
+    var kind: NotificationKey { NotificationKey(name: name, object: object, origin: identity?.origin) }
 
     /// What it counts against the limits, in bytes.
     var byteCount: Int {

@@ -139,14 +139,14 @@ struct DeliveryQueue: ~Copyable {
     var heldPlaces: Int { held.places }
 
     /// The observers that have begun intervals of a kind, or wait for them.
-    func countOfMarks(of kind: NotificationKind) -> Int { intervals.countOfMarks(of: kind) }
+    func countOfMarks(of kind: NotificationKey) -> Int { intervals.countOfMarks(of: kind) }
 
     func forEachDelayed(_ body: (Notification, [ObserverID]) -> Void) {
         intervals.forEach(body)
     }
 
     /// How long a notification would wait for an observer's interval, in microseconds; nil when it would not.
-    func waitForInterval(of kind: NotificationKind, for observer: ObserverID, now: Int64) -> Int64? {
+    func waitForInterval(of kind: NotificationKey, for observer: ObserverID, now: Int64) -> Int64? {
         intervals.wait(of: kind, for: observer, now: now)
     }
 
@@ -177,7 +177,7 @@ struct DeliveryQueue: ~Copyable {
 
     /// An object, as each client has a place for one and hardly any has one.
     final class WithoutRoom {
-        let kind: NotificationKind
+        let kind: NotificationKey
         let byteCount: Int
         let expiry: Int64?
 

@@ -3,7 +3,7 @@ import CarillonCollections
 
 /// The notifications that are held for a suspended client, in global order over all its observers and behaviors (S2).
 ///
-/// Entries can coalesce: by observer and ``NotificationKind`` only the newest stays, at its place at the tail (S1). All
+/// Entries can coalesce: by observer and ``NotificationKey`` only the newest stays, at its place at the tail (S1). All
 /// observers that coalesce and matched a notification match the next of its kind too, unless they were removed. So for
 /// each kind one entry has all of them, and coalescing costs as much as that has observers.
 ///
@@ -65,7 +65,7 @@ struct HeldQueue {
     private var head = none
     private var tail = none
     /// Where the entry is whose observers coalesce with the next of the kind.
-    private var newest = SteadyDictionary<NotificationKind, Int32>()
+    private var newest = SteadyDictionary<NotificationKey, Int32>()
 
     private(set) var count = 0
     private(set) var byteCount = 0

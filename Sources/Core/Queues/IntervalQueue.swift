@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// What observers with a minimum interval wait for (R5): of each ``NotificationKind`` the newest, until the intervals of
+/// What observers with a minimum interval wait for (R5): of each ``NotificationKey`` the newest, until the intervals of
 /// those that have not got it are over.
 ///
 /// Intervals are marks: an observer that got a notification of a kind gets the next one not before its mark is over. Marks
@@ -155,9 +155,9 @@ struct IntervalQueue {
         }
     }
 
-    private static func key(_ kind: NotificationKind) -> Int { kind.hashValue }
+    private static func key(_ kind: NotificationKey) -> Int { kind.hashValue }
 
-    private func entry(_ kind: NotificationKind) -> Entry {
+    private func entry(_ kind: NotificationKey) -> Entry {
         let key = Self.key(kind)
         return entries[key] ?? Entry(key: key)
     }
@@ -278,7 +278,7 @@ struct IntervalQueue {
     // MARK: Being due
 
     /// Ends the intervals of those that wait: of all, or of those to whom it matters whether their client is suspended.
-    mutating func hasten(all: Bool) {
+    mutating func flushThrottled(all: Bool) {
         guard let last = order.last?.serial else { return }
         if all { hastened.all = last }
         hastened.some = last
@@ -361,7 +361,7 @@ struct IntervalQueue {
     }
 
     /// Observers got what they waited for, or it is over for them: their intervals begin anew.
-    mutating func take(_ kind: NotificationKind, for observers: [ObserverID], now: Int64) {
+    mutating func take(_ kind: NotificationKey, for observers: [ObserverID], now: Int64) {
         change(kind, for: observers) { mark in
             mark.waits = false
             mark.end = now + mark.interval
@@ -369,12 +369,12 @@ struct IntervalQueue {
     }
 
     /// The same without an interval: it went from an earlier process, or to nobody.
-    mutating func forget(_ kind: NotificationKind, for observers: [ObserverID]) {
+    mutating func forget(_ kind: NotificationKey, for observers: [ObserverID]) {
         change(kind, for: observers) { $0.waits = false }
     }
 
     private mutating func change(
-        _ kind: NotificationKind, for observers: [ObserverID], _ body: (inout Mark) -> Void
+        _ kind: NotificationKey, for observers: [ObserverID], _ body: (inout Mark) -> Void
     ) {
         guard let entry = entries[Self.key(kind)], let newest = entry.newest, newest.kind == kind else { return }
         let before = (entry.marks.count, entry.waiting)
@@ -439,10 +439,10 @@ struct IntervalQueue {
     // MARK: Looking
 
     /// How many marks there are of a kind.
-    func countOfMarks(of kind: NotificationKind) -> Int { entries[Self.key(kind)]?.marks.count ?? 0 }
+    func countOfMarks(of kind: NotificationKey) -> Int { entries[Self.key(kind)]?.marks.count ?? 0 }
 
     /// How long a notification would wait for an observer's interval; nil when it would not. In microseconds.
-    func wait(of kind: NotificationKind, for observer: ObserverID, now: Int64) -> Int64? {
+    func wait(of kind: NotificationKey, for observer: ObserverID, now: Int64) -> Int64? {
         guard let entry = entries[Self.key(kind)], entry.newest.map({ $0.kind == kind }) ?? true,
             let place = place(of: observer, in: entry.marks)
         else { return nil }

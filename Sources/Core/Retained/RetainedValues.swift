@@ -12,14 +12,14 @@ struct RetainedValues {
             self.object = ExactText(object)
         }
 
-        init(_ kind: NotificationKind) { self.init(kind.name, kind.object) }
+        init(_ kind: NotificationKey) { self.init(kind.name, kind.object) }
     }
 
     private let meter: StepMeter
     /// By their serials, which only grow.
     private var values: [UInt64: RetainedValue] = [:]
     private var order = SortedSet<UInt64>()
-    private var serials: [NotificationKind: UInt64] = [:]
+    private var serials: [NotificationKey: UInt64] = [:]
     /// The serials of each name, and of each object: what an observer of one of them is given.
     private var names: [ExactText: SortedSet<UInt64>] = [:]
     private var objects: [ExactText: SortedSet<UInt64>] = [:]
@@ -112,7 +112,7 @@ struct RetainedValues {
 
     var snapshot: Snapshot { Snapshot(values: values, order: order) }
 
-    subscript(kind: NotificationKind) -> RetainedValue? { serials[kind].flatMap { values[$0] } }
+    subscript(kind: NotificationKey) -> RetainedValue? { serials[kind].flatMap { values[$0] } }
 
     /// Whether a value with this serial may be put in: it is newer than all that there are.
     func mayPut(_ serial: UInt64) -> Bool { order.last.map { $0 < serial } ?? true }
@@ -199,7 +199,7 @@ struct RetainedValues {
             || value.notification.kind.origin?.host != nil && departed.contains(value.payer.name)
     }
 
-    private mutating func noteBeside(_ kind: NotificationKind, _ serial: UInt64) {
+    private mutating func noteBeside(_ kind: NotificationKey, _ serial: UInt64) {
         guard kind.origin != nil || !beside.isEmpty else { return }
         let pair = Pair(kind)
         if beside[pair] != nil {
@@ -209,7 +209,7 @@ struct RetainedValues {
         }
     }
 
-    private mutating func forgetBeside(_ kind: NotificationKind, _ serial: UInt64) {
+    private mutating func forgetBeside(_ kind: NotificationKey, _ serial: UInt64) {
         let pair = Pair(kind)
         guard !beside.isEmpty, beside[pair] != nil else { return }
         beside[pair]!.remove(serial)
@@ -218,11 +218,11 @@ struct RetainedValues {
     }
 
     /// The serial of the value of this session.
-    private func local(_ kind: NotificationKind) -> UInt64? {
-        serials[NotificationKind(name: kind.name, object: kind.object)]
+    private func local(_ kind: NotificationKey) -> UInt64? {
+        serials[NotificationKey(name: kind.name, object: kind.object)]
     }
 
-    mutating func remove(_ kind: NotificationKind) -> RetainedValue? {
+    mutating func remove(_ kind: NotificationKey) -> RetainedValue? {
         guard let serial = serials.removeValue(forKey: kind), let value = values.removeValue(forKey: serial) else {
             return nil
         }
@@ -263,7 +263,7 @@ struct RetainedValues {
         let list: SortedSet<UInt64>? =
             if let name, let object {
                 (beside.isEmpty ? nil : beside[Pair(name, object)])
-                    ?? serials[NotificationKind(name: name, object: object)].map { SortedSet(sorted: [$0]) }
+                    ?? serials[NotificationKey(name: name, object: object)].map { SortedSet(sorted: [$0]) }
             } else if let name {
                 names[ExactText(name)]
             } else if let object {

@@ -21,15 +21,15 @@ final class PolicyGate {
     }
 
     /// Which clients a caller may see.
-    struct Sight {
+    struct Visibility {
         /// Whether the caller sees whatever happens in the session.
         let isWhole: Bool
         private let isVisible: (UniqueName) -> Bool
 
-        fileprivate static var whole: Sight { Sight(isWhole: true) { _ in true } }
+        fileprivate static var whole: Visibility { Visibility(isWhole: true) { _ in true } }
 
-        fileprivate static func some(_ isVisible: @escaping (UniqueName) -> Bool) -> Sight {
-            Sight(isWhole: false, isVisible: isVisible)
+        fileprivate static func some(_ isVisible: @escaping (UniqueName) -> Bool) -> Visibility {
+            Visibility(isWhole: false, isVisible: isVisible)
         }
 
         func shows(_ client: UniqueName) -> Bool { isVisible(client) }
@@ -107,7 +107,7 @@ final class PolicyGate {
     }
 
     /// Those of the same sandbox; all, for a process of the session.
-    func sight(of caller: UniqueName) -> Sight {
+    func sight(of caller: UniqueName) -> Visibility {
         switch subject(caller) {
         case .session: .whole
         #if CARILLON_PLANTED

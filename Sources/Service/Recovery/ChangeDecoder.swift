@@ -37,9 +37,9 @@ struct ChangeDecoder {
             let time = reader.isAtEnd ? 0 : Int64(bitPattern: try reader.readUInt64())
             let identity = try identities.identity(&reader)
             let expiry = try reader.readExpiry()
-            let bringing = try identities.bringing(identity, &reader)
+            let withOrigin = try identities.withOrigin(identity, &reader)
             notifications[serial] = Notification(
-                name: name, object: object, userInfo: userInfo, poster: poster, identity: bringing, time: time,
+                name: name, object: object, userInfo: userInfo, poster: poster, identity: withOrigin, time: time,
                 expiry: expiry, retention: reader.isAtEnd ? nil : try reader.readRetention(),
                 goesToAllSessions: reader.isAtEnd ? false : try reader.readBool(), serial: serial)
             return .part
@@ -110,7 +110,7 @@ struct ChangeDecoder {
             let (name, object) = (try reader.readText(), try reader.readText())
             let observers = try list(of: client, &reader)
             return .delayEnded(
-                client, NotificationKind(name: name, object: object, origin: try reader.readOrigin()),
+                client, NotificationKey(name: name, object: object, origin: try reader.readOrigin()),
                 observers: observers)
         case .flushed: return .flushed(client)
         case .popped: return .popped(client, try reader.readLane())
@@ -128,14 +128,14 @@ struct ChangeDecoder {
             post.retention = reader.isAtEnd ? nil : try reader.readRetention()
             post.secondsAfterExit = try reader.readSeconds()
             post.goesToAllSessions = reader.isAtEnd ? false : try reader.readBool()
-            post.identity = try identities.bringing(post.identity, &reader)
+            post.identity = try identities.withOrigin(post.identity, &reader)
             return .postQueued(client, post, coalescing: coalescing)
         case .retained:
             let notification = try notification(&reader)
             return .retained(notification, try reader.readRetentionOfValue())
         case .unretained:
             let (name, object) = (try reader.readText(), try reader.readText())
-            return .unretained(client, NotificationKind(name: name, object: object, origin: try reader.readOrigin()))
+            return .unretained(client, NotificationKey(name: name, object: object, origin: try reader.readOrigin()))
         case .owed:
             let owed = RetainedReplay(
                 observer: ObserverID(rawValue: try reader.readUInt64()), after: try reader.readUInt64(),

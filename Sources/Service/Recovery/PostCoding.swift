@@ -171,14 +171,14 @@ struct ReadIdentities {
     }
 
     /// The same one with where it is from, which stands at the end of a record.
-    mutating func bringing(
+    mutating func withOrigin(
         _ identity: Identity?, _ reader: inout RecordReader
     ) throws(RecordReader.Malformed) -> Identity? {
         guard let origin = try reader.readOrigin() else { return identity }
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.placeForgotten) { return identity }
         #endif
-        let read = (identity ?? Identity()).bringing(from: origin)
+        let read = (identity ?? Identity()).withOrigin(from: origin)
         if let lastBringing, lastBringing == read { return lastBringing }
         lastBringing = read
         return read

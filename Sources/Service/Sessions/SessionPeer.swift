@@ -26,7 +26,7 @@ final class SessionPeer {
     enum Item {
         case notification(ExportedNotification)
         /// A value is none any more.
-        case ended(NotificationKind)
+        case ended(NotificationKey)
     }
 
     /// How far it has been told the values that it may have (R8).

@@ -43,7 +43,7 @@ struct SessionValues {
     }
 
     /// The session that has the value that is here, first, and those of the same user with one of their own of that kind.
-    private var claims: [NotificationKind: [Claim]] = [:]
+    private var claims: [NotificationKey: [Claim]] = [:]
 
     /// For so long a session may be away before values end with it, in microseconds.
     static let grace: Int64 = 5_000_000
@@ -55,7 +55,7 @@ struct SessionValues {
     /// - Parameter isTold: whether it was posted before, and is told again.
     /// - Returns: whether it is the one that is to be here. One that is told again does not take the place of what another
     ///   session of the user, which is there, has posted.
-    mutating func claim(_ kind: NotificationKind, for peer: SessionPeer, isTold: Bool) -> Bool {
+    mutating func claim(_ kind: NotificationKey, for peer: SessionPeer, isTold: Bool) -> Bool {
         let before = claims[kind] ?? []
         var rest = before.filter { $0.peer !== peer && $0.isThere }
         let claim = Claim(peer: peer, round: peer.values.round)
@@ -75,7 +75,7 @@ struct SessionValues {
     }
 
     /// A session has told that this is its value no more.
-    mutating func release(_ kind: NotificationKind, by peer: SessionPeer) -> Release {
+    mutating func release(_ kind: NotificationKey, by peer: SessionPeer) -> Release {
         let before = claims[kind] ?? []
         let rest = before.filter { $0.peer !== peer && $0.isThere }
         claims[kind] = rest.isEmpty ? nil : rest
@@ -102,7 +102,7 @@ struct SessionValues {
     /// Whether a value is to end.
     ///
     /// - Parameter isSettled: whether there was time for all sessions to say that they are there.
-    func isOver(_ kind: NotificationKind, _ retention: Retention, _ presence: Presence, isSettled: Bool, now: Int64)
+    func isOver(_ kind: NotificationKey, _ retention: Retention, _ presence: Presence, isSettled: Bool, now: Int64)
         -> Bool
     {
         if let holder = claims[kind]?.first {
@@ -132,7 +132,7 @@ struct SessionValues {
     /// Forgets who had what is no value any more, and sessions that left long ago.
     ///
     /// - Returns: when it is to be looked again, in microseconds; nil for not.
-    mutating func clean(keeping kinds: Set<NotificationKind>, now: Int64) -> Int64? {
+    mutating func clean(keeping kinds: Set<NotificationKey>, now: Int64) -> Int64? {
         claims = claims.compactMapValues { all in
             let rest = all.filter { claim in claim.peer.goneAt.map { now - $0 < Self.grace } ?? true }
             return rest.isEmpty ? nil : rest

@@ -35,9 +35,9 @@ final class Sessions {
         /// As ``DistributedCenter/valueForSessions(after:through:)``.
         func valueForSessions(after: UInt64, through: UInt64) -> (value: ExportedNotification, serial: UInt64)?
         /// As ``DistributedCenter/value(of:)``.
-        func value(of kind: NotificationKind) -> DistributedCenter.Kept?
+        func value(of kind: NotificationKey) -> DistributedCenter.Kept?
         /// They are values no more.
-        func remove(_ kinds: ArraySlice<NotificationKind>)
+        func remove(_ kinds: ArraySlice<NotificationKey>)
         /// Posts of these names were lost on their way here.
         func lose(_ entries: [LostSignal.Entry])
     }
@@ -69,7 +69,7 @@ final class Sessions {
     private var hasBegun = false
     /// Whether nothing is to be taken, also of a stay that begins now.
     private var isPaused = false
-    private(set) var stay: SystemBusStay?
+    private(set) var stay: SystemBusSession?
     private var retry: EventSource?
     private var release: EventSource?
     private var attempts = 0
@@ -136,7 +136,7 @@ final class Sessions {
     }
 
     /// A value that goes to other sessions is none any more.
-    func exportEnded(_ kind: NotificationKind) {
+    func exportEnded(_ kind: NotificationKey) {
         if rules.exports(kind.name) { stay?.exportEnded(kind) }
     }
 
@@ -157,7 +157,7 @@ final class Sessions {
         do throws(BusError) {
             // Beside deliveries, so that nothing from outside comes before what is of this session.
             let connection = try connect(context, .of(.delivery))
-            let stay = SystemBusStay(connection, of: self) { [unowned self] error in ended(because: error) }
+            let stay = SystemBusSession(connection, of: self) { [unowned self] error in ended(because: error) }
             self.stay = stay
             stay.pause(isPaused)
             stay.start()
@@ -237,7 +237,7 @@ final class Sessions {
             if PlantedFault.strikes(.importGoesOut) { options.goesToAllSessions = true }
         #endif
         let identity = try identity(of: userID)
-        let kind = NotificationKind(name: notification.name, object: notification.object, origin: identity.origin)
+        let kind = NotificationKey(name: notification.name, object: notification.object, origin: identity.origin)
         let isKept = notification.options.isKept
         let isWanted = options.retention == nil || values.claim(kind, for: peer, isTold: isKept)
         if !isKept || isWanted && !isSame(center.value(of: kind), notification, options) {
@@ -265,7 +265,7 @@ final class Sessions {
     /// A session says that this is its value no more.
     func removed(name: String, object: String, of userID: UInt32, by peer: SessionPeer) throws(BusError) {
         guard let center else { throw .failed("the service is on no session bus") }
-        let kind = NotificationKind(name: name, object: object, origin: try identity(of: userID).origin)
+        let kind = NotificationKey(name: name, object: object, origin: try identity(of: userID).origin)
         switch values.release(kind, by: peer) {
         case .stays: break
         case .follows(let other): stay?.askForValues(other)

@@ -38,9 +38,9 @@ final class SessionsCenter: Sessions.Center {
         driver.center.valueForSessions(after: after, through: through)
     }
 
-    func value(of kind: NotificationKind) -> DistributedCenter.Kept? { driver.center.value(of: kind) }
+    func value(of kind: NotificationKey) -> DistributedCenter.Kept? { driver.center.value(of: kind) }
 
-    func remove(_ kinds: ArraySlice<NotificationKind>) {
+    func remove(_ kinds: ArraySlice<NotificationKey>) {
         guard !kinds.isEmpty else { return }
         driver.perform { effects in
             for kind in kinds { _ = driver.center.removeRetained(kind, effects: &effects) }

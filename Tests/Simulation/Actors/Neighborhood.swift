@@ -141,12 +141,12 @@ final class Neighborhood {
     /// The values of the service's session are everywhere, as far as they are wanted.
     func judgeValues() {
         let file = ledger.policy.sessions
-        var expected: [NotificationKind: Int] = [:]
+        var expected: [NotificationKey: Int] = [:]
         for value in host.valuesForSessions where value.expiry == nil && file.exports(value.name) {
             guard let userInfo = value.userInfo as? WireUserInfo,
                 let content = Receipt.content(ofCommonBody: userInfo.commonBody)
             else { continue }
-            expected[NotificationKind(name: value.name, object: value.object)] = content.number
+            expected[NotificationKey(name: value.name, object: value.object)] = content.number
         }
         for session in present { session.judgeValues(expected) }
     }

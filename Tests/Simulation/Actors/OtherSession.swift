@@ -46,9 +46,9 @@ final class OtherSession {
         var received: Set<Int> = []
         var lastOfPoster: [UniqueName: (stretch: Int, post: Int)] = [:]
         /// The values of the service's session, without those whose time ends by itself.
-        var values: [NotificationKind: Int] = [:]
+        var values: [NotificationKey: Int] = [:]
         /// Those of them that have not been told again, while all are.
-        var untold: Set<NotificationKind> = []
+        var untold: Set<NotificationKey> = []
 
         init(_ name: UniqueName, provesWants: Bool) {
             self.name = name
@@ -379,7 +379,7 @@ final class OtherSession {
         if message.hasMember(RemovedSignal.member) {
             let removed = try RemovedSignal(message)
             note(removed.number, on: link)
-            let kind = NotificationKind(name: removed.name, object: removed.object)
+            let kind = NotificationKey(name: removed.name, object: removed.object)
             (link.values[kind], _) = (nil, link.untold.remove(kind))
         } else if message.hasMember(ValuesSignal.member) {
             let values = try ValuesSignal(message)
@@ -412,7 +412,7 @@ final class OtherSession {
             link.lost += options.lost
             judge(notification, on: link)
             guard options.isRetained else { return }
-            let kind = NotificationKind(name: notification.name, object: notification.object)
+            let kind = NotificationKey(name: notification.name, object: notification.object)
             link.untold.remove(kind)
             let number = Receipt.content(ofCommonBody: notification.userInfo.commonBody)?.number
             link.values[kind] = options.expiresAfter == nil ? number : nil

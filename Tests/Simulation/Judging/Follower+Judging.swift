@@ -42,13 +42,13 @@ extension Follower {
             ledger.world.violate(
                 "G4", "\(name) was told of \(Self.text(wanted)), and others observe \(Self.text(observed))")
         }
-        var kept: Set<NotificationKind> = []
+        var kept: Set<NotificationKey> = []
         center.forEachRememberedChange { if case .retained(let value, _) = $0 { kept.insert(value.kind) } }
         // Nobody is told that its own have gone.
         let own = Set(ledger.posts.lazy.filter { $0.poster == name }.map(\.plan.kind))
         for value in listed where !own.contains(ValueKind(value)) {
             let origin = OutsideOrigin.from(host: value.host, user: value.user)
-            guard !kept.contains(NotificationKind(name: value.name, object: value.object, origin: origin)) else {
+            guard !kept.contains(NotificationKey(name: value.name, object: value.object, origin: origin)) else {
                 continue
             }
             ledger.world.violate("G5", "\(name) was not told that a value has gone: \(ValueKind(value))")

@@ -27,7 +27,7 @@ extension OtherSession {
     }
 
     /// R8: the values of the service's session are here, and no others.
-    func judgeValues(_ expected: [NotificationKind: Int]) {
+    func judgeValues(_ expected: [NotificationKey: Int]) {
         guard let link, understandsValues else { return }
         let expected = expected.filter { wants($0.key.name) }
         guard link.values != expected else { return }

@@ -5,7 +5,7 @@ import CarillonMainLoop
 import CarillonWire
 
 /// Signals to other sessions: notifications, and the values that they may have (G1, R8).
-extension SystemBusStay {
+extension SystemBusSession {
     func rulesChanged() {
         for peer in sessions { tellWants(to: peer) }
     }
@@ -21,7 +21,7 @@ extension SystemBusStay {
     }
 
     /// A value that others may have is none any more.
-    func exportEnded(_ kind: NotificationKind) {
+    func exportEnded(_ kind: NotificationKey) {
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.valueEndUntold) { return }
         #endif

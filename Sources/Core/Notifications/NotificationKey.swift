@@ -3,7 +3,7 @@ import CarillonCollections
 
 /// What makes one notification take the place of another: as a value (R1), where it is held (S1), or behind an interval
 /// (R5). What comes from elsewhere never takes the place of what is of this session, nor of what is from another place (G3).
-public struct NotificationKind: Hashable, Sendable {
+public struct NotificationKey: Hashable, Sendable {
     private let exactName: ExactText
     private let exactObject: ExactText
     /// Nil for this session.
@@ -27,5 +27,5 @@ public struct NotificationKind: Hashable, Sendable {
 }
 
 extension Notification {
-    public var kind: NotificationKind { NotificationKind(name: name, object: object, origin: identity?.origin) }
+    public var kind: NotificationKey { NotificationKey(name: name, object: object, origin: identity?.origin) }
 }

@@ -5,7 +5,7 @@ import CarillonMainLoop
 import CarillonWire
 
 /// Signals from other sessions: nobody is trusted for how much it sends, or for what it says of itself (G1, R8).
-extension SystemBusStay {
+extension SystemBusSession {
     /// The rate at which a user may send: 500 a second and 4 MiB, more of both at once, and as much besides as the windows of a user's
     /// sessions hold. A session that waits for confirmations never has more on the way, as they are held back before that is
     /// used; one that does not loses what is beyond it.

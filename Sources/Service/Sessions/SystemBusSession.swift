@@ -11,7 +11,7 @@ import CarillonWire
 /// Everybody may send anything there. So a connection is somebody only when the bus has said whose it is; content goes to
 /// connections alone that were asked about, and is believed of those alone. How many there may be is bounded, for each user
 /// and in all, and so is what is read in a time: a session that floods is cut, and the loss is counted.
-final class SystemBusStay {
+final class SystemBusSession {
     let bus: any BusConnection
     unowned let owner: Sessions
     private let onEnd: (BusError) -> Void
@@ -161,7 +161,7 @@ final class SystemBusStay {
 
     /// More comes than anybody needs, or than can be handed on. What is unread waits in the bus, which bounds it for each
     /// connection.
-    private func takeRest(_ milliseconds: UInt32 = SystemBusStay.restTime) {
+    private func takeRest(_ milliseconds: UInt32 = SystemBusSession.restTime) {
         guard rest == nil else { return }
         rest = .once(milliseconds: milliseconds, on: bus.context) { [unowned self] in
             rest = nil

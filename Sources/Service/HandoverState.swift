@@ -6,7 +6,7 @@ import CarillonDBus
 ///
 /// It is what would have survived the process, and what waited for its turn as well. The state on disk, where there is
 /// one, stays open, so that nobody else takes it up meanwhile.
-struct Heritage {
+struct HandoverState {
     /// Unique names are the same clients on this bus alone.
     let busID: String
     let center: DistributedCenter
