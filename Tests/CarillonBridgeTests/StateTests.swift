@@ -12,7 +12,7 @@ struct StateTests {
     private func state() -> SavedState {
         var counts = TopicCounts(run: "r1")
         for topic in ["a", "b", "b"] { _ = counts.next(on: topic) }
-        var places = PlaceCheck()
+        var places = SequenceTracker()
         let origin = Origin(host: "lap", user: "ben")!
         _ = places.check(
             topic: "t", origin: origin, name: "N", place: .init(run: "x", count: .max), now: .now)
@@ -47,7 +47,7 @@ struct StateTests {
     @Test("Numbers go on where they ended, and what came already comes no second time")
     func goesOn() throws {
         let read = try #require(SavedState(state().bytes(now: 0), now: 0))
-        var (counts, places) = (read.counts, PlaceCheck())
+        var (counts, places) = (read.counts, SequenceTracker())
         for place in read.places { places.restore(place, now: .now) }
         let next = counts.next(on: "b")
         #expect(next == .init(run: "r1", count: 3))
@@ -87,13 +87,13 @@ struct StateTests {
             Issue.record("it is a removal")
         }
 
-        var places = PlaceCheck()
+        var places = SequenceTracker()
         let start = SuspendingClock.now
         for count: UInt64 in [1, 5] {
             _ = places.check(topic: "t", origin: lap, name: "N", place: .init(run: "x", count: count), now: start)
         }
         state.places = places.saved
-        var after = PlaceCheck()
+        var after = SequenceTracker()
         for place in try #require(SavedState(state.bytes(now: 0), now: 0)).places { after.restore(place, now: start) }
         #expect(after.isWaiting && after.losses(at: start + .seconds(4)).isEmpty)
         #expect(after.check(topic: "t", origin: lap, name: "N", place: .init(run: "x", count: 3), now: start) == .new)

@@ -100,7 +100,7 @@ final class Importer {
             guard let pattern = try? TopicPattern(filter) else { continue }
             if let device = Origin(host: pattern.root, user: TopicMap.user) { earlierDevices.insert(device) }
         }
-        var check = PlaceCheck()
+        var check = SequenceTracker()
         if isSameRealm {
             // Messages that come while a name is not imported are not missing.
             for place in state.places where WantedNames.mayImport(place.name, configuration.imports) {

@@ -28,11 +28,11 @@ struct InwardGate {
         didSet { places.keep { [wanted] in wanted.contains($0) } }
     }
     private(set) var hosts = HostTable()
-    private(set) var places: PlaceCheck
+    private(set) var places: SequenceTracker
 
     /// - Parameter places: what an earlier process has heard.
     init(
-        realm: String, own: Origin, imports: [NamePattern], places: PlaceCheck = PlaceCheck(),
+        realm: String, own: Origin, imports: [NamePattern], places: SequenceTracker = SequenceTracker(),
         hosts: HostTable = HostTable()
     ) {
         self.hosts = hosts
@@ -97,7 +97,7 @@ struct InwardGate {
     }
 
     /// The losses that are certain by now.
-    mutating func losses(at now: SuspendingClock.Instant) -> [PlaceCheck.Loss] { places.losses(at: now) }
+    mutating func losses(at now: SuspendingClock.Instant) -> [SequenceTracker.Loss] { places.losses(at: now) }
 
     /// Whether messages are missing, and not only behind those of a query, which overtake others.
     func isMissingSome(at now: SuspendingClock.Instant) -> Bool { places.isMissingSome(at: now) }

@@ -13,7 +13,7 @@ package struct SavedState {
     /// The counters of exported topics.
     var counts: TopicCounts
     /// The last number of each imported topic, and the numbers that are missing.
-    var places: [PlaceCheck.Saved]
+    var places: [SequenceTracker.Saved]
     /// Exported messages that the broker has not acknowledged, in order.
     var queue: [ExportQueue.Entry]
     /// Imported messages that are acknowledged and not posted, in order.
@@ -94,7 +94,7 @@ package struct SavedState {
         // Of the rest an element that can't be read is left out.
         self.places = []
         for element in places {
-            if let place = PlaceCheck.Saved(element) { self.places.append(place) }
+            if let place = SequenceTracker.Saved(element) { self.places.append(place) }
         }
         self.queue = []
         for element in queue {
@@ -133,7 +133,7 @@ package struct SavedState {
     }
 
     init(
-        realm: String, origin: Origin, counts: TopicCounts, places: [PlaceCheck.Saved], queue: [ExportQueue.Entry],
+        realm: String, origin: Origin, counts: TopicCounts, places: [SequenceTracker.Saved], queue: [ExportQueue.Entry],
         inbox: [InwardMessage] = [], bound: [BoundValues.Value] = [], losses: [LossLedger.Entry: UInt64] = [:]
     ) {
         self.realm = realm
@@ -147,7 +147,7 @@ package struct SavedState {
     }
 }
 
-extension PlaceCheck.Saved {
+extension SequenceTracker.Saved {
     fileprivate var propertyList: PropertyList {
         .dictionary([
             "topic": .string(topic), "host": .string(origin.host), "user": .string(origin.user), "name": .string(name),

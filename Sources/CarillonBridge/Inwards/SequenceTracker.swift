@@ -5,7 +5,7 @@ import CarillonCollections
 ///
 /// A broker keeps the order on one topic, but for what it sends again after an interruption. So a hole is given some time
 /// to be filled before it is a loss.
-struct PlaceCheck: Equatable {
+struct SequenceTracker: Equatable {
     enum Verdict: Equatable {
         /// It is new. Also one that fills a hole, and one that has no number.
         case new

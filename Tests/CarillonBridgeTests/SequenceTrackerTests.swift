@@ -8,9 +8,9 @@ import Testing
 struct PlaceCheckTests {
     @Test("An earlier value is over when a later one has come, and what may have been overtaken has more time")
     func overtaken() {
-        var places = PlaceCheck()
+        var places = SequenceTracker()
         let (start, origin) = (SuspendingClock.now, Origin(host: "lap", user: "u")!)
-        func check(_ count: UInt64, isValue: Bool = true, mayOvertake: Bool = false) -> PlaceCheck.Verdict {
+        func check(_ count: UInt64, isValue: Bool = true, mayOvertake: Bool = false) -> SequenceTracker.Verdict {
             places.check(
                 topic: "t", origin: origin, name: "N", place: .init(run: "r", count: count), isValue: isValue,
                 mayOvertake: mayOvertake, now: start)
@@ -27,9 +27,9 @@ struct PlaceCheckTests {
 
     @Test("A later message that is no value does not end a value that comes late, or is shown again")
     func valueBeforePlain() {
-        var places = PlaceCheck()
+        var places = SequenceTracker()
         let (start, origin) = (SuspendingClock.now, Origin(host: "lap", user: "u")!)
-        func check(_ count: UInt64, isValue: Bool) -> PlaceCheck.Verdict {
+        func check(_ count: UInt64, isValue: Bool) -> SequenceTracker.Verdict {
             places.check(
                 topic: "t", origin: origin, name: "N", place: .init(run: "r", count: count), isValue: isValue,
                 now: start)
@@ -45,9 +45,9 @@ struct PlaceCheckTests {
 
     @Test("A value that is gone is there again when the broker shows it after all, also behind a restart")
     func gone() throws {
-        var places = PlaceCheck()
+        var places = SequenceTracker()
         let (start, origin) = (SuspendingClock.now, Origin(host: "lap", user: "u")!)
-        func check(_ count: UInt64, isValue: Bool = true) -> PlaceCheck.Verdict {
+        func check(_ count: UInt64, isValue: Bool = true) -> SequenceTracker.Verdict {
             places.check(
                 topic: "t", origin: origin, name: "N", place: .init(run: "r", count: count), isValue: isValue,
                 now: start)
@@ -56,7 +56,7 @@ struct PlaceCheckTests {
         places.valueIsGone(on: "t")
         let saved = places.saved
         #expect(check(2, isValue: false) == .repeated)
-        places = PlaceCheck()
+        places = SequenceTracker()
         for place in saved { places.restore(place, now: start) }
         #expect(check(1) == .repeated)
         places.valueIsGone(on: "t")
@@ -67,20 +67,20 @@ struct PlaceCheckTests {
     private let start = SuspendingClock.now
 
     private func check(
-        _ places: inout PlaceCheck, _ count: UInt64, run: String = "a", topic: String = "t", at seconds: Int = 0
-    ) -> PlaceCheck.Verdict {
+        _ places: inout SequenceTracker, _ count: UInt64, run: String = "a", topic: String = "t", at seconds: Int = 0
+    ) -> SequenceTracker.Verdict {
         places.check(
             topic: topic, origin: origin, name: "N", place: .init(run: run, count: count),
             now: start + .seconds(seconds))
     }
 
-    private func losses(_ places: inout PlaceCheck, at seconds: Int) -> [UInt64] {
+    private func losses(_ places: inout SequenceTracker, at seconds: Int) -> [UInt64] {
         places.losses(at: start + .seconds(seconds)).map(\.count)
     }
 
     @Test("Numbers in a row are new, and what came already is repeated")
     func row() {
-        var places = PlaceCheck()
+        var places = SequenceTracker()
         #expect(check(&places, 7) == .first)
         #expect(check(&places, 8) == .new && check(&places, 9) == .new)
         #expect(check(&places, 8) == .repeated && check(&places, 9) == .repeated && check(&places, 1) == .repeated)
@@ -89,7 +89,7 @@ struct PlaceCheckTests {
 
     @Test("A hole is a loss after five seconds, unless it is filled, in whatever order")
     func holes() {
-        var places = PlaceCheck()
+        var places = SequenceTracker()
         _ = check(&places, 1)
         #expect(check(&places, 6) == .new)
         #expect(places.isWaiting && losses(&places, at: 4).isEmpty)
@@ -104,7 +104,7 @@ struct PlaceCheckTests {
 
     @Test("Another run begins with 1, and ends what was open")
     func runs() {
-        var places = PlaceCheck()
+        var places = SequenceTracker()
         _ = check(&places, 5)
         _ = check(&places, 7)
         #expect(check(&places, 3, run: "b") == .new)
@@ -114,7 +114,7 @@ struct PlaceCheckTests {
 
     @Test("A number of somebody hostile breaks nothing")
     func hostile() {
-        var places = PlaceCheck()
+        var places = SequenceTracker()
         _ = check(&places, 1)
         #expect(check(&places, .max) == .new)
         #expect(check(&places, .max) == .repeated)
@@ -126,26 +126,26 @@ struct PlaceCheckTests {
 
     @Test("Topics are bounded, and those that nobody wants any more are forgotten")
     func bounds() {
-        var places = PlaceCheck()
-        for number in 0...PlaceCheck.maxTopics { _ = check(&places, 1, topic: "t\(number)") }
-        #expect(places.count <= PlaceCheck.maxTopics / 2 + 1)
-        #expect(check(&places, 2, topic: "t\(PlaceCheck.maxTopics)") == .new, "the newest is known")
+        var places = SequenceTracker()
+        for number in 0...SequenceTracker.maxTopics { _ = check(&places, 1, topic: "t\(number)") }
+        #expect(places.count <= SequenceTracker.maxTopics / 2 + 1)
+        #expect(check(&places, 2, topic: "t\(SequenceTracker.maxTopics)") == .new, "the newest is known")
         places.keep { $0 != "N" }
         #expect(places.count == 0)
-        #expect(check(&places, 9, topic: "t\(PlaceCheck.maxTopics)") == .first)
+        #expect(check(&places, 9, topic: "t\(SequenceTracker.maxTopics)") == .first)
     }
 
     @Test("The bytes of topics are bounded")
     func boundedBytes() {
-        var places = PlaceCheck()
+        var places = SequenceTracker()
         let long = String(repeating: "x", count: 60_000)
-        for number in 0..<2 * PlaceCheck.maxBytes / 60_000 { _ = check(&places, 1, topic: "\(number)\(long)") }
-        #expect(places.count * 60_000 <= PlaceCheck.maxBytes && places.count > 100)
+        for number in 0..<2 * SequenceTracker.maxBytes / 60_000 { _ = check(&places, 1, topic: "\(number)\(long)") }
+        #expect(places.count * 60_000 <= SequenceTracker.maxBytes && places.count > 100)
     }
 
     @Test("A hole that was noticed is a loss, also when the name is not wanted any more")
     func holeOfUnwanted() {
-        var places = PlaceCheck()
+        var places = SequenceTracker()
         for count: UInt64 in [1, 4] { _ = check(&places, count) }
         places.keep { _ in false }
         #expect(places.isWaiting && losses(&places, at: 0) == [2])
@@ -153,9 +153,9 @@ struct PlaceCheckTests {
 
     @Test("Topics of an earlier bridge stay until their name was wanted once")
     func restored() {
-        var before = PlaceCheck()
+        var before = SequenceTracker()
         for count: UInt64 in [1, 4] { _ = check(&before, count) }
-        var places = PlaceCheck()
+        var places = SequenceTracker()
         for saved in before.saved { places.restore(saved, now: start) }
         places.keep { _ in false }
         #expect(places.count == 1)
@@ -166,21 +166,21 @@ struct PlaceCheckTests {
 
     @Test("They are bounded in the next process as well, which forgets those first that were heard of longest ago")
     func boundsAfterRestart() {
-        var before = PlaceCheck()
-        for number in 0..<PlaceCheck.maxTopics { _ = check(&before, 1, topic: "t\(number)") }
+        var before = SequenceTracker()
+        for number in 0..<SequenceTracker.maxTopics { _ = check(&before, 1, topic: "t\(number)") }
         _ = check(&before, 2, topic: "t0")
-        var places = PlaceCheck()
+        var places = SequenceTracker()
         for saved in before.saved { places.restore(saved, now: start) }
-        #expect(places.count == PlaceCheck.maxTopics)
+        #expect(places.count == SequenceTracker.maxTopics)
         for number in 0..<50 { _ = check(&places, 1, topic: "new\(number)") }
-        #expect(places.count <= PlaceCheck.maxTopics)
+        #expect(places.count <= SequenceTracker.maxTopics)
         #expect(check(&places, 2, topic: "t0") == .repeated)
         #expect(check(&places, 2, topic: "t1") == .first)
     }
 
     @Test("What has no number is the first, or new")
     func plain() {
-        var places = PlaceCheck()
+        var places = SequenceTracker()
         #expect(places.check(topic: "t", origin: origin, name: "N", place: nil, now: start) == .first)
         _ = check(&places, 1)
         #expect(places.check(topic: "t", origin: origin, name: "N", place: nil, now: start) == .new)
