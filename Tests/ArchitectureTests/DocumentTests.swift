@@ -46,7 +46,9 @@ struct DocumentTests {
         }
     }
 
-    @Test("Files that documents name are there", arguments: ["docs/architecture.md", "CONTRIBUTING.md", "README.md"])
+    @Test(
+        "Files that documents name are there",
+        arguments: ["docs/architecture.md", "docs/glossary.md", "CONTRIBUTING.md", "README.md"])
     func files(document: String) throws {
         let files = ["Sources", "Tests"].flatMap { folder in
             FileManager.default.subpaths(atPath: "\(Executables.packageRoot)/\(folder)") ?? []

@@ -32,7 +32,7 @@ SECTIONS = [
                 "docs/beyond.md", "docs/comparison.md"]),
     ("Languages", []),
     ("Rules", ["docs/semantics.md", "docs/rules.md", "docs/posting-queue.md", "docs/activity.md", "docs/flow-control.md",
-               "docs/recovery.md", "docs/channel.md", "docs/main-loop.md"]),
+               "docs/recovery.md", "docs/channel.md", "docs/main-loop.md", "docs/glossary.md"]),
     ("Quality", ["docs/performance.md", "docs/security.md", "docs/testing.md", "SECURITY.md"]),
     ("Development", ["CONTRIBUTING.md", "docs/architecture.md", "docs/packaging.md", "CHANGELOG.md"]),
 ]  # fmt: skip
@@ -41,7 +41,7 @@ SECTIONS = [
 SHORT = {
     "README.md": "Introduction", "docs/guides/desktop-application.md": "A desktop application",
     "docs/guides/panel-applet.md": "A panel applet", "docs/flow-control.md": "Flow control", "docs/rules.md": "Rules and tests",
-    "docs/testing.md": "Testing", "SECURITY.md": "Reporting a fault", "docs/security.md": "Who may do what",
+    "docs/testing.md": "Testing", "SECURITY.md": "Reporting a fault", "docs/security.md": "Access control",
 }  # fmt: skip
 
 #: Pages whose names would be those of others, or say nothing.
