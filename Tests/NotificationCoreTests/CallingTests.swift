@@ -3,7 +3,7 @@ import CarillonCore
 import CarillonTestLimits
 import Testing
 
-/// More calls than can be served (`docs/flow-control.md`).
+/// Overload and waiting calls (`docs/flow-control.md`).
 @Suite("E4: calls that wait, and posts that nobody could serve", .limited)
 struct CallingTests {
     @Test("E4: what waits is charged to whose calls it is, and given back")
