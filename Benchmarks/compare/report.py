@@ -323,7 +323,7 @@ def write(data):
 
 def unspoken(figures):
     """Kinds of aims of which one is missed, and of which the document does not say why."""
-    section = DOCUMENT.read_text(encoding="utf-8").partition("### What stands in the way\n")[2].partition("\n## ")[0]
+    section = DOCUMENT.read_text(encoding="utf-8").partition("### Missed aims\n")[2].partition("\n## ")[0]
     missed = dict.fromkeys(
         kind for kind, _, bound, is_least, reached, _ in aims(figures)
         if verdict(bound, is_least, reached) == "**missed**"
