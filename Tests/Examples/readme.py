@@ -6,7 +6,7 @@ import re
 
 #: What an example may declare that it can't do: bullets `- KEY: reason` under this heading. It is not tested then, and
 #: told with the result.
-CANNOT = "What it can't do"
+CANNOT = "Missing functions"
 
 #: The keys, each with what is not tested for it; trial.py has the checks.
 KEYS = {
