@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-# What there is, is known by `carillon complete`, which asks a running service for names.
+# `carillon complete` computes the candidates, and asks a running service for names.
 function __carillon_complete
     set -l words (commandline --tokenize --cut-at-cursor --current-process)
     set -l current (commandline --current-token --cut-at-cursor)
