@@ -39,6 +39,7 @@ WRONG = {
         ("", "demo shell run"), ("nonsense", "demo shell run"), ("demo --limit x", "--limit"), ("run", "command"),
         ("demo --binaries .", "carillond"), ("shell a/b", "a/b"), ("demo more", "more"),
     ],
+    "check-prose": [("nonsense", "nonsense"), ("--nonsense", "--nonsense"), ("LICENSE", "LICENSE")],
     "chaos": [
         ("--minutes", "--minutes"), ("--minutes x", "x"), ("--bus nonsense", "dbus-broker"), ("--only nobody", "visitors"),
         ("--binaries .", "carillond"), ("--kill-every -1", "--kill-every"), ("--scale 0", "--scale"),
