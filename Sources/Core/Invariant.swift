@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Ends the process where something does not hold that must, whatever came in: to go on would be to lose, to repeat or
-/// to misdirect notifications.
+/// Ends the process when an invariant is broken, regardless of the input: to continue would lose, repeat or misdirect
+/// notifications.
 ///
-/// On in every build, so it is for what costs next to nothing. Unlike `precondition` it also names the rule in a release
+/// It is active in every build, so it is for cheap checks. Unlike `precondition` it also names the rule in a release
 /// build.
 @inline(__always)
 func invariant(_ holds: Bool, _ rule: StaticString) {
@@ -14,12 +14,14 @@ private func broken(_ rule: StaticString) -> Never {
     fatalError("broken invariant: \(rule)")
 }
 
-/// Something that must hold between events, and does not. That is a fault of the center itself, whatever came in.
+/// A broken invariant between events. It is a fault of the center itself, regardless of the input.
 package struct BrokenInvariant: Error, CustomStringConvertible {
     package let description: String
 }
 
-/// For what is too dear to be checked always.
+/// Checks an invariant that is too expensive to check in every build.
+///
+/// - Throws: ``BrokenInvariant`` when it does not hold.
 func require(_ holds: Bool, _ rule: @autoclosure () -> String) throws(BrokenInvariant) {
     guard holds else { throw BrokenInvariant(description: rule()) }
 }

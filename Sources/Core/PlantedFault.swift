@@ -1,165 +1,167 @@
 // SPDX-License-Identifier: Apache-2.0
 #if CARILLON_PLANTED
-    /// Faults of kinds that were really found, in builds that are made to see whether the simulation finds them (E7):
-    /// `tools/simulate --planted`. No other build has them.
+    /// A fault of a kind that was really found, in builds that test whether the simulation finds it (E7):
+    /// `tools/simulate --planted`. No other build has these faults.
     package enum PlantedFault: String, CaseIterable {
-        /// Numbers that an earlier process used up are given again.
+        /// The service reuses numbers of an earlier process.
         case serialTwice = "serial-twice"
-        /// The end of the connection is taken for the end of the bus.
+        /// The end of the connection counts as the end of the bus.
         case stateErased = "state-erased"
-        /// A barrier gets lost, and nobody misses it.
+        /// A barrier is lost, and nothing waits for it.
         case lostBarrier = "lost-barrier"
-        /// A reply is believed, whoever sent it.
+        /// A reply is believed from any sender.
         case strangerBelieved = "stranger-believed"
         /// Registrations are not counted at their size.
         case uncountedObservers = "uncounted-observers"
         /// Resuming does not flush.
         case droppedFlush = "dropped-flush"
-        /// A loss takes its numbers, and is not told.
+        /// A loss takes its sequence numbers, and is not announced.
         case holeWithoutWord = "hole-without-word"
-        /// A client's leaving is missed.
+        /// The departure of a client is missed.
         case missedDeparture = "missed-departure"
-        /// What has been sent is not taken out of the log.
+        /// Sent notifications are not removed from the log.
         case sentStaysLogged = "sent-stays-logged"
-        /// What one event decided is sent in the wrong order.
+        /// The effects of one event are carried out in the wrong order.
         case wrongOrder = "wrong-order"
-        /// What is held gets into the log too late.
+        /// Held notifications are written to the log too late.
         case lateLog = "late-log"
-        /// Calls are served in the order of their arrival, whosoever they are.
+        /// Calls are served in the order of their arrival, without fairness among processes.
         case unfairLines = "unfair-lines"
-        /// Posts for which there is no room are lost without a word.
+        /// Posts for which the service has no space are lost unannounced.
         case silentOverload = "silent-overload"
-        /// What a channel that ends had not written is forgotten.
+        /// The unwritten frames of a channel that ends are discarded.
         case forgottenFrames = "forgotten-frames"
-        /// What lay unread in a channel that its client closed is not told as lost.
+        /// The unread messages in a channel that its client closed are not announced as lost.
         case silentCut = "silent-cut"
-        /// A frame of which a part was written counts as written.
+        /// A partly written frame counts as written.
         case halfFrame = "half-frame"
-        /// A value that stays is kept in memory only.
+        /// A retained value is kept in memory only.
         case unkeptValue = "unkept-value"
-        /// What was kept while its poster is connected stays.
+        /// A value with `while-connected` outlives its poster's connection.
         case staleValue = "stale-value"
-        /// Who wants the values that there are is not given all of them.
+        /// An observer that asks for retained values does not get all of them.
         case valueWithheld = "value-withheld"
-        /// What is from outside takes the place of what is from here, or from another place.
+        /// A notification from outside replaces one of this session, or of another origin.
         case placeIgnored = "place-ignored"
-        /// The removal of one value removes those of all places.
+        /// The removal of one value removes the values of all origins.
         case neighborsRemoved = "neighbors-removed"
-        /// Where something is from does not survive the process.
+        /// The origin of a notification does not survive a restart of the service.
         case placeForgotten = "place-forgotten"
-        /// Who was alone in wanting a name, and follows what others want, is not told when another wants it as well.
+        /// A follower of wanted names that was alone in wanting a name is not informed when another client wants it
+        /// too.
         case wishUntold = "wish-untold"
-        /// Who follows what others want, or which values there are, is not told of a service that comes anew.
+        /// Followers of wanted names, or of values, are not informed of a new service.
         case newServiceUntold = "new-service-untold"
-        /// Who follows which values there are is not told that one has gone.
+        /// Followers of values are not informed when a value has gone.
         case removalUntold = "removal-untold"
-        /// A post that is refused takes the next one of its call with it, which counts as accepted.
+        /// A refused post takes the next post of its call with it, which counts as accepted.
         case refusedTakesNext = "refused-takes-next"
-        /// Policy is not asked about the names in a call of many posts.
+        /// Policy is not applied to the names in a `PostMany` call.
         case batchUnpoliced = "batch-unpoliced"
-        /// Policy is not asked about the names of posts on a channel.
+        /// Policy is not applied to the names of posts on a channel.
         case channelUnpoliced = "channel-unpoliced"
-        /// Policy is not asked about `host`, `user` and `all-sessions` of posts in a call of many, nor on a channel.
+        /// Policy is not applied to `host`, `user` and `all-sessions` of posts in a `PostMany` call or on a channel.
         case optionsUnpoliced = "options-unpoliced"
-        /// Names below another one are matched without the dot.
+        /// A prefix pattern matches names without the dot.
         case prefixWithoutDot = "prefix-without-dot"
         /// A policy that is tightened leaves the observers that it no longer allows.
         case policyKeepsObservers = "policy-keeps-observers"
-        /// A client is not told of the observers that policy took from it.
+        /// A client gets no announcement of the observers that policy took from it.
         case revocationUntold = "revocation-untold"
         /// An application in a sandbox sees all clients.
         case sandboxSeesAll = "sandbox-sees-all"
-        /// An application in a sandbox is told who posted.
+        /// An application in a sandbox gets the identity of posters.
         case sandboxIsToldPosters = "sandbox-is-told-posters"
-        /// Values of several users of a host take the place of each other.
+        /// Values of several users of a host replace each other.
         case userIgnored = "user-ignored"
-        /// A barrier counts as passed, whoever sent it.
+        /// A barrier counts as passed, whichever sender it has.
         case barrierBelieved = "barrier-believed"
-        /// A barrier that the bus refused is waited for without end.
+        /// The service waits without end for a barrier that the bus refused.
         case refusedBarrier = "refused-barrier"
         /// A Ping that the bus refused counts as answered.
         case refusedPing = "refused-ping"
         /// A channel that its client reset counts as read when the bus goes.
         case resetForgotten = "reset-forgotten"
-        /// A client that left before the general match rule was there is not looked for.
+        /// A client that left before the general match rule was active is not looked for.
         case departedBeforeRule = "departed-before-rule"
-        /// An observer that comes late is given a value whose time is over.
+        /// A late observer gets an expired value.
         case expiredGiven = "expired-given"
-        /// A value whose time is over takes room that a new one needs.
+        /// An expired value takes space that a new one needs.
         case expiredTakesRoom = "expired-takes-room"
-        /// The count of overflows of a client stays when the client leaves.
+        /// The overflow count of a client stays when the client leaves.
         case overflowsStay = "overflows-stay"
-        /// Checksums in the log are not looked at.
+        /// Checksums in the log are not verified.
         case checksumIgnored = "checksum-ignored"
-        /// Behind a damaged log clients are not told whether they are suspended.
+        /// After a damaged log, clients get no announcement of their suspension.
         case damageUntold = "damage-untold"
-        /// Behind a damaged log numbers are given again.
+        /// After a damaged log, numbers are reused.
         case damageReusesNumbers = "damage-reuses-numbers"
-        /// An override of another client's suspension does not survive the process.
+        /// An override of another client's suspension does not survive a restart of the service.
         case overrideForgotten = "override-forgotten"
-        /// A client that was suspended because of its application's activity is not told of its resumption by the next process.
+        /// A client that was suspended by activity gets no announcement when the next process resumes it.
         case resumedUntold = "resumed-untold"
-        /// A client's own word does not hold over activity.
+        /// Activity overrides a client's own choice of suspension.
         case activityOverWord = "activity-over-word"
-        /// Activity that ended a moment ago suspends, although it has begun again.
+        /// Inactivity that ended a moment ago still suspends.
         case lateInactivity = "late-inactivity"
-        /// Notifications of other sessions are taken whatever their names are.
+        /// Notifications of other sessions are accepted with any name.
         case importUnpoliced = "import-unpoliced"
-        /// A session that does not keep up is passed over.
+        /// A session that does not keep up is skipped.
         case busySessionPassedOver = "busy-session-passed-over"
-        /// Losses for want of room in a session are not reported to it.
+        /// Losses for lack of space in a session's queue are not reported to it.
         case sessionLossUnreported = "session-loss-unreported"
-        /// A session is not told that a value has ended.
+        /// A session gets no report of the end of a value.
         case valueEndUntold = "value-end-untold"
-        /// A session is not told the values that it lacks.
+        /// A session does not get the values that it lacks.
         case valuesUntold = "values-untold"
-        /// A notification of another session is posted for the user that it names.
+        /// A notification of another session is posted for the user that it claims.
         case claimBelieved = "claim-believed"
         /// The match rule for a session stays when the session leaves.
         case sessionStays = "session-stays"
-        /// A notification of another session goes out again.
+        /// A notification of another session is exported again.
         case importGoesOut = "import-goes-out"
-        /// A value of another session stays, whatever the configuration says.
+        /// A value of another session is retained even where the configuration forbids it.
         case importKept = "import-kept"
         /// A session is sent names that it does not want.
         case unwantedExport = "unwanted-export"
-        /// The system bus is not tried again when it has closed the connection.
+        /// The service does not connect to the system bus again after that has closed the connection.
         case systemBusGivenUp = "system-bus-given-up"
-        // Those of the bridge, which realms find: tools/simulate --realm --planted.
-        /// Messages that were taken from the broker and not posted do not survive an end.
+        // Faults of the bridge, found by realms: tools/simulate --realm --planted.
+        /// Messages that were taken from the broker and not posted do not survive an end of the bridge.
         case inboxForgotten = "bridge-inbox-forgotten"
-        /// Nobody asks whether a topic is possible, and nothing gives up a message that ends the connection.
+        /// The bridge does not check whether a topic is possible, and never gives up a message that ends the
+        /// connection.
         case topicUnchecked = "bridge-topic-unchecked"
-        /// An earlier run of its own is taken for another bridge.
+        /// The bridge takes an earlier run of its own for another bridge.
         case ownRunFeared = "bridge-own-run-feared"
-        /// The queue for the broker does not survive a reload, nor an end.
+        /// The queue for the broker survives neither a reload nor an end of the bridge.
         case queueForgotten = "bridge-queue-forgotten"
         /// A reload begins with the numbers of the last one.
         case numbersReused = "bridge-numbers-reused"
-        /// A broker that lost values is not given them again.
+        /// Values that the broker lost are not published again.
         case valuesNotGivenAgain = "bridge-values-not-given-again"
-        /// Losses that are not told yet are forgotten at an end.
+        /// Losses that were not reported yet are forgotten at an end of the bridge.
         case lossForgotten = "bridge-loss-forgotten"
-        /// Values that go with their posters stay when their machine is gone.
+        /// Values that end with their posters stay when their machine is gone.
         case presenceStays = "bridge-presence-stays"
         /// Values that ended unseen stay.
         case endsUnseen = "bridge-ends-unseen"
-        /// A value that had no answer is posted again over a later one.
+        /// A value whose post had no reply is posted again over a later one.
         case oldValueAgain = "bridge-old-value-again"
-        /// The numbers that were heard on topics do not survive an end.
+        /// The sequence numbers received on topics do not survive an end of the bridge.
         case placesForgotten = "bridge-places-forgotten"
 
-        // A simulation has one thread.
+        // A simulation has a single thread.
         nonisolated(unsafe) private static var planted: PlantedFault?
         nonisolated(unsafe) private static var occasions = 0
 
-        /// From now on there is this one, and no other.
+        /// Plants this fault alone; nil for none.
         package static func plant(_ fault: PlantedFault?) {
             planted = fault
             occasions = 0
         }
 
-        /// Whether this fault is there, and has its turn: at one of so many occasions.
+        /// Whether this fault is planted and strikes now: at one of `count` occasions.
         package static func strikes(_ fault: PlantedFault, oneOf count: Int = 1) -> Bool {
             guard planted == fault else { return false }
             occasions += 1

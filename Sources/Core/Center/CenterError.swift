@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Why the center refused an event. A refused event changes nothing.
+/// The reason why the center refused an event. A refused event changes nothing.
 public enum CenterError: Error, Equatable, Sendable {
     /// The name of a post is empty (N1).
     case invalidName
-    /// Something in userInfo is no property-list value (N3).
+    /// A value in userInfo is not a property-list value (N3).
     ///
-    /// - Parameter path: where, such as `userInfo.size[2]`.
+    /// - Parameter path: the place of the value, such as `userInfo.size[2]`.
     case invalidUserInfo(path: String, reason: String)
-    /// An option is unknown, or its value is.
+    /// An option is unknown, or its value is not allowed.
     case invalidOption(String, reason: String)
     /// The caller has no observer with this number.
     case unknownObserver(ObserverID)
-    /// Beyond a limit, whose value is `value` (E1).
+    /// A limit would be exceeded; `value` is the limit (E1).
     case limitExceeded(Limits.Key, value: UInt64)
-    /// Beyond the share of one process in a limit for all, whose value is `value` (E4).
+    /// The share of one process in a total limit would be exceeded; `value` is the total limit (E4).
     case shareExceeded(Limits.Key, value: UInt64)
 }
 
@@ -33,7 +33,7 @@ extension CenterError: CustomStringConvertible {
 }
 
 extension Limits {
-    /// - Throws: ``CenterError/limitExceeded(_:value:)`` when `value` is beyond the limit.
+    /// - Throws: ``CenterError/limitExceeded(_:value:)`` when `value` is greater than the limit.
     public func check(_ key: Key, _ value: Int) throws(CenterError) {
         let limit = self[key]
         guard value <= 0 || UInt64(value) <= limit else { throw .limitExceeded(key, value: limit) }

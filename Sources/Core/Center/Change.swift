@@ -1,64 +1,67 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A change of state that has to survive the process (E3). Replayed in their order on a new center, changes make it
-/// what the old one was; ``Delivery/sequence`` and the sequence of ``Effect/dropped(_:count:observers:reason:sequence:)``
-/// come on top.
+/// A change of state that has to survive the process (E3). A replay of all changes in their order on a new center
+/// restores the old state. ``Delivery/sequence`` and the sequence of
+/// ``Effect/dropped(_:count:observers:reason:sequence:)`` are restored separately.
 public enum Change {
     /// A client is known from now on, with these counts.
     case client(ClientName, ClientCounts)
     case clientGone(ClientName)
     case observer(Registration)
     case observersRemoved(ClientName, Set<ObserverID>)
-    /// Policy took these from the client (P3), if they were still there, and it may not know.
+    /// Policy removed these observers (P3), if they were still there, and the client may not know.
     case observersRevoked(ClientName, Set<ObserverID>)
-    /// The client knows all that policy took from it.
+    /// The client knows all revoked observers.
     case revocationsKnown(ClientName)
-    /// The client's explicit word; nil when it has none.
+    /// The client's own choice of suspension; nil when it has none.
     case suspension(ClientName, Bool?)
-    /// Somebody else's word about the client, which holds over its own; nil when there is none.
+    /// The suspension that another program set, which overrides the client's own choice; nil when there is none.
     case suspensionOverridden(ClientName, Bool?)
-    /// How the client wants to be served.
+    /// The options of the client.
     case options(ClientName, ClientOptions)
-    /// Whether the inactivity of its application suspends the client. That is not taken over, but a later process has to
-    /// undo it.
+    /// Whether the inactivity of its application suspends the client. A later process does not keep that suspension,
+    /// but has to announce its end.
     case suspendedByActivity(ClientName, Bool)
-    /// Whether the client does not know yet whether it is suspended, as it does not read.
+    /// Whether the suspension has yet to be announced to the client, or the announcement is unacknowledged.
     case suspensionOwed(ClientName, Bool)
-    /// The client follows what others want.
+    /// The client follows the interest of other clients.
     case interestFollowed(ClientName)
-    /// The client follows which values there are.
+    /// The client follows the retained values.
     case valuesFollowed(ClientName)
-    /// Waits for the client, due as soon as it reads.
+    /// A notification is due to the client, and waits until it reads.
     case queuedDue(ClientName, Notification, observers: [ObserverID], DeliveryLane)
-    /// Held until the client is resumed; for the observers in `coalescing` it took the place of an earlier one.
+    /// A notification is held until the client is resumed. For the observers in `coalescing` it replaced an earlier
+    /// one.
     case held(ClientName, Notification, observers: [ObserverID], coalescing: [ObserverID])
-    /// Waits until the intervals of these observers are over (R5), in the place of what they waited for of its kind.
+    /// A notification is throttled until the intervals of these observers end (R5). It replaced the previous one of its
+    /// key.
     case delayed(ClientName, Notification, observers: [ObserverID])
-    /// These observers have what they waited for of this kind, or its time is over.
+    /// The throttled notification of this key was sent to these observers, was replaced by a delivery, was lost, or
+    /// expired.
     case delayEnded(ClientName, NotificationKey, observers: [ObserverID])
-    /// All that was held is due, behind what is due already and before anything newer.
+    /// All held notifications are due, behind the due ones and before anything newer.
     case flushed(ClientName)
-    /// The first that was due in a lane left the queue, towards the client.
+    /// The first due notification of a lane left the queue, towards the client or because it expired.
     case popped(ClientName, DeliveryLane)
-    /// The oldest left the queue for want of room.
+    /// The oldest notification left the queue, as the queue was full.
     case lost(ClientName, DropReason)
-    /// What the client lost and was not told yet, in sum.
+    /// The sum of the client's losses that were not announced yet.
     case unannouncedLoss(ClientName, count: UInt64, observers: ObserverSet, DropReason)
-    /// The client was told what it lost.
+    /// The losses were announced to the client.
     case lossAnnounced(ClientName)
-    /// The value of its kind from now on.
+    /// A notification became the value of its key.
     case retained(Notification, Retention)
-    /// There is no value of this kind any more. The client had posted it.
+    /// The value of this key, which the client had posted, was removed.
     case unretained(ClientName, NotificationKey)
-    /// What an observer has yet to get of the values that there were; over where nothing is left of it.
+    /// The progress of an observer's replay of values. The replay has ended where no values are left.
     case owed(ClientName, RetainedReplay)
-    /// A post waits in its poster's queue, where it took the place of similar ones.
+    /// A post was queued for its poster, and replaced similar ones there.
     case postQueued(ClientName, PendingPost, coalescing: Set<CoalescingKey>)
-    /// A post that was not queued took the place of similar ones that were.
+    /// A post that was not queued replaced similar queued posts.
     case postsReplaced(ClientName, name: String, object: String, coalescing: Set<CoalescingKey>)
-    /// The poster took back what it had queued of this name and object, empty for any.
+    /// The poster withdrew its queued posts of this name and object; empty means any.
     case postsWithdrawn(ClientName, name: String, object: String)
-    /// The first of a style left its poster's queue, and was posted.
+    /// The first post of a style left its poster's queue, and was posted.
     case postTaken(ClientName, PostingStyle)
-    /// An amount does not count in the total with this limit. Without such a change everything counts.
+    /// An amount that does not count in the total of this limit. Without such a change everything counts.
     case excess(Limits.Key, Excess)
 }

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// Who pays for what (E1, E4).
+/// Accounting of resources (E1, E4).
 ///
-/// Everything that a connection makes the center hold is charged to it, to its account and to the total at once, at its
-/// size, and given back the same way. Of what can't be taken back a process gets no more than its share, so that others
-/// always find some left. Of what can be, the largest account pays when there is too much.
+/// Everything that a connection makes the center hold is charged at its size to the connection, its account and the
+/// total, and credited in the same way. Resources that cannot be reclaimed have a share for each process, so that
+/// others always find some left. Resources that can be reclaimed are taken from the largest account when the total is
+/// too large.
 extension DistributedCenter {
-    /// Tells who is behind a connection, before its first call or later. What it uses moves to that account.
-    /// ``Effect/forget(_:)`` says when that is forgotten.
+    /// Assigns a connection to the account of its process or sandbox, before its first call or later. Its usage moves
+    /// to that account. ``Effect/forget(_:)`` reports when the connection is forgotten.
     ///
-    /// - Parameter identity: what receivers can be told of who posted (P1).
+    /// - Parameter identity: the identity of the poster for receivers (P1).
     public func identify(
         _ name: ClientName, as id: AccountID, identity: Identity? = nil, effects: inout [Effect]
     ) {
@@ -24,7 +25,7 @@ extension DistributedCenter {
         if let client = client(of: peer) { pump(client, effects: &effects) }
     }
 
-    /// Has another account pay for all that a connection uses.
+    /// Makes another account pay for the usage of a connection.
     private func move(_ peer: Peer, to id: AccountID, effects: inout [Effect]) {
         let (before, after) = (peer.account, account(id))
         before.clients.remove(peer)
@@ -43,15 +44,15 @@ extension DistributedCenter {
         unblock(effects: &effects)
     }
 
-    /// The account that pays for a connection; nil where there is nothing of it.
+    /// The account that pays for a connection; nil for an unknown connection.
     public func account(of name: ClientName) -> AccountID? { peers[name]?.account.id }
 
-    /// Whether there is something of a connection, which is forgotten with a word, if it was identified.
+    /// Whether the center keeps the connection. An identified one is forgotten with ``Effect/forget(_:)``.
     public func knows(_ name: ClientName) -> Bool { peers[name] != nil }
 
     func peer(_ name: ClientName) -> Peer {
         if let peer = peers[name] { return peer }
-        // One that was taken for gone, as after a restart, has what it had.
+        // A connection that was considered gone, as after a restart, keeps its values.
         let peer = retained.payer(named: name) ?? Peer(name: name, account: account(.connection(name)))
         peer.isKnown = true
         if peer.departed != nil { noteDeparted(peer) }
@@ -60,7 +61,7 @@ extension DistributedCenter {
         return peer
     }
 
-    /// Forgets a connection that is no client, uses nothing, and of which nobody said who is behind it.
+    /// Forgets a connection that is not a client, uses nothing and was not identified.
     func forgetIfUnused(_ peer: Peer) {
         if peer.isKnown, !peer.isClient, peer.usage.isZero, !peer.isIdentified, !peer.isDepartureWatched {
             forget(peer)
@@ -73,26 +74,28 @@ extension DistributedCenter {
         peer.isKnown = false
         noteForgotten(peer)
         noteDeparted(peer)
-        // What was on its way goes with the bus's queue for it.
+        // The bus drops its queue for a connection that left, with all in-flight messages.
         charge(peer, .inFlightBytes, -peer.usage[.inFlightBytes])
         charge(peer, .answerBytes, -peer.usage[.answerBytes])
         releaseParts(of: peer)
         peer.answers = Deque()
         peer.replies = nil
-        // One that pays for values may be taken for gone and come again, as any that is new.
+        // A payer of values may be considered gone and return; it then starts like a new connection.
         peer.flow = FlowWindow()
         (peer.confirmedBytes, peer.confirmedBeforeChannel) = (0, nil)
         peer.isDepartureWatched = false
-        // They hold each other.
+        // The account and the connection hold each other.
         peer.account.clients.remove(peer)
         peer.account.peers -= 1
         forgetIfUnused(peer.account)
     }
 
-    /// Every change of what somebody uses goes through here, so that the totals are the sums of their parts.
+    /// Charges or credits a resource. Every change of usage goes through here, so that the totals are the sums of their
+    /// parts.
     func charge(_ peer: Peer, _ resource: Resource, _ amount: Int) {
         guard amount != 0 else { return }
-        // Those that have most give back, however the connections of processes have been recognized meanwhile.
+        // Excess belongs to the accounts with the largest usage, however connections were assigned to processes
+        // meanwhile.
         if amount < 0, excess[resource] > 0 { _ = distributeExcess(of: resource) }
         let account = peer.account
         peer.usage[resource] += amount
@@ -119,11 +122,11 @@ extension DistributedCenter {
         peer.account.departed[.retainedBytes] += (peer.departed?.byteCount ?? 0) - (before?.byteCount ?? 0)
     }
 
-    /// Whether a total, and the share of an account in it, have room for more.
+    /// Checks that a total, and the share of an account in it, have capacity for more.
     ///
-    /// The share is seven times what is left to others, so one account alone can have seven eighths of a total, and what
-    /// many greedy ones leave gets smaller and never nothing. Small totals are not shared: a share of them would be
-    /// no number that means anything.
+    /// An account may use at most seven times the part that it leaves to others. One account alone can therefore have
+    /// seven eighths of a total, and many greedy accounts leave a part that shrinks and never reaches zero. Totals
+    /// below ``smallestShared`` have no shares, as such a share would be too small to be useful.
     func checkRoom(for peer: Peer?, _ resource: Resource, adding amount: Int) throws(CenterError) {
         do throws(CenterError) {
             try checkLimit(for: peer, resource, adding: amount)
@@ -141,7 +144,7 @@ extension DistributedCenter {
         }
     }
 
-    /// The same of the limit of the resource alone.
+    /// Checks the limit of the resource alone.
     private func checkLimit(for peer: Peer?, _ resource: Resource, adding amount: Int) throws(CenterError) {
         let key = resource.limit
         let limit = limits[key]
@@ -153,23 +156,25 @@ extension DistributedCenter {
         }
     }
 
-    // MARK: Everything together
+    // MARK: Total memory
 
-    /// The size of everything that is kept, in bytes: at most ``Limits/Key/memoryBytes``, but for a moment.
+    /// The size of everything that the center holds, in bytes: at most ``Limits/Key/memoryBytes``, except within an
+    /// event.
     public var heldBytes: Int { lastingMemory + totals.waitingMemory + bytesForSessions }
 
-    /// The memory of what can't be taken back, in bytes, also that of connections that have nothing.
+    /// The memory that cannot be reclaimed, in bytes, including connections without other usage.
     var lastingMemory: Int { totals.lastingMemory + (peers.count - clients.count) * Self.connectionSize }
 
     private func lastingMemory(of account: Account) -> Int {
         account.usage.lastingMemory + max(0, account.peers - account.usage[.clients]) * Self.connectionSize
     }
 
-    /// The memory of a connection that is no client, in bytes: its entries in tables.
+    /// The memory of a connection that is not a client, in bytes: its entries in tables.
     private static let connectionSize = 1280
 
-    /// Whether everything together has room for more of what can't be taken back, and the share of an account in it, which
-    /// is that of ``checkRoom(for:_:adding:)``. Notifications that wait for clients give way to it, down to an eighth of all.
+    /// Whether the total memory, and the share of an account in it, have capacity for more memory that cannot be
+    /// reclaimed. The share is that of ``checkRoom(for:_:adding:)``. Queued notifications give way, down to an eighth
+    /// of the limit.
     func hasMemory(for peer: Peer?, adding bytes: Int, times share: Int = 7) -> Bool {
         let left = maxLastingMemory - lastingMemory + givingWay(.retainedBytes, to: peer) - bytes
         return left >= 0 && (peer.map { lastingMemory(of: $0.account) } ?? 0) + bytes <= share * left
@@ -180,12 +185,12 @@ extension DistributedCenter {
         return limit - limit / 8
     }
 
-    /// The bytes that may wait for all clients.
+    /// The maximum size of the queues of all clients, in bytes.
     var maxWaitingMemory: Int {
         min(Int(limits[.queuedBytes]), Int(limits[.memoryBytes]) - lastingMemory - bytesForSessions)
     }
 
-    /// Whether ``giveWay(effects:)`` is due.
+    /// Whether the driver has to call ``giveWay(effects:)``.
     public var isOverMemory: Bool {
         isValueInTheWay || isTooMuchWaiting
     }
@@ -198,8 +203,8 @@ extension DistributedCenter {
         lastingMemory > maxLastingMemory && departed.usage(.retainedBytes) > 0
     }
 
-    /// Where everything together is too much, as much as one event may is taken out: values that were left behind, and of
-    /// what waits for clients the oldest for whom most waits.
+    /// Reduces the total memory to its limit, as far as one event may. Values of departed posters go first, then the
+    /// oldest notifications of the clients with the largest queues.
     public func giveWay(effects: inout [Effect]) {
         defer { eventEnded() }
         takeAllTurns(effects: &effects)
@@ -215,13 +220,14 @@ extension DistributedCenter {
 
     private static let maxGivingWay = 256
 
-    /// Whether an account stays within so many times what is left to others.
+    /// Whether an account stays within the given multiple of the part that it leaves to others.
     func isWithinShare(_ peer: Peer?, _ resource: Resource, adding amount: Int, times share: Int = 7) -> Bool {
         let left = Int(limits[resource.limit]) - used(resource) + givingWay(resource, to: peer) - amount
         return (peer?.account.usage[resource] ?? 0) + amount <= share * left
     }
 
-    /// How much of a resource is in use by what others left behind, which is room (``DepartedPayers``).
+    /// The amount of a resource that departed payers of other accounts use, and that can be reclaimed
+    /// (``DepartedPayers``).
     private func givingWay(_ resource: Resource, to peer: Peer?) -> Int {
         departed.usage(resource) - (peer?.account.departed[resource] ?? 0)
     }
@@ -278,7 +284,7 @@ extension DistributedCenter {
         }
     }
 
-    /// All that may pay for something: connections that there are, and those that left posts behind.
+    /// All connections that may pay for something: known ones, and departed ones with posts, calls or values.
     private var payers: [Peer] {
         let left = postingQueues.payers.filter { !$0.isKnown }
         let called = waitingCallers.values.filter { caller in !caller.isKnown && !left.contains { $0 === caller } }

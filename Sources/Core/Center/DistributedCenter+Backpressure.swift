@@ -1,22 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Posters that are faster than observers who read (A4, E4).
+/// Backpressure on posters that are faster than observers that read (A4, E4).
 ///
-/// A notification that does not fit into an observer's queue is lost to it. While the queue of one that reads is half full, or half of
-/// what there is for all is full and a good part of it is its, posts are read at the pace at which it takes them, and a bus
-/// that bounds what it keeps makes the poster wait. That pace has a bound below, as an observer may read as seldom as it
-/// likes, and on purpose. One that has stopped reading slows nothing, and nor does a client that monitors (B3).
+/// A client loses a notification that does not fit into its queue. Therefore posts are served at the pace of a client
+/// that reads while one of these holds:
 ///
-/// Whoever drives the center asks ``isUnderBackpressure`` after each event, and calls ``checkBackpressure()`` from time to time while
-/// it is.
+/// - Its queue is half full.
+/// - Half of the space for all queues is used, and more than a 128th of `queued-bytes` by this client.
+///
+/// A bus that bounds its own queues then makes the poster wait. The pace has a minimum, as a client may read slowly on
+/// purpose. A client that has stopped reading, and a client that monitors (B3), slow nothing.
+///
+/// The driver asks ``isUnderBackpressure`` after each event. While that is true, it calls ``checkBackpressure()`` about
+/// every 10 ms.
 extension DistributedCenter {
-    /// How often in a row ``checkBackpressure()`` finds that a client has read nothing before it counts as one that does not:
-    /// a second. On a busy machine a client that reads gets no processor for a good part of that.
+    /// The number of consecutive calls of ``checkBackpressure()`` without an acknowledgment after which a client counts
+    /// as a slow consumer: a second. On a busy machine a client that reads may get no processor for a good part of
+    /// that.
     private static let maxIdleChecks = 100
 
-    /// Whether posts are to be read slowly.
+    /// Whether posts are to be served slowly.
     public var isUnderBackpressure: Bool { !underBackpressure.isEmpty }
 
-    /// Looks whether a queue that grew is half full.
+    /// Puts a client whose queue has grown to half of a limit under backpressure.
     func noteGrowth(of client: Client) {
         guard client.backpressure == nil, !client.isSlowConsumer, isOver(client, eighths: 4),
             mayApplyBackpressure(client)
@@ -26,9 +31,9 @@ extension DistributedCenter {
         underBackpressure.append(client)
     }
 
-    /// Looks who still is crowded. Call about every 10 ms while anybody is.
+    /// Updates which clients are under backpressure. Call about every 10 ms while there are any.
     ///
-    /// - Returns: how many notifications the slowest of them was sent since the last time.
+    /// - Returns: the number of notifications that the slowest of them was sent since the last call.
     public func checkBackpressure() -> Int {
         defer { eventEnded() }
         meter.count(underBackpressure.count)
@@ -64,6 +69,6 @@ extension DistributedCenter {
                 && UInt64(totals[.queuedBytes]) > UInt64(max(0, maxWaitingMemory)) / 8 * eighths
     }
 
-    /// This part of what there is for all.
+    /// The divisor of `queued-bytes` for the part beyond which a client is under backpressure for a full total.
     private static let goodPart: UInt64 = 128
 }

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// Calls that came faster than they can be served (E4).
+/// Calls that arrive faster than they are served (E4).
 ///
-/// Whoever drives the center keeps them, and serves all processes in turns. What is kept is charged to whose calls they
-/// are. When a process has its share of it, its further calls can't be kept: its posts are lost then, and announced to
-/// all whom they would have reached (S4).
+/// The driver keeps waiting calls and serves all processes in a fair queue. A waiting call is charged to its caller.
+/// When a process has used up its share, its further calls cannot be kept. Its posts are then lost, and reported to all
+/// clients that they would have reached (S4).
 extension DistributedCenter {
     /// Whether another call of a connection may be kept.
     ///
-    /// A process gets 31 times what it leaves to others; of calls that want an answer twice as much, so that who has posted
-    /// without end still hears whether that arrived. A part of the limit is reserved for processes with a small
-    /// backlog: a flood of several others must not have their calls refused.
+    /// A process may use 31 times the part that it leaves to others, and 63 times with calls that want an answer. Thus
+    /// a process that has posted without end still learns whether its posts arrived. A part of the limit is reserved
+    /// for processes with a small backlog, as a flood of several processes must not have their calls refused.
     ///
-    /// - Parameter byteCount: what is to be left for it, at least.
+    /// - Parameter byteCount: the minimum that must be free for the call, in bytes.
     public func mayKeepCall(of name: ClientName, byteCount: Int, wantsAnswer: Bool) -> Bool {
         let peer = waitingCaller(name) ?? peers[name]
         let (limit, total) = (Int(limits[.waitingCallBytes]), waitingCallBytes + byteCount)
@@ -32,27 +32,28 @@ extension DistributedCenter {
         return max(0, limit - limit / Self.reserveDivisor - waitingCallBytes)
     }
 
-    /// With posts that have come in part.
+    /// The size of waiting calls and of partial posts, in bytes.
     var waitingCallBytes: Int { totals[.waitingCallBytes] + totals[.partBytes] }
 
     /// The largest backlog of a process that may use the reserve, in bytes: a few calls.
     private static let smallBacklog = 4096
-    /// The reserve is this part of the limit: what the largest share leaves.
+    /// The reserve is one such part of the limit: the part that the largest share leaves.
     private static let reserveDivisor = 64
 
-    /// Whether calls of a connection are kept.
+    /// Whether calls of a connection wait.
     public func keepsCalls(of name: ClientName) -> Bool { waitingCaller(name) != nil }
 
-    /// A call of a connection is kept, behind others of it. A flood consists of such.
+    /// Counts a call that waits behind other calls of its connection. A flood consists of such calls.
     ///
-    /// - Returns: false when there are no others: then ``callIsKept(of:byteCount:effects:)`` is due.
+    /// - Returns: false when no other call of the connection waits. Then ``callIsKept(of:byteCount:effects:)`` must be
+    ///   called.
     public func callIsKeptBehindOthers(of name: ClientName, byteCount: Int) -> Bool {
         guard let peer = waitingCaller(name) else { return false }
         charge(peer, .waitingCallBytes, byteCount)
         return true
     }
 
-    /// A call of a connection is kept.
+    /// Counts a call of a connection that waits.
     public func callIsKept(of name: ClientName, byteCount: Int, effects: inout [Effect]) {
         defer { eventEnded() }
         guard !callIsKeptBehindOthers(of: name, byteCount: byteCount) else { return }
@@ -61,7 +62,7 @@ extension DistributedCenter {
         charge(peer, .waitingCallBytes, byteCount)
     }
 
-    /// A call that was kept is served next.
+    /// Ends the wait of a call, which is served next.
     public func callIsTaken(of name: ClientName, byteCount: Int) {
         defer { eventEnded() }
         guard let peer = waitingCaller(name) else { return }
@@ -72,17 +73,17 @@ extension DistributedCenter {
         forgetIfUnused(peer)
     }
 
-    // MARK: Posts that have come in part
+    // MARK: Partial posts
 
-    /// Says how much the service holds of posts of a client that have come in part, or that wait for others to be taken
-    /// out. They count with the calls that wait, and have no more than a quarter of their limit, or one of them alone: what
-    /// does not go on may stay for ever.
+    /// Sets the amount that the service holds of a client's posts that have arrived in part, or that wait for the
+    /// removal of queued posts. Such posts count with the waiting calls. They may use a quarter of that limit, or be a
+    /// single client's, as a partial post may stay forever.
     ///
     /// - Parameters:
-    ///   - byteCount: all of it, in bytes.
-    ///   - isWhole: whether it can't be given up any more, and counts whether there is room or not.
-    /// - Returns: false where it is more than before and there is no room for it; nothing has changed then.
-    ///   ``partsToGiveUp(for:byteCount:isGivable:)`` may make some.
+    ///   - byteCount: the new amount of the client, in bytes.
+    ///   - isWhole: whether the post can no longer be given up, so that it counts even without capacity.
+    /// - Returns: false where the amount would grow and there is no capacity for it; nothing has changed then.
+    ///   ``partsToGiveUp(for:byteCount:isGivable:)`` may free some.
     public func holdParts(of name: ClientName, byteCount: Int, isWhole: Bool = false, effects: inout [Effect]) -> Bool {
         defer { eventEnded() }
         let more = byteCount - (peers[name]?.usage[.partBytes] ?? 0)
@@ -97,7 +98,7 @@ extension DistributedCenter {
         return true
     }
 
-    /// The bytes that have to be given up before so many more may be held.
+    /// The bytes that must be freed before so many more may be held.
     private func partsMissing(for more: Int) -> Int {
         let limit = Int(limits[.waitingCallBytes])
         return more
@@ -106,13 +107,13 @@ extension DistributedCenter {
                 lastingMemory - Int(limits[.memoryBytes]))
     }
 
-    /// The clients whose parts are to be given up for another one: the largest of the process that holds most, and so on, as
-    /// long as that is more than the process of the other one would hold.
+    /// Returns the clients whose partial posts have to be given up for another client. The process with the largest
+    /// amount gives up its largest post first, as long as its amount exceeds that of the other client's process.
     ///
     /// - Parameters:
-    ///   - byteCount: what is to be held for the client.
-    ///   - isGivable: whether a client's part can be given up.
-    /// - Returns: none where that would not do.
+    ///   - byteCount: the new amount of the other client, in bytes.
+    ///   - isGivable: whether the post of a client can be given up.
+    /// - Returns: an empty array where that would not free enough.
     public func partsToGiveUp(
         for name: ClientName, byteCount: Int, isGivable: (ClientName) -> Bool
     ) -> [ClientName] {
@@ -120,7 +121,7 @@ extension DistributedCenter {
         let more = byteCount - (own?.usage[.partBytes] ?? 0)
         let held = (own?.account.usage[.partBytes] ?? 0) + more
         var missing = partsMissing(for: more)
-        // Of each process, the largest part last.
+        // The parts of each process, the largest last.
         var accounts: [AccountID: (held: Int, parts: [Peer])] = [:]
         meter.count(2 * partHolders.count)
         for peer in partHolders.values where peer.account !== own?.account && peer.account.usage[.partBytes] > held {
@@ -148,7 +149,7 @@ extension DistributedCenter {
         return givenUp
     }
 
-    /// Nothing is held of posts of a client that have come in part.
+    /// Releases the amount that is held of a client's partial posts.
     func releaseParts(of peer: Peer) {
         charge(peer, .partBytes, -peer.usage[.partBytes])
         partHolders[peer.name] = nil
@@ -161,9 +162,9 @@ extension DistributedCenter {
         return peer
     }
 
-    /// Counts posts that nobody could serve as lost to all whom they would have reached, as many as one event may, the last
-    /// first, and takes these out. Each client is told once of all that it lost so. Their userInfo is not looked at, and
-    /// of how they were to be posted only whether they were to be delivered to whoever is suspended.
+    /// Counts posts that could not be served as lost to all clients that they would have reached. It takes as many out
+    /// of `posts` as one event may, from the end. Each client gets one report of these losses. The loss considers only
+    /// the name, the object and `deliver-immediately` of a post.
     public func losePosts(_ posts: inout [LostPost], effects: inout [Effect]) {
         defer { eventEnded() }
         var (matched, touched): (Int, [Client]) = (0, [])
@@ -177,33 +178,33 @@ extension DistributedCenter {
         }
     }
 
-    /// Observers that the posts of one event match, but for those of the last one.
+    /// The observers that the posts of one event may match, without those of the last post.
     private static let maxMatched = 2048
 
-    /// Decides whom a post reaches that is lost now. Names, and objects, that nobody observes are all one, so that a flood of
-    /// posts of ever other names is few.
+    /// Determines the receivers of a post that is lost now. All unobserved names count as one, and so do all unobserved
+    /// objects, so that a flood of posts with ever new names takes few entries.
     ///
     /// - Parameters:
-    ///   - name: of the post; nil for one that nobody observes.
-    ///   - object: of the post; the empty string means "no object", or one that nobody observes.
-    ///   - deliverImmediately: whether it would have reached suspended clients as well.
-    /// - Returns: nil for one that could not have been posted.
+    ///   - name: the name of the post; nil for an unobserved name.
+    ///   - object: the object of the post; the empty string means no object, or an unobserved one.
+    ///   - deliverImmediately: whether the post would have reached suspended clients as well.
+    /// - Returns: nil for a post that would have been refused.
     public func reach(ofPost name: String?, object: String, deliverImmediately: Bool) -> LostPost.Reach? {
         guard (try? checkPost(name: name ?? " ", object: object)) != nil else { return nil }
         let (name, object) = (name.map(ExactText.init), object.isEmpty ? nil : ExactText(object))
         let isObserved = index.mayHaveObservers(name: name, object: object)
-        // An object that nobody observes is as none: only observers of any match either.
+        // An unobserved object counts as none: in both cases only observers of any object match.
         return LostPost.Reach(
             name: isObserved.name ? name : nil, object: isObserved.object ? object : nil,
             deliverImmediately: deliverImmediately)
     }
 
-    /// - Returns: how many observers it matches.
+    /// - Returns: the number of observers that the post matches.
     private func lose(_ post: LostPost, touched: inout [Client], effects: inout [Effect]) -> Int {
         lastSerial += post.count
         counters.posted += post.count
         peers[post.poster]?.posted += post.count
-        // Nobody observes the empty name.
+        // No observer has the empty name.
         var matches = takeMatches(name: post.reach.name?.text ?? "", object: post.reach.object?.text ?? "")
         defer { giveBack(&matches) }
         if matches.countedReceivers == 0 { counters.unmatched += post.count }
@@ -223,29 +224,29 @@ extension DistributedCenter {
     }
 }
 
-/// Posts of one poster that nobody could serve, and that would have reached the same observers.
+/// Posts of one poster that could not be served and would have reached the same observers.
 public struct LostPost: Sendable {
-    /// Their name and object, as far as these decide whom they would have reached.
+    /// The name and object of the posts, as far as they determine the receivers.
     public struct Reach: Hashable, Sendable {
-        /// Nil for one that nobody observes.
+        /// The name; nil for an unobserved name.
         let name: ExactText?
-        /// Nil for none, and for one that nobody observes.
+        /// The object; nil for none and for an unobserved object.
         let object: ExactText?
         let deliverImmediately: Bool
 
-        /// The bytes of both.
+        /// The size of name and object, in bytes.
         public var byteCount: Int { (name?.text.utf8.count ?? 0) + (object?.text.utf8.count ?? 0) }
     }
 
     public let reach: Reach
     public let poster: ClientName
-    /// How many they are.
+    /// The number of posts.
     public let count: UInt64
 
     /// - Parameters:
-    ///   - count: how many they are.
-    ///   - reach: ``DistributedCenter/reach(ofPost:object:deliverImmediately:)`` when they were lost.
-    ///   - poster: whose they are.
+    ///   - count: the number of posts.
+    ///   - reach: the result of ``DistributedCenter/reach(ofPost:object:deliverImmediately:)`` when they were lost.
+    ///   - poster: the poster of the posts.
     public init(_ count: UInt64, reaching reach: Reach, from poster: ClientName) {
         self.reach = reach
         self.poster = poster

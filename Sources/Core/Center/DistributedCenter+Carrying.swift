@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What the bus did not carry, or perhaps not (E5): it refused a signal for want of room, or closed the connection while
-/// some were on their way.
+/// Messages that the bus did not carry, or may not have carried (E5): it refused a signal as a quota was used up, or
+/// closed the connection with signals in flight.
 ///
-/// Such notifications have their sequence numbers already. So the client is told, by ``Effect/dropped``, that so many
-/// of the numbers before the next notification may be missing; the count of the sequence does not go on by it. Where
-/// the bus does not say which signals it refused, the count is an upper bound.
+/// The notifications in such messages already have sequence numbers. Therefore
+/// ``Effect/dropped(_:count:observers:reason:sequence:)`` reports how many of the numbers before the next notification
+/// may be missing, and the sequence does not advance by it. Where the bus does not report which signals it refused, the
+/// count is an upper bound.
 ///
-/// A word about losses gets lost in the same way. What it told is told again then, and not counted again. So is the word
-/// that it is suspended or resumed (S1), that policy took observers from it (P3), that something else is wanted (G4), or
-/// that a value has gone (G5).
+/// A `Dropped` signal may be lost in the same way. Its losses are then reported again, and not counted again. Control
+/// signals about suspension (S1), revoked observers (P3), interest (G4) and removed values (G5) are sent again too.
 extension DistributedCenter {
-    /// The bus refused a signal that was sent to the client: with notifications, or a word about something else.
+    /// Takes the bus's refusal of a signal to the client, with notifications or a control signal.
     ///
-    /// Nothing more goes there until the client has answered a probe, which shows that there is room again.
+    /// Nothing more is sent to the client until it has answered a probe, which shows that the bus has capacity again.
     ///
     /// - Parameters:
-    ///   - notifications: how many were in it.
-    ///   - losses: how many it told of.
+    ///   - notifications: the number of notifications in the signal.
+    ///   - losses: the number of losses that the signal reported.
     public func deliveryRefused(
         _ name: ClientName, notifications: Int = 1, losses: UInt64 = 0, effects: inout [Effect]
     ) {
@@ -28,10 +28,10 @@ extension DistributedCenter {
         block(client, effects: &effects)
     }
 
-    /// The bus refused a probe of the client. The driver sends it again until it gets through.
+    /// Takes the bus's refusal of a probe of the client. The driver sends the probe again until it gets through.
     ///
-    /// - Parameter isCounted: whether ``deliveryRefused(_:notifications:losses:effects:)`` told what else was refused. Otherwise all that the
-    ///   client has not confirmed may be lost: dbus-broker refuses signals without a word.
+    /// - Parameter isCounted: whether ``deliveryRefused(_:notifications:losses:effects:)`` reported each other refusal.
+    ///   Otherwise all unacknowledged messages of the client may be lost, as dbus-broker refuses signals silently.
     public func probeRefused(_ name: ClientName, isCounted: Bool, effects: inout [Effect]) {
         defer { eventEnded() }
         guard let client = clients[name] else { return }
@@ -41,13 +41,13 @@ extension DistributedCenter {
         block(client, effects: &effects)
     }
 
-    /// The connection ended while notifications to the client may have been on their way.
+    /// Takes the end of the connection to the bus with notifications to the client possibly in flight.
     ///
     /// - Parameters:
-    ///   - count: of them, at most.
-    ///   - losses: that it was told of at the same time, at most.
-    ///   - unreachable: instead of those, what it did not get whatever it confirmed, at most: where it has a channel that it
-    ///     may never have got, what was written there counts as confirmed.
+    ///   - count: the maximum number of these notifications.
+    ///   - losses: the maximum number of losses that were reported at the same time.
+    ///   - unreachable: replaces `count` and `losses` for a client that may never have received its channel. They are
+    ///     the maximum in the channel, whose messages count as acknowledged once they are written.
     public func inFlightLost(
         _ name: ClientName, atMost count: Int, losses: UInt64,
         unreachable: (notifications: Int, losses: UInt64)? = nil, effects: inout [Effect]
@@ -62,10 +62,10 @@ extension DistributedCenter {
             effects: &effects)
     }
 
-    /// A channel ended with words about the client itself in it that it may never read, whatever it confirmed: it is to be
-    /// sent them again.
+    /// Takes the end of a channel with control signals that the client may never read, even if it acknowledged them.
+    /// They are sent again.
     ///
-    /// - Parameter revoked: the observers that such words are about.
+    /// - Parameter revoked: the observers that these control signals revoked.
     public func controlSignalsLost(_ name: ClientName, revoked: Set<ObserverID>, effects: inout [Effect]) {
         defer { eventEnded() }
         if let client = clients[name] { loseControlSignals(to: client, revoked: revoked, effects: &effects) }
@@ -73,7 +73,7 @@ extension DistributedCenter {
 
     func loseControlSignals(to client: Client, revoked: Set<ObserverID>, effects: inout [Effect]) {
         meter.count(revoked.count)
-        // A revocation that it confirmed is forgotten here.
+        // A revocation that the client acknowledged is no longer stored.
         let forgotten = revoked.subtracting(client.revocation?.observers ?? [])
         if !forgotten.isEmpty {
             client.oweRevocation(of: forgotten)
@@ -82,7 +82,7 @@ extension DistributedCenter {
         markControlUnacked(to: client, whateverConfirmed: true, effects: &effects)
     }
 
-    /// Sends nothing more until the client answers, which has to be asked for that.
+    /// Stops sending until the client answers, and probes it for that.
     private func block(_ client: Client, effects: inout [Effect]) {
         markControlUnacked(to: client, effects: &effects)
         guard !client.peer.flow.isBlocked else { return }
@@ -91,7 +91,7 @@ extension DistributedCenter {
         closed(client.peer, effects: &effects)
     }
 
-    /// - Parameter last: the client's last number that it may be about; nil where that is the last of all.
+    /// - Parameter last: the last of the client's numbers that may be lost; nil for the last number of all.
     func notePossibleLoss(
         _ told: FlowWindow.Told, of client: Client, because reason: DropReason, upTo last: UInt64? = nil,
         effects: inout [Effect]
@@ -108,13 +108,13 @@ extension DistributedCenter {
         if isFirst { effects.append(.overflowed(client.name, reason)) }
     }
 
-    /// Tells the client, which reads again.
+    /// Reports the possible loss to the client, which reads again.
     ///
-    /// - Parameter sequence: its last number before the word; nil for the last of all.
+    /// - Parameter sequence: the client's last number before the report; nil for the last number of all.
     func announcePossibleLoss(to client: Client, sequence: UInt64? = nil, effects: inout [Effect]) {
         guard let possibleLoss = client.possibleLoss else { return }
         client.possibleLoss = nil
-        // Ahead of the word: from here on that is what has to be carried.
+        // Logged before the report is sent: from here on the report itself has to be carried.
         rememberPossibleLoss(of: client, effects: &effects)
         effects.append(
             .dropped(
@@ -124,7 +124,8 @@ extension DistributedCenter {
             Self.signalSize, telling: FlowWindow.Told(losses: possibleLoss.count), to: client.peer, effects: &effects)
     }
 
-    /// What the client was told besides, and has not confirmed, may not have arrived: it is told again when it reads.
+    /// Marks the unacknowledged control signals of the client as possibly lost. They are sent again when the client
+    /// reads.
     func markControlUnacked(to client: Client, whateverConfirmed: Bool = false, effects: inout [Effect]) {
         if whateverConfirmed || client.isSuspensionOnTheWay { doubtSuspension(of: client, effects: &effects) }
         if let revocation = client.revocation,
@@ -137,7 +138,8 @@ extension DistributedCenter {
             interestFollowers.contains(client.number) || valueFollowers.contains(client.number)
     }
 
-    /// Tells a client, which reads again, what the bus may not have carried of what it follows, unless it has asked since.
+    /// Sends again the change signals about followed interest and values that may be lost, unless the client has asked
+    /// since.
     func resendControl(to client: Client, effects: inout [Effect]) {
         guard client.controlResendPending else { return }
         client.controlResendPending = false

@@ -1,26 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Clients that have a channel (F2): what goes to them is written to a socket of their own. The windows are the same; that
-/// all of one was written confirms it, as what is in the socket reaches the client without anybody's help.
+/// Clients with a channel (F2): their notifications are written to a socket of their own. The windows are the same. A
+/// window is acknowledged when all of it was written, as the client can read the bytes in the socket without the
+/// service.
 extension DistributedCenter {
-    /// What a client had not confirmed on the bus when it got its channel.
+    /// The messages that a client had not acknowledged on the bus when it got its channel.
     public struct SentBeforeChannel: Sendable {
-        /// With what it was sent before earlier channels, and replies.
+        /// Their size in bytes, with messages from before earlier channels, and replies.
         public let byteCount: Int
-        /// Whether it is so much that the answers are waited for.
+        /// Whether the channel waits for the acknowledgments, as the size is beyond the limit.
         public let needsAnswers: Bool
-        /// That may still be answered.
+        /// The number of probes that may still be answered.
         public let probes: Int
-        /// Whether it is being found out in another way whether the client reads.
+        /// Whether a backlog probe is under way.
         public let isBacklogProbed: Bool
     }
 
-    /// The connection gets a channel; it is a client from now on.
+    /// Registers a channel of a connection, which is a client from now on.
     ///
-    /// What went to it by the bus is asked about there, once more. If it is little, that need not be answered: somebody who
-    /// reads the channel only is served, too. But what was written to the channel tells nothing of it.
+    /// Messages that were sent to it on the bus are probed there once more. A small amount need not be acknowledged, so
+    /// that a client that reads only the channel is served too. Writes to the channel acknowledge nothing of it.
     ///
-    /// - Parameter mostUnasked: how much that may be, in bytes.
-    /// - Throws: ``CenterError/limitExceeded(_:value:)`` when it is a new client and there are too many.
+    /// - Parameter maxUnasked: the size up to which the channel does not wait for acknowledgments, in bytes.
+    /// - Throws: ``CenterError/limitExceeded(_:value:)`` or ``CenterError/shareExceeded(_:value:)`` for a new client
+    ///   when there are too many clients.
     public func channelOpened(
         of name: ClientName, maxUnasked: Int = .max, effects: inout [Effect]
     ) throws(CenterError) -> SentBeforeChannel {
@@ -39,7 +41,7 @@ extension DistributedCenter {
             isBacklogProbed: peer.flow.isBacklogProbed)
     }
 
-    /// The bus has carried the client's end of its channel to it, and so all that was sent to it on the bus before.
+    /// Takes the bus's delivery of the client's end of the channel, and thus of all earlier messages to it.
     public func channelCarried(to name: ClientName, effects: inout [Effect]) {
         defer { eventEnded() }
         guard let client = clients[name] else { return }
@@ -48,10 +50,10 @@ extension DistributedCenter {
         forgetRevocation(knownTo: client, effects: &effects)
     }
 
-    /// The client's channel ended with words about itself in it that it may never read: they are sent again on the bus,
-    /// whatever it confirmed.
+    /// Takes the end of the client's channel with control signals that the client may never read. They are sent again
+    /// on the bus, even if the client acknowledged them.
     ///
-    /// - Parameter revoked: the observers that such words are about.
+    /// - Parameter revoked: the observers that these control signals revoked.
     public func channelEnded(of name: ClientName, revoked: Set<ObserverID>, effects: inout [Effect]) {
         defer { eventEnded() }
         guard let client = clients[name] else { return }
@@ -59,8 +61,8 @@ extension DistributedCenter {
         pump(client, effects: &effects)
     }
 
-    /// The client's channel ended before the bus was known to have carried the descriptor to it: what it was told since it
-    /// was opened, or before and had not confirmed, is sent again on the bus.
+    /// Takes the end of a channel before the bus was known to have carried its descriptor to the client. Control
+    /// signals that were sent since the channel was opened, or unacknowledged before, are sent again on the bus.
     public func channelEndedUncarried(of name: ClientName, effects: inout [Effect]) {
         defer { eventEnded() }
         guard let client = clients[name] else { return }
@@ -69,13 +71,13 @@ extension DistributedCenter {
         pump(client, effects: &effects)
     }
 
-    /// The client has answered a Ping that is not waited for any more: it is known to answer.
+    /// Takes an answer to a Ping that is no longer awaited: the client is known to answer.
     public func clientAnswers(_ name: ClientName) {
         defer { eventEnded() }
         peers[name]?.flow.noteAnswering()
     }
 
-    /// The client has answered a Ping that its channel waited for, as much had gone to it by the bus.
+    /// Takes an answer to a Ping that the client's channel waited for, as much had been sent on the bus before.
     public func channelAnswered(_ name: ClientName, effects: inout [Effect]) {
         defer { eventEnded() }
         guard let peer = peers[name] else { return }
@@ -83,20 +85,20 @@ extension DistributedCenter {
         confirm(peer.flow.answered(), of: peer, effects: &effects)
     }
 
-    /// All that was given for the client's channel before its oldest probe has been written.
+    /// Takes the end of a write: all bytes before the client's oldest probe were written to the channel.
     public func channelDrained(_ name: ClientName, effects: inout [Effect]) {
         defer { eventEnded() }
         guard let peer = peers[name] else { return }
         confirm(peer.flow.answered(byPeer: false), of: peer, effects: &effects)
     }
 
-    /// The client's channel ended before the client had read all that was written, perhaps. It is told at once, ahead of
-    /// what was not written.
+    /// Takes the end of a channel whose client may not have read all of it. The possible loss is reported at once,
+    /// ahead of the notifications that were not written.
     ///
     /// - Parameters:
-    ///   - count: of the notifications that it may miss, at most.
-    ///   - losses: that it was told of at the same time, at most.
-    ///   - last: the number before the first that was not written; nil when all were.
+    ///   - count: the maximum number of missing notifications.
+    ///   - losses: the maximum number of losses that were reported at the same time.
+    ///   - last: the number before the first notification that was not written; nil when all were written.
     public func channelCut(
         _ name: ClientName, atMost count: Int, losses: UInt64, last: UInt64?, effects: inout [Effect]
     ) {

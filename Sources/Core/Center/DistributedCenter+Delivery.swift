@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Queues: what goes to a client now, what waits, and what is lost (S2 to S4).
+/// Queues of clients: scheduled and queued notifications, and losses (S2 to S4).
 extension DistributedCenter {
-    // MARK: Towards the client
+    // MARK: Delivery to clients
 
-    /// Has a notification delivered, after all that is held for the client (S2, S3), when its lane has its turn (M6).
+    /// Schedules a notification in its lane (M6), after all held notifications of the client (S2, S3).
     ///
-    /// - Returns: the lane in which it waits for its turn; nil when the client does not read.
+    /// - Returns: the lane in which it is scheduled; nil when the client does not read and the notification is queued.
     func deliver(
         _ notification: Notification, to client: Client, observers: ObserverList, in lane: DeliveryLane,
         effects: inout [Effect]
@@ -28,7 +28,7 @@ extension DistributedCenter {
         return isStaged ? lane : nil
     }
 
-    /// Keeps a notification until the client is resumed (S1).
+    /// Holds a notification until the client is resumed (S1).
     func hold(
         _ notification: Notification, for client: Client, observers: ObserverList, coalescing: ObserverList?,
         effects: inout [Effect]
@@ -48,16 +48,16 @@ extension DistributedCenter {
         client.coalesced += UInt64(count)
     }
 
-    /// Delivers all that is held, at once and in its order, before anything newer (S2).
+    /// Delivers all held notifications at once and in their order, before anything newer (S2).
     func flush(_ client: Client, effects: inout [Effect]) {
         guard client.queue.hasHeld || client.owed.hasHeld else { return }
-        // The values that it is owed go before all that was held.
+        // Pending replays go before all held notifications.
         client.owed.release()
         guard client.queue.hasHeld else {
             remember(.flushed(client.name), effects: &effects)
             return pump(client, effects: &effects)
         }
-        // What is due goes with it, so from here on both are in the log.
+        // Due notifications leave together with the held ones, so from here on both are in the log.
         rememberDue(of: client, effects: &effects)
         client.remembersDue = true
         if client.observersWithInterval > 0 { beginIntervalsOfHeld(of: client, effects: &effects) }
@@ -66,20 +66,20 @@ extension DistributedCenter {
         pump(client, effects: &effects)
     }
 
-    /// Begins the intervals of what was held and is due now, of the newest of it.
+    /// Begins the intervals of held notifications that are due now, the newest first up to a maximum.
     private func beginIntervalsOfHeld(of client: Client, effects: inout [Effect]) {
         let withInterval = Set(
             client.observers.lazy.filter { $0.value.registration.options.minimumInterval > 0 }.map(\.key))
         meter.count(client.observers.count)
         var (left, begun): (Int, [(Notification, ObserverList)]) = (Self.maxMarksBegun, [])
-        // For each kind those whose intervals begin with something newer of it already: once is enough.
+        // For each notification key the observers whose intervals begin with a newer notification: once is enough.
         var haveBegun: [NotificationKey: Set<ObserverID>] = [:]
         func begin(_ ids: [ObserverID], _ begun: inout Set<ObserverID>) -> [ObserverID] {
             ids.filter { begun.insert($0).inserted }
         }
         for entry in client.queue.newestHeld(Self.maxIntervalsBegun).reversed() {
             let (ids, notification) = (entry.observers.ids, entry.notification)
-            // A few are compared with all, of which eight lie in a cache line.
+            // A few observers are compared with the whole list, of which eight fit into a cache line.
             let isFew = withInterval.count < Self.fewCompared
             let steps =
                 (isFew ? withInterval.count * (1 + ids.count / 8) : ids.count)
@@ -99,16 +99,17 @@ extension DistributedCenter {
         }
     }
 
-    /// Notifications that were held and whose intervals begin when they are due, the newest of them.
+    /// The maximum number of held notifications whose intervals begin when they are due: the newest.
     private static let maxIntervalsBegun = 16_384
-    /// The steps of looking for their observers with intervals. The memory that a client has for its intervals ends in
-    /// that size.
+    /// The maximum number of steps to find the observers with intervals. The memory that a client has for its intervals
+    /// ends at about this size.
     private static let maxMarksBegun = 65_536
     private static let fewCompared = 8
-    /// Of a text that is hashed.
+    /// The bytes of a text that are hashed in one step.
     private static let textBytesPerStep = 64
 
-    /// Lets a client that reads have what is due: what was held at once, and turns for the rest.
+    /// Sends a client that reads its control signals, losses, replays and flushed notifications, and schedules the
+    /// rest.
     func pump(_ client: Client, effects: inout [Effect]) {
         guard client.reads else { return findWitness(for: client.peer, effects: &effects) }
         tellSuspension(of: client, effects: &effects)
@@ -130,7 +131,7 @@ extension DistributedCenter {
         giveTurns(to: client)
     }
 
-    /// Sends all that is due or held to a client that reads, without waiting for turns: there is no room to wait.
+    /// Sends all due and held notifications to a client that reads, without the schedule, as its queue is nearly full.
     private func sendAll(to client: Client, effects: inout [Effect]) {
         flush(client, effects: &effects)
         pump(client, effects: &effects)
@@ -142,26 +143,30 @@ extension DistributedCenter {
         giveTurns(to: client)
     }
 
-    /// What a signal without userInfo takes on its way, roughly, in bytes.
+    /// The approximate size of a signal without userInfo, in bytes.
     static let signalSize = 256
 
     // MARK: Limits (S4, E1)
 
-    /// Notifications that are lost at once for what comes to one client (E8), unless that is still less than what came may
-    /// have added. Where a limit was lowered since, what comes next goes on.
+    /// The maximum number of notifications that a new one removes from a client's queue (E8). It is exceeded while less
+    /// space was freed than the new notification may have taken. After a lowered limit, the next notifications continue
+    /// the removal.
     ///
-    /// For all clients together it is so many in one event; the rest is taken out behind it (``giveWay(effects:)``).
+    /// The same maximum holds for all clients together in one event. The rest is removed after the event
+    /// (``giveWay(effects:)``).
     private static let maxLostForRoom = SpentInEvent.maxLosses
 
-    /// Makes room where a queue is over a limit: by delivering what it holds to a client that reads, otherwise by
-    /// losing the oldest and saying so.
+    /// Brings a queue within its limits. A client that reads is sent its queue; a client that does not read loses the
+    /// oldest notifications, and the loss is reported.
     func enforceLimits(of client: Client, effects: inout [Effect]) {
         noteGrowth(of: client)
         let isOverTotal = isOverTotal
         guard isOverTotal || isNearLimits(client) else { return }
-        // Sent while an eighth of it is free, as what follows has to wait there until the client has confirmed.
+        // The queue is sent while an eighth of it is free, as later notifications wait there for the client's
+        // acknowledgment.
         if client.reads, isNearLimits(client) { sendAll(to: client, effects: &effects) }
-        // Notifications whose time is over are in the way: they go with the next events, and nothing is lost for them.
+        // Expired notifications are still in the queue. They are removed with the next events, and nothing is lost for
+        // them.
         guard !client.reads || spent.mayExpire else {
             owesRoom = owesRoom || isOverTotal
             return
@@ -172,7 +177,7 @@ extension DistributedCenter {
         while isOverLimits(client), mayGoOn() {
             rest -= 1
             if isOverBytes(client), forgetIdleIntervals(of: client) { continue }
-            // Where too many observers wait for intervals, it is of these notifications that the oldest goes.
+            // When too many observers wait for intervals, the oldest throttled notification is lost.
             if !isOverBytes(client), client.queue.count <= limits[.queuedPerClient] {
                 guard loseOldestDelayed(of: client, effects: &effects) else { break }
                 continue
@@ -180,9 +185,10 @@ extension DistributedCenter {
             guard loseOldest(of: client, because: .queueFull, effects: &effects) else { break }
         }
         guard isOverTotal else { return }
-        // What only waits for its turn costs nobody anything.
+        // Scheduled notifications can be sent without a loss.
         takeAllTurns(effects: &effects)
-        // Without what grew, the rest is no more than it was: it was within a limit that has been lowered since.
+        // With an empty queue of this client the loop ends. The other queues have not grown, and were within a limit
+        // that was lowered since.
         while !client.queue.isEmpty || client.queue.intervalBytes > 0, self.isOverTotal {
             guard spent.losses < SpentInEvent.maxLosses || spent.lostBytes < atLeast else { return owesRoom = true }
             let before = totals.waitingMemory
@@ -192,10 +198,11 @@ extension DistributedCenter {
         }
     }
 
-    /// The account that holds most pays, and of its queues the largest, so that one that does not read never costs another its
-    /// notifications, in however many connections it comes (E4).
+    /// Frees space in the largest queue of the largest account: sends it to a client that reads, or loses the oldest
+    /// notification. A client that does not read therefore never costs another account its notifications, with any
+    /// number of connections (E4).
     ///
-    /// - Returns: whether there was something to take from it.
+    /// - Returns: whether space was freed.
     func loseFromLargest(effects: inout [Effect]) -> Bool {
         guard let largest = accounts.first()?.clients.first().flatMap(client(of:)) else { return false }
         let before = totals.waitingMemory
@@ -221,7 +228,7 @@ extension DistributedCenter {
         client.queue.byteCount + client.queue.intervalBytes > limits[.queuedBytesPerClient]
     }
 
-    /// Forgets the intervals that nothing waits for, which nobody misses.
+    /// Forgets the intervals without a throttled notification, which no observer waits for.
     ///
     /// - Returns: whether there were any.
     private func forgetIdleIntervals(of client: Client) -> Bool {
@@ -246,7 +253,7 @@ extension DistributedCenter {
         return true
     }
 
-    /// Loses the oldest of the notifications that wait for intervals.
+    /// Loses the oldest throttled notification.
     private func loseOldestDelayed(of client: Client, effects: inout [Effect]) -> Bool {
         guard
             let (notification, observers) = changeQueue(
@@ -257,7 +264,7 @@ extension DistributedCenter {
         return true
     }
 
-    /// Takes the oldest out of the queue and notes what the client has to be told. Does not count it.
+    /// Removes the oldest notification from the queue and notes the loss for the client's report, without counting it.
     func dropOldest(of client: Client, because reason: DropReason) -> Bool {
         guard let observers = changeQueue(of: client, { $0.dropOldest() }) else { return false }
         noteLoss(1, of: client, observers: observers, because: reason)
@@ -274,17 +281,17 @@ extension DistributedCenter {
         let steps = loss.observers.formUnion(observers)
         meter.count(steps)
         if loss.observers.count > max(Self.manyOfLoss, 2 * client.observers.count) {
-            // It may register and remove for ever, and never read.
+            // The client may register and remove observers forever, and never read.
             meter.count(loss.observers.count)
             loss.observers.keep { client.observers[$0] != nil }
         }
         client.unreportedLoss = loss
     }
 
-    /// Observers that a loss has for sure, also those that have been removed since.
+    /// The number of observers up to which a loss keeps removed observers.
     private static let manyOfLoss = 128
 
-    /// Counts notifications as lost that never were in the queue, and tells a client that reads at once.
+    /// Counts notifications as lost that were never in the queue, and reports the loss at once to a client that reads.
     func lose(
         _ count: UInt64, of client: Client, observers: ObserverList, because reason: DropReason,
         effects: inout [Effect]
@@ -293,7 +300,7 @@ extension DistributedCenter {
         tellLoss(of: client, effects: &effects)
     }
 
-    /// The same without telling: ``tellLoss(of:effects:)`` follows.
+    /// Counts a loss without a report: ``tellLoss(of:effects:)`` must follow.
     func countLost(
         _ count: UInt64, of client: Client, observers: ObserverList, because reason: DropReason,
         effects: inout [Effect]
@@ -318,7 +325,7 @@ extension DistributedCenter {
         }
     }
 
-    /// The lost are the oldest: their place in the sequence is right here, before what is delivered next.
+    /// Reports the loss of the oldest notifications. Their place in the sequence is before the next delivery.
     func announceLoss(to client: Client, effects: inout [Effect]) {
         announcePossibleLoss(to: client, effects: &effects)
         guard let loss = client.unreportedLoss else { return }
@@ -335,13 +342,13 @@ extension DistributedCenter {
         countSent(
             Self.signalSize + 8 * loss.observers.count, telling: FlowWindow.Told(losses: loss.count), to: client.peer,
             effects: &effects)
-        // Behind it: a crash in between tells it twice, and not never.
+        // Logged after the report: a crash in between repeats the report and does not lose it.
         remember(.lossAnnounced(client.name), effects: &effects)
     }
 
-    // MARK: Counting
+    // MARK: Accounting
 
-    /// Every change of a queue goes through here, so that the totals stay right.
+    /// Changes a queue and charges the difference. Every change goes through here, so that the totals stay right.
     @discardableResult
     func changeQueue<Result>(of client: Client, _ change: (inout DeliveryQueue) -> Result) -> Result {
         let (count, byteCount, intervalBytes) = (

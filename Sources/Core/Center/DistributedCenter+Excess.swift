@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/// How much of a resource does not count in its total, and the limit that was lowered for it.
+/// The amount of a resource that does not count in its total, and the lowered limit.
 public struct Excess: Equatable, Sendable {
     public var amount: Int
     public var limit: Int
@@ -11,41 +11,42 @@ public struct Excess: Equatable, Sendable {
     }
 }
 
-/// The state of a limit that may be lowered below what is in use.
+/// The state of a limit that may be lowered below the usage.
 struct Lowered {
-    /// As it was last looked at.
+    /// The limit when the excess was last computed.
     var limit: Int?
-    /// The accounts that have a part of the excess, and those that connections of them turned out to belong to.
+    /// The accounts with a part of the excess, and accounts that took over connections of these.
     var accounts: [AccountID: Account] = [:]
-    /// Connections that turned out to be other accounts' since it was distributed.
+    /// The number of connections that moved to other accounts since the excess was distributed.
     var moves = 0
-    /// The last excess that was written for a later process.
+    /// The last excess that was logged for a later process.
     var remembered: Excess?
-    /// The excess of an earlier process, until ``DistributedCenter/restoreExcess(effects:)`` has looked at it.
+    /// The excess of an earlier process, until ``DistributedCenter/restoreExcess(effects:)`` has processed it.
     var restored: Excess?
-    /// The maximum that may come about when connections that came back turn out to be one process's: what an earlier service
-    /// had. Until the limit is lowered again.
+    /// The maximum of the excess while restored connections turn out to belong to one process: the excess of the
+    /// earlier service. It holds until the limit is lowered again.
     var maxExcess = Int.max
 }
 
-/// Limits that were lowered below what is in use (E1, E4).
+/// Limits that were lowered below the usage (E1, E4).
 ///
-/// Nothing is taken away for that. But what those who have most hold beyond the new limit would leave no room for anybody
-/// else, for as long as they hold it. So that part, their **excess**, does not count in the total, until they have given it
-/// back, or others so much that all together have no more than they may. They themselves get nothing more meanwhile.
+/// Nothing is taken away for a lowered limit. But the largest accounts could hold all of the new limit, and leave no
+/// capacity to others. Therefore the usage of an account beyond the new limit, its **excess**, does not count in the
+/// total. It ends when the account has given it back, or when others have given back so much that the total is within
+/// the limit. Meanwhile the account gets nothing more.
 ///
-/// It grows by a lowered limit only: another end and start of the service leaves no more room (E3).
+/// Only a lowered limit makes the excess grow: a restart of the service frees no more capacity (E3).
 extension DistributedCenter {
-    /// The resources that have one. Queued notifications, and values whose posters have left, give way instead; values of
-    /// those that are there, and calls that wait, leave others as much as they leave.
+    /// The resources that have an excess. Queued notifications, and values of departed posters, are reclaimed instead.
+    /// Values of present posters, and waiting calls, have shares that always leave some capacity to others.
     static let withExcess: [Resource] = [
         .clients, .observers, .observerBytes, .queuedPostBytes, .answerBytes, .inFlightBytes,
     ]
 
-    /// Those of them of which a later process has what this one had.
+    /// The resources whose usage survives the process.
     private static let withLastingExcess: [Resource] = [.clients, .observers, .observerBytes, .queuedPostBytes]
 
-    /// The limits are others than before. Has those that wait for room look again.
+    /// Applies changed limits, and unblocks connections that wait for quota.
     public func limitsChanged(effects: inout [Effect]) {
         defer { eventEnded() }
         findExcess()
@@ -54,11 +55,12 @@ extension DistributedCenter {
         unblock(effects: &effects)
     }
 
-    /// Finds out what does not count. Call when limits are others than before.
+    /// Computes the excess. Call after a change of limits.
     private func findExcess() {
         for resource in Self.withExcess {
             let limit = limit(of: resource)
-            // Excess of the other resources comes down by itself; and the limit of answers follows the memory that is left.
+            // The excess of the other resources shrinks by itself, and the limit of answers depends on the remaining
+            // memory.
             let isLasting = Self.withLastingExcess.contains(resource)
             let isLowered = lowered[resource]?.limit.map { limit < $0 || !isLasting } ?? true
             lowered[resource, default: Lowered()].limit = limit
@@ -68,7 +70,7 @@ extension DistributedCenter {
         }
     }
 
-    /// Finds out what does not count of what came back. Call when all that an earlier process remembered was taken over.
+    /// Computes the excess of restored state. Call after the last change of the earlier process.
     func restoreExcess(effects: inout [Effect]) {
         for resource in Self.withExcess {
             let limit = limit(of: resource)
@@ -77,7 +79,7 @@ extension DistributedCenter {
                 lowered[resource]?.maxExcess = before.amount
                 distribute(keptExcess(before.amount, of: resource), of: resource)
             } else {
-                // The limit may be lower than an earlier process had it.
+                // The limit may be lower than that of the earlier process.
                 distribute(newExcess(of: resource), of: resource)
             }
             dropExcess(of: resource)
@@ -85,7 +87,7 @@ extension DistributedCenter {
         rememberExcess(effects: &effects)
     }
 
-    /// Remembers what does not count any more, or does not count from now on.
+    /// Logs changes of the excess.
     func rememberExcess(effects: inout [Effect]) {
         isExcessToRemember = false
         for resource in Self.withLastingExcess {
@@ -97,7 +99,7 @@ extension DistributedCenter {
         }
     }
 
-    /// The excess for a later process: until ``restoreExcess(effects:)`` has looked, that of an earlier one.
+    /// The excess for a later process; before ``restoreExcess(effects:)`` that of the earlier one.
     var rememberedExcess: [Change] {
         Self.withLastingExcess.compactMap { resource in
             guard let known = lowered[resource] else { return nil }
@@ -106,10 +108,10 @@ extension DistributedCenter {
         }
     }
 
-    /// Takes over what did not count for an earlier process.
+    /// Restores the excess of an earlier process.
     func takeOver(_ before: Excess, _ key: Limits.Key) -> Bool {
         guard before.amount >= 0 else { return false }
-        // Another version may remember it of other resources.
+        // Another version may have logged other resources.
         if let resource = Self.withLastingExcess.first(where: { $0.limit == key }) {
             lowered[resource, default: Lowered()].remembered = before
             lowered[resource]?.restored = before
@@ -117,10 +119,10 @@ extension DistributedCenter {
         return true
     }
 
-    /// Distributes anew what does not count where enough connections have turned out to be other accounts', as after a restart:
-    /// the largest have it. It is as much as before. Call before something is refused for it.
+    /// Distributes the same excess again when enough connections have moved to other accounts, as after a restart. The
+    /// largest accounts get it. Call before a refusal because of excess.
     ///
-    /// - Returns: whether an account may have less than before.
+    /// - Returns: whether an account may have less excess than before.
     func distributeExcess(of resource: Resource) -> Bool {
         guard excess[resource] > 0, let known = lowered[resource], known.moves > known.accounts.count / 4 else {
             return false
@@ -129,8 +131,8 @@ extension DistributedCenter {
         return true
     }
 
-    /// Distributes an amount that does not count from now on: those of `accounts` that use most have it, as many as it takes to
-    /// make them alike; of those that use the same the oldest.
+    /// Distributes an excess to the accounts with the largest usage, so that their remaining usage is equal. Among
+    /// equal accounts the oldest get it.
     private func distribute(_ amount: Int, of resource: Resource, among accounts: [Account]? = nil) {
         for account in lowered[resource, default: Lowered()].accounts.values { account.excess[resource] = 0 }
         lowered[resource]?.accounts = [:]
@@ -156,11 +158,11 @@ extension DistributedCenter {
         }
     }
 
-    /// What all together use of a resource, as far as it counts against its limit.
+    /// The usage of a resource that counts against its limit.
     func used(_ resource: Resource) -> Int { totals[resource] - excess[resource] }
 
-    /// The usage that an account could not have by the limit. Where all together have more than they may, so much that some
-    /// room is left.
+    /// The usage of accounts beyond their maximum share. Where the total is over its limit, it is at least so much that
+    /// some capacity is free.
     private func newExcess(of resource: Resource) -> Int {
         meter.count(accountsByID.count)
         let share = maxShare(of: resource)
@@ -168,7 +170,7 @@ extension DistributedCenter {
         return totals[resource] - (totals[resource] > share.all ? min(counted, share.underBackpressure) : counted)
     }
 
-    /// As much as before, as far as it leaves no more room than a new one would.
+    /// The same excess as before, but at most so much as a new one would free.
     private func keptExcess(_ amount: Int, of resource: Resource) -> Int {
         min(amount, max(0, totals[resource] - maxShare(of: resource).underBackpressure))
     }
@@ -177,8 +179,8 @@ extension DistributedCenter {
         resource == .answerBytes ? answerLimit : Int(limits[resource.limit])
     }
 
-    /// The share of all accounts together in a total, that of one alone, and how much counts where there is too much. Small
-    /// totals have no shares.
+    /// The maximum of all accounts together, the maximum of one account, and the usage that counts when the total is
+    /// over its limit. Small totals have no shares.
     private func maxShare(of resource: Resource) -> (all: Int, one: Int, underBackpressure: Int) {
         let limit = limit(of: resource)
         switch resource {
@@ -189,7 +191,7 @@ extension DistributedCenter {
         }
     }
 
-    /// An account gave something back.
+    /// Reduces the excess of an account that gave something back.
     func noteGivenBack(_ amount: Int, of account: Account, _ resource: Resource) {
         let less = min(amount, account.excess[resource])
         account.excess[resource] -= less
@@ -198,13 +200,13 @@ extension DistributedCenter {
         if Self.withLastingExcess.contains(resource) { isExcessToRemember = true }
     }
 
-    /// Where all together have no more than they may, each has no more excess than it has beyond what one may: the others
-    /// have given back enough.
+    /// Reduces the excess when the total is within its limit: each account keeps only the excess beyond the maximum
+    /// share.
     private func dropExcess(of resource: Resource) {
         let share = maxShare(of: resource)
         guard let accounts = lowered[resource]?.accounts, totals[resource] <= share.all else { return }
         meter.count(accounts.count)
-        // Few are left, as few can have more than one may: the next time costs little.
+        // Few accounts are left, as few can be beyond the maximum share. The next call is cheap.
         lowered[resource]?.accounts = accounts.filter { _, account in
             let rest = min(account.excess[resource], max(0, account.usage[resource] - share.one))
             excess[resource] -= account.excess[resource] - rest
@@ -213,7 +215,7 @@ extension DistributedCenter {
         }
     }
 
-    /// A connection has another account from now on, with its part of what does not count. Call when its usage has moved.
+    /// Moves a connection's part of the excess to its new account. Call after its usage has moved.
     func moveExcess(of peer: Peer, from before: Account, to after: Account, effects: inout [Effect]) {
         for resource in Self.withExcess where peer.usage[resource] > 0 {
             if excess[resource] > 0 {
@@ -233,8 +235,8 @@ extension DistributedCenter {
         rememberExcess(effects: &effects)
     }
 
-    /// What an account has beyond what one may does not count, as it has come about by a restart: the connections of one
-    /// process were those of many, when ``restoreExcess(effects:)`` looked.
+    /// Adds the usage of an account beyond the maximum share to the excess after a restart. When
+    /// ``restoreExcess(effects:)`` ran, the connections of the process still had accounts of their own.
     private func addExcess(of account: Account, _ resource: Resource) {
         let more = min(
             account.usage[resource] - account.excess[resource] - maxShare(of: resource).one,

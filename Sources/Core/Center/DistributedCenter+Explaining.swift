@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Why a client would get a notification now, later or not at all (B3).
+/// Explanations of whether and when a client gets a notification (B3).
 extension DistributedCenter {
-    /// What would become of a notification for a client if it were posted now, at once and without options.
-    ///
-    /// Nothing changes by asking.
+    /// Explains whether a client would get a notification that were posted now, with the style `now` and without
+    /// options. It changes nothing.
     ///
     /// - Parameters:
-    ///   - name: empty for whatever each of the client's observers wants.
-    ///   - object: empty for none; nothing where `name` is empty.
-    /// - Returns: nil when the center does not know the client.
+    ///   - name: the name of the notification; empty for all that the client's observers match.
+    ///   - object: the object of the notification; empty for none. Ignored where `name` is empty.
+    /// - Returns: nil for an unknown client.
     public func explanation(of client: ClientName, name: String, object: String) -> Explanation? {
         defer { eventEnded() }
         guard let client = clients[client] else { return nil }
@@ -23,7 +22,7 @@ extension DistributedCenter {
             return client.queue.waitForInterval(
                 of: NotificationKey(name: name, object: object), for: registration.id, now: now)
         }
-        // S3: with one that gets it now, all that want it at all do.
+        // S3: an observer that gets the notification at once makes all others that keep it get it at once.
         let isFlushed =
             client.isSuspended && !name.isEmpty
             && matching.contains {
@@ -61,55 +60,55 @@ extension DistributedCenter {
     }
 }
 
-/// All that the center knows of why a client gets a notification or not, for others to put into words.
+/// The facts that explain whether and when a client gets a notification. Other code phrases them.
 public struct Explanation: Sendable {
-    /// What would become of it, for one observer.
+    /// The fate of a notification for one observer.
     public enum Fate: Hashable, Sendable {
-        /// It goes to the client, as soon as its turn comes.
+        /// It is sent to the client when its slot in the send schedule comes.
         case sent
         /// It waits until the client reads (A4).
         case waitsForReading
-        /// It is kept until the client is resumed; of a behavior that coalesces, in the place of the one before (S1).
+        /// It is held until the client is resumed. A behavior that coalesces replaces the previous one (S1).
         case waitsForResuming
-        /// It waits until the minimum interval of the observer is over, unless a newer one takes its place (R5).
+        /// It is throttled until the minimum interval of the observer ends, unless a newer one replaces it (R5).
         case waitsForInterval(microseconds: Int64)
-        /// The client is suspended, and the observer wants nothing then (S1).
+        /// The client is suspended, and the observer drops notifications then (S1).
         case dropped
     }
 
-    /// An observer that it matches.
+    /// An observer that the notification matches.
     public struct Match: Sendable {
         public let registration: Registration
         public let fate: Fate
-        /// Whether something goes first that is for more urgent run-loop modes (M6).
+        /// Whether notifications for more urgent run-loop modes are sent first (M6).
         public let isBehindUrgent: Bool
     }
 
-    /// Notifications of this name and object, or all, that wait for the client.
+    /// The numbers of notifications of this name and object, or of all, that wait for the client.
     public struct Waiting: Hashable, Sendable {
-        /// Until it reads, or has its turn.
+        /// The due notifications, which wait until the client reads or for their slot.
         public internal(set) var due = 0
-        /// Until it is resumed.
+        /// The held notifications, which wait until the client is resumed.
         public internal(set) var held = 0
-        /// Until intervals are over.
+        /// The throttled notifications, which wait for the end of an interval.
         public internal(set) var delayed = 0
     }
 
     public let status: ClientStatus
-    /// In the order of their numbers.
+    /// The matching observers in the order of their numbers.
     public let matches: [Match]
-    /// When it was suspended or resumed, as ``Clock/time``; nil when nobody knows.
+    /// When the client was last suspended or resumed, as ``Clock/time``; nil when unknown.
     public let suspensionTime: Int64?
     public let override: SuspensionOverride?
     public let waiting: Waiting
-    /// Posts of this name and object in the queues of their posters, which nobody has got yet (Q7).
+    /// The numbers of posts of this name and object in posting queues, which no client has received yet (Q7).
     public let queuedPosts: [PostingStyle: Int]
-    /// How many of its observers have yet to get values (R2).
+    /// The number of the client's observers with pending replays of values (R2).
     public let valuesToCome: Int
-    /// Notifications that waited for it and whose place a newer one took, since it is known to this process.
+    /// The number of waiting notifications that a newer one replaced, since this process knows the client.
     public let coalesced: UInt64
-    /// Why something was lost that was for it, the last time in this process.
+    /// The reason of the client's last loss in this process.
     public let lastLoss: DropReason?
-    /// Whether it was told of all that it lost.
+    /// Whether all losses were reported to the client.
     public let isLossTold: Bool
 }

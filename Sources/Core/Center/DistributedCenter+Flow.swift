@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// What is on its way to connections, and how much of it there may be (A4, E4, `docs/flow-control.md`).
+/// Flow control: windows of connections and the in-flight quota (A4, E4, `docs/flow-control.md`).
 ///
-/// Every message to a connection counts in its window: notifications, other signals, and answers to its calls. What all
-/// together have on their way has a bound as well, of which a process gets no more than what is left to others: so
-/// those that do not read have ever smaller shares, and one that does finds room.
+/// Every message to a connection counts in its window: notifications, other signals, and answers to its calls. The
+/// in-flight bytes of all connections have a limit too. A process may use no more of it than remains free. Thus
+/// processes that do not read have ever smaller shares, and a process that reads finds capacity.
 extension DistributedCenter {
     // MARK: Answers
 
-    /// An answer to a connection is ready.
+    /// Counts an answer to a connection that is ready.
     ///
-    /// - Returns: whether to send it now. Otherwise whoever drives the center keeps it, behind those that are kept for the
-    ///   connection already, and sends the first of them at each ``Effect/sendAnswer(_:)``.
+    /// - Returns: whether to send it now. Otherwise the driver appends it to the pending answers of the connection, and
+    ///   sends the first of them at each ``Effect/sendAnswer(_:)``.
     public func mayAnswer(_ name: ClientName, byteCount: Int, effects: inout [Effect]) -> Bool {
         defer { eventEnded() }
         let peer = peer(name, effects: &effects)
@@ -31,9 +31,9 @@ extension DistributedCenter {
         return false
     }
 
-    /// Some of the answers that are kept for a connection will not be sent: they are outcomes, and their channel has ended.
+    /// Discards pending answers of a connection: outcomes of posts on a channel that has ended.
     ///
-    /// - Parameter places: from the last on, which is 0.
+    /// - Parameter places: the places of the answers, counted from the last one, which is 0.
     public func answersAreVoid(of name: ClientName, _ places: [Int], effects: inout [Effect]) {
         defer { eventEnded() }
         guard let peer = peers[name] else { return }
@@ -47,8 +47,8 @@ extension DistributedCenter {
         lookForRoom(effects: &effects)
     }
 
-    /// Whether a call that is not served is refused with a word: where nothing else is kept for the connection, or not so
-    /// much more than what is served, and its process has room.
+    /// Whether a call that is not served gets an error. That is so while no answer is pending for the connection, or
+    /// while its pending answers are within `answer-bytes-per-client` and 4 KiB more, and its process has capacity.
     public func mayRefuse(_ name: ClientName) -> Bool {
         guard let peer = peers[name] else { return mayBeStranger }
         return !isAnythingKept(for: peer)
@@ -58,18 +58,19 @@ extension DistributedCenter {
 
     private static let roomForRefusals: UInt64 = 4 << 10
 
-    /// Those that pay for values are bounded by these.
+    /// Whether an unknown connection may be kept. Payers of values are not counted here, as the limits of values bound
+    /// them.
     private var mayBeStranger: Bool { clients.count + unregisteredPeers.count < 2 * Int(limits[.clients]) }
 
     private func isAnythingKept(for peer: Peer) -> Bool {
         !peer.answers.isEmpty || peer.replies?.kept.isEmpty == false
     }
 
-    /// Whether calls of a connection that want an answer are served: not when too many answers are kept for it that it
-    /// does not read, or for its process.
+    /// Whether calls of a connection that want an answer are served: not with too many pending answers for it or its
+    /// process.
     public func isServed(_ name: ClientName) -> Bool {
         guard let peer = peers[name] else { return mayBeStranger }
-        // The largest answer is sent at once.
+        // Even the largest answer could be sent at once.
         guard isAnythingKept(for: peer) || !isOpen(peer) || !hasRoomOnTheWay(for: peer, Self.largestAnswer) else {
             return true
         }
@@ -80,35 +81,35 @@ extension DistributedCenter {
             || distributeExcess(of: .answerBytes) && hasRoomForAnswers(peer.account)
     }
 
-    /// Whether replies to a connection need not wait for what it has to read first.
+    /// Whether replies to a connection can be sent without an acknowledgment first.
     private func isOpen(_ peer: Peer) -> Bool {
         if let replies = peer.replies, replies.isInUse { return replies.flow.isOpen }
         return peer.flow.isOpen
     }
 
-    /// No answer has more bytes.
+    /// The maximum size of an answer, in bytes.
     public static let largestAnswer = 4 << 20
 
     private func hasRoomForAnswers(_ account: Account) -> Bool {
         guard account.excess[.answerBytes] == 0 else { return false }
         let counted = used(.answerBytes)
-        // All else that there is leaves room for a few at least.
+        // Other memory leaves capacity for at least a few answers.
         let memory = max(Int(limits[.memoryBytes]) - lastingMemory, Self.leastForAnswers - counted)
         let left = min(Int(limits[.answerBytes]) - counted, memory)
         return account.usage[.answerBytes] < left
     }
 
-    /// The bytes that answers may have together.
+    /// The maximum size of all pending answers, in bytes.
     var answerLimit: Int {
         let memory = Int(limits[.memoryBytes]) - (lastingMemory - totals[.answerBytes])
         return min(Int(limits[.answerBytes]), max(memory, Self.leastForAnswers))
     }
 
-    /// The room that answers have together, whatever else there is, in bytes.
+    /// The capacity for pending answers whatever other memory is used, in bytes.
     private static let leastForAnswers = 1 << 20
 
-    /// Sends the only answer that is kept for a connection that answers Pings, though its window is used up: it may be a
-    /// program of one thread that waits for it, and nothing tells what that has read.
+    /// Sends the only pending answer to a connection that answers Pings, although its window is full. The connection
+    /// may be a single-threaded program that waits for the answer, and nothing shows what such a program has read.
     private func sendOnlyAnswer(to peer: Peer, effects: inout [Effect]) {
         peer.flow.letAnswersGoAlone()
         guard peer.answers.count == 1, let byteCount = peer.answers.first, peer.flow.sendsAlone(byteCount: byteCount)
@@ -137,11 +138,11 @@ extension DistributedCenter {
 
     // MARK: Sending
 
-    /// Counts a message that goes to a connection now.
+    /// Counts a message that is sent to a connection now.
     ///
     /// - Parameters:
-    ///   - told: what it tells that has a number.
-    ///   - fills: whether the next would not find room in the window.
+    ///   - told: the notifications and losses in the message.
+    ///   - fills: whether the next message would not fit into the window.
     func countSent(
         _ byteCount: Int, telling told: FlowWindow.Told = FlowWindow.Told(), fills: Bool = false, to peer: Peer,
         effects: inout [Effect]
@@ -160,14 +161,14 @@ extension DistributedCenter {
         if isAnyHeldBack { findWitness(for: peer, effects: &effects) }
     }
 
-    /// From now on what is due waits, perhaps for long.
+    /// Takes the end of sending to a connection, perhaps for long.
     func closed(_ peer: Peer, effects: inout [Effect]) {
         if let client = client(of: peer) { rememberDue(of: client, effects: &effects) }
         findWitness(for: peer, effects: &effects)
     }
 
-    /// Has it found out whether a connection reads that something waits for, and that never answers; or whose room others
-    /// wait for.
+    /// Starts a backlog probe where it is needed: for a connection that never answers, and for which messages wait or
+    /// whose in-flight bytes others wait for.
     func findWitness(for peer: Peer, effects: inout [Effect]) {
         guard isAnyHeldBack || !peer.answers.isEmpty || client(of: peer)?.awaitsSomething == true else { return }
         if peer.flow.needsBacklogProbe(isRoomWanted: isAnyHeldBack, isAnswerDue: !peer.answers.isEmpty) {
@@ -179,8 +180,8 @@ extension DistributedCenter {
 
     var isRoomWanted: Bool { isQuotaLow || !blockedOnQuota.isEmpty }
 
-    /// When half of what may be on its way is, nobody's confirmation waits for a whole window any more: who has read
-    /// what there is gives the room back.
+    /// Updates whether the in-flight quota is low. When half of it is used, probes no longer wait for full windows, so
+    /// that connections that have read free their in-flight bytes. That ends at a quarter.
     func lookForRoom(effects: inout [Effect]) {
         let (all, limit) = (used(.inFlightBytes), Int(limits[.inFlightBytes]))
         if isQuotaLow {
@@ -191,44 +192,46 @@ extension DistributedCenter {
         }
     }
 
-    /// Asks whoever was sent something and not asked yet.
+    /// Probes each connection with messages that were sent since its last probe.
     private func askAll(effects: inout [Effect]) {
         meter.count(peers.count)
         let asked = peers.values.filter { $0.flow.isAnythingUnprobed || $0.replies != nil }
         meter.countSort(of: asked.count)
-        // By name, so that the same events have the same effects in every process.
+        // Sorted by name, so that the same events have the same effects in every process.
         for peer in asked.sorted(by: { $0.name < $1.name }) {
             if peer.flow.isIdle, peer.flow.unconfirmed.messages > 0 { probe(peer, effects: &effects) }
             askForReplies(peer, effects: &effects)
         }
     }
 
-    /// Whether so much more may be on its way to a connection, as far as others are concerned. A process to which nothing is
-    /// on its way need not leave anything to others: it has read all that it got.
+    /// Whether the in-flight quota has capacity for so much more to a connection. A process without in-flight bytes
+    /// need not leave anything to others: it has read all that it got.
     ///
-    /// - Parameter before: what goes there before, together with it.
+    /// - Parameter before: the bytes of earlier entries of the same message.
     func hasRoomOnTheWay(for peer: Peer, _ byteCount: Int, behind before: Int = 0) -> Bool {
         fitsOnTheWay(for: peer, byteCount, behind: before)
             || distributeExcess(of: .inFlightBytes) && fitsOnTheWay(for: peer, byteCount, behind: before)
     }
 
-    /// The bytes of a short message, which a connection is sent whatever others of its process leave unread.
+    /// The maximum size of a short message, in bytes. A connection is sent one even if others of its process do not
+    /// read.
     private static let word = 1024
 
     private func fitsOnTheWay(for peer: Peer, _ byteCount: Int, behind before: Int) -> Bool {
         let all = used(.inFlightBytes) + before
-        guard all > 0 else { return true }  // the largest notification has its turn as well
+        guard all > 0 else { return true }  // a message of any size goes when nothing else is in flight
         let left = Int(limits[.inFlightBytes]) - all - byteCount
         let own = peer.account.usage[.inFlightBytes] + before
         guard peer.account.excess[.inFlightBytes] == 0 else { return false }
-        // A connection that has read all that it got hears a word, whatever others of its process leave unread.
+        // A connection that has read all that it got is sent a short message, even if others of its process do not
+        // read.
         if peer.usage[.inFlightBytes] == 0, byteCount <= Self.word, left >= Int(limits[.inFlightBytes]) / 8 {
             return true
         }
         return own == 0 ? left >= 0 : own + byteCount <= left
     }
 
-    /// Has a connection wait for room on the way.
+    /// Blocks a connection on the in-flight quota.
     func holdBack(_ peer: Peer, effects: inout [Effect]) {
         guard !peer.flow.isBlockedOnQuota else { return }
         peer.flow.isBlockedOnQuota = true
@@ -237,7 +240,7 @@ extension DistributedCenter {
         blockedOnQuota.append(peer)
         closed(peer, effects: &effects)
         guard isFirst else { return }
-        // Nobody else would ask for those that never answer and for which nothing waits.
+        // Connections that never answer, and for which nothing waits, would be probed by no other event.
         meter.count(peers.count)
         let asked = peers.values.filter { !$0.flow.isIdle || $0.flow.isBlocked || $0.replies != nil }
         meter.countSort(of: asked.count)
@@ -247,9 +250,9 @@ extension DistributedCenter {
         }
     }
 
-    // MARK: Confirming
+    // MARK: Acknowledgments
 
-    /// A connection answered a probe, with a reply or with an error.
+    /// Takes the answer of a connection to a probe, a reply or an error.
     public func clientAnswered(_ name: ClientName, effects: inout [Effect]) {
         defer { eventEnded() }
         guard let peer = peers[name] else { return }
@@ -257,10 +260,10 @@ extension DistributedCenter {
         confirm(peer.flow.answered(), of: peer, effects: &effects)
     }
 
-    /// What ``Effect/witness(_:)`` asked for is known.
+    /// Takes the result of a backlog probe, ``Effect/witness(_:)``.
     ///
-    /// - Parameter hasRead: whether all that was sent before has been read; false when there is no way to know, and a
-    ///   while has passed.
+    /// - Parameter hasRead: whether the connection has read all that was sent before; false when nothing can show that,
+    ///   and a while has passed.
     public func clientWitnessed(_ name: ClientName, hasRead: Bool, effects: inout [Effect]) {
         defer { eventEnded() }
         guard let peer = peers[name] else { return }
@@ -277,19 +280,19 @@ extension DistributedCenter {
         }
         pump(peer, effects: &effects)
         lookForRoom(effects: &effects)
-        // Also behind the first probe, which confirms nothing.
+        // Also after the first probe, which acknowledges nothing.
         if isRoomWanted, peer.flow.isIdle, peer.flow.unconfirmed.messages > 0 { probe(peer, effects: &effects) }
         unblock(effects: &effects)
         forgetIfUnused(peer)
     }
 
-    /// Room on the way was made: those that wait for it get it by turns, each as far as its share goes. Some of them, as what
-    /// they are sent is confirmed as well, and then it is the next ones' turn.
+    /// Unblocks connections that wait for the in-flight quota, the accounts in rotation, each as far as its share goes.
+    /// One event unblocks a bounded number. Their acknowledgments unblock the next ones.
     func unblock(effects: inout [Effect]) {
         guard !blockedOnQuota.isEmpty, !isLettingGo else { return }
         isLettingGo = true
         defer { isLettingGo = false }
-        // Each of them once: what one is to be sent next may need more room than it seemed, and then it waits again.
+        // Each connection once: its next message may need more quota than expected, and then it is blocked again.
         var (left, looks) = (Self.maxLetGo, blockedOnQuota.count)
         for _ in 0..<blockedOnQuota.accountCount where left > 0 {
             guard let account = blockedOnQuota.beginTurn() else { break }
@@ -304,14 +307,14 @@ extension DistributedCenter {
                 blockedOnQuota.removeFirst(of: account)
                 peer.flow.isBlockedOnQuota = false
                 pump(peer, effects: &effects)
-                // One that has nothing to be sent any more will not confirm it either.
+                // A connection that was sent nothing does not count, as it will acknowledge nothing.
                 if totals[.inFlightBytes] > before { left -= 1 }
             }
             blockedOnQuota.endTurn(of: account)
         }
     }
 
-    /// Accounts that are looked at, and connections that get room, in one event.
+    /// The maximum number of accounts that are examined, and of connections that are unblocked, in one event.
     private static let maxLetGo = 256
 
     private func sizeOfNext(for peer: Peer) -> Int {
@@ -332,11 +335,11 @@ extension DistributedCenter {
         findWitness(for: peer, effects: &effects)
     }
 
-    // MARK: Strangers
+    // MARK: Unregistered peers
 
-    /// The connection of this name. Those that are no clients are not watched, so they are bounded: the oldest that
-    /// uses nothing is forgotten, and one that has not confirmed what it was sent is asked, which one that left confirms
-    /// too.
+    /// Returns the connection of this name. Connections that are not clients are not watched, so their number is
+    /// bounded. The oldest that uses nothing is forgotten. An older one with unacknowledged messages is probed; the
+    /// probe of a connection that left is answered too, by the bus.
     func peer(_ name: ClientName, effects: inout [Effect]) -> Peer {
         if let peer = peers[name] { return peer }
         let peer = peer(name)
@@ -347,7 +350,8 @@ extension DistributedCenter {
             oldest.isAmongStrangers = false
             guard oldest.isKnown, !oldest.isClient else { continue }
             looks -= 1
-            // It is watched, and is a stranger again without its values; until then these would give way (R1).
+            // A watched payer of values stays, as its values would become reclaimable (R1). It is listed again when its
+            // values are gone.
             if oldest.isDepartureWatched, oldest.usage[.retained] > 0 { continue }
             if oldest.usage.isOnlyRetained {
                 forget(stranger: oldest, effects: &effects)
@@ -359,7 +363,8 @@ extension DistributedCenter {
         return peer
     }
 
-    /// One has been forgotten. Those keep their places only until they are half of all, as it may take long until others come.
+    /// Counts a forgotten connection. The list is compacted when about half of it is forgotten, as new connections may
+    /// be rare.
     func noteForgotten(_ peer: Peer) {
         guard peer.isAmongStrangers else { return }
         forgottenStrangers += 1
@@ -373,7 +378,7 @@ extension DistributedCenter {
         }
     }
 
-    /// Puts one behind the others, if it is not there.
+    /// Appends a connection to the unregistered peers, if it is not among them.
     func noteStranger(_ peer: Peer) {
         guard !peer.isAmongStrangers else { return }
         peer.isAmongStrangers = true
@@ -381,7 +386,7 @@ extension DistributedCenter {
     }
 
     func forget(stranger: Peer, effects: inout [Effect]) {
-        // Whoever drives the center has something of those alone.
+        // The driver keeps state of only these connections.
         if stranger.isIdentified || stranger.isDepartureWatched || !stranger.answers.isEmpty
             || stranger.flow.state == .unanswered
         {
@@ -391,6 +396,6 @@ extension DistributedCenter {
     }
 
     private static let maxStrangers = 1024
-    /// What keeping an answer costs besides its bytes, roughly.
+    /// The approximate memory of a pending answer besides its bytes.
     static let answerOverhead = 256
 }

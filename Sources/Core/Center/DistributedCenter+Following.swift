@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/// Who follows what others want (G4): a bridge brings in nothing that nobody wants. And who follows which values there
-/// are (G5): a bridge has others forget what is not kept here any more.
+/// Clients that follow the interest of other clients (G4), so that a bridge brings in only wanted notifications. And
+/// clients that follow the retained values (G5), so that a bridge removes values elsewhere that are gone here.
 extension DistributedCenter {
-    /// What observers of other clients want, as far as one answer tells. What only monitor counts for nothing.
+    /// A part of the names that observers of other clients want. Monitors do not count.
     public struct Wanted: Equatable, Sendable {
-        /// In the order of their bytes.
+        /// The names in the order of their bytes.
         public let names: [String]
-        /// Whether somebody observes any name.
+        /// Whether an observer of any name exists.
         public let any: Bool
 
         public init(names: [String], any: Bool) {
@@ -16,19 +16,21 @@ extension DistributedCenter {
         }
     }
 
-    /// Tells a client what others want. When it asks from the beginning, it is told once when that has changed
-    /// (``Effect/interestChanged(_:)``), until it asks so again.
+    /// Returns the names that other clients want. A client that asks from the beginning gets one
+    /// ``Effect/interestChanged(_:)`` at the next change, and no other before it asks so again.
     ///
     /// - Parameters:
-    ///   - after: the last name that it knows; empty for the beginning.
-    ///   - most: of the names.
-    ///   - byteCount: what one takes of `room`. The first one comes in any case.
-    /// - Throws: ``CenterError/limitExceeded(_:value:)`` when it is a new client and there are too many.
+    ///   - after: the last name that the client knows; empty for the beginning.
+    ///   - most: the maximum number of names.
+    ///   - room: the maximum size of the answer, in the unit of `byteCount`.
+    ///   - byteCount: the size of a name in the answer. The first name is returned in any case.
+    /// - Throws: ``CenterError/limitExceeded(_:value:)`` or ``CenterError/shareExceeded(_:value:)`` for a new client
+    ///   when there are too many clients.
     public func followInterest(
         of name: ClientName, after: String, most: Int, room: Int, byteCount: (String) -> Int, effects: inout [Effect]
     ) throws(CenterError) -> Wanted {
         defer { eventEnded() }
-        // So that its leaving is noticed.
+        // A client is watched, so that its end is noticed.
         let client = try client(name, effects: &effects)
         if interestFollowers.add(name, number: client.number) { remember(.interestFollowed(name), effects: &effects) }
         if after.isEmpty { interestFollowers.inform(client.number) }
@@ -38,22 +40,24 @@ extension DistributedCenter {
             any: interest.isAnyWanted(besides: client.number))
     }
 
-    /// Tells a client which values there are, without their content. When it asks from the beginning, it is told once when
-    /// one has gone without another in its place (``Effect/valuesRemoved(_:)``), until it asks so again. Those that it
-    /// posted itself do not count, as it knows.
+    /// Returns the retained values, whose content the caller leaves out. A client that asks from the beginning gets one
+    /// ``Effect/valuesRemoved(_:)`` when a value is removed without a replacement, and no other before it asks so
+    /// again. Removed values that it posted itself do not count.
     ///
     /// - Parameters:
-    ///   - after: the last serial that it knows; 0 for the beginning.
-    ///   - most: of the values.
-    ///   - byteCount: what one takes of `room`. The first one comes in any case.
-    /// - Returns: in the order of their serials.
-    /// - Throws: ``CenterError/limitExceeded(_:value:)`` when it is a new client and there are too many.
+    ///   - after: the last serial that the client knows; 0 for the beginning.
+    ///   - most: the maximum number of values.
+    ///   - room: the maximum size of the answer, in the unit of `byteCount`.
+    ///   - byteCount: the size of a value in the answer. The first value is returned in any case.
+    /// - Returns: the values in the order of their serials.
+    /// - Throws: ``CenterError/limitExceeded(_:value:)`` or ``CenterError/shareExceeded(_:value:)`` for a new client
+    ///   when there are too many clients.
     public func followValues(
         of name: ClientName, after: UInt64, most: Int, room: Int, byteCount: (Notification) -> Int,
         effects: inout [Effect]
     ) throws(CenterError) -> [Notification] {
         defer { eventEnded() }
-        // So that its leaving is noticed.
+        // A client is watched, so that its end is noticed.
         let client = try client(name, effects: &effects)
         removeExpired(effects: &effects)
         if valueFollowers.add(name, number: client.number) { remember(.valuesFollowed(name), effects: &effects) }
@@ -69,7 +73,7 @@ extension DistributedCenter {
 
     // MARK: Changes
 
-    /// Something else is wanted: whoever follows that is told at the end of the event, by ``tellInterest(effects:)``.
+    /// Notes a change of interest. ``tellInterest(effects:)`` reports it to followers at the end of the event.
     func noteInterest(_ change: Interest.Change) {
         switch change {
         case .nobody: return
@@ -85,7 +89,7 @@ extension DistributedCenter {
         for name in interestFollowers.takeOutdated() { send(.interestChanged(name), to: name, effects: &effects) }
     }
 
-    /// A value has gone, and whoever knows which there are is told.
+    /// Reports the removal of a value to the followers of values.
     func tellValueGone(of poster: ClientName, effects: inout [Effect]) {
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.removalUntold, oneOf: 4) { return }
@@ -98,7 +102,7 @@ extension DistributedCenter {
         for name in valueFollowers.takeOutdated() { send(.valuesRemoved(name), to: name, effects: &effects) }
     }
 
-    /// Has a follower told, which is a signal as any other on its way.
+    /// Sends a signal to a follower, and counts it in the window.
     private func send(_ signal: Effect, to name: ClientName, effects: inout [Effect]) {
         guard let peer = peers[name] else { preconditionFailure("D8: a follower is a client") }
         effects.append(signal)

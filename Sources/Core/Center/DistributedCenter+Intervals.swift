@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Notifications that wait for the end of an interval (R5).
+/// Throttled notifications, which wait for the end of a minimum interval (R5).
 ///
-/// Of a ``NotificationKey`` an observer with a minimum interval gets the first at once, and then at the end of each interval
-/// the newest that came meanwhile. An interval begins when a notification goes into the client's queue or, behind one,
-/// to the client. What waits is in the log, as it waits for long; it goes straight to the client, not through a lane, as
-/// it may be older than what is there, and when all is gone that its observers got before.
+/// Of each ``NotificationKey`` an observer with a minimum interval gets the first notification at once, and at the end
+/// of each interval the newest one of that time. An interval begins when a notification enters the client's queue, or
+/// when a throttled one is sent. Throttled notifications are logged, as they may wait for long. They are sent without a
+/// lane, as they may be older than queued notifications. All notifications that their observers got before are sent
+/// first.
 ///
-/// For a client there is at most one timer, and none while nothing waits for it.
+/// A client has at most one timer, and none while it has no throttled notifications.
 extension DistributedCenter {
-    /// The observers that get a notification now.
+    /// Returns the observers that get a notification now; the others are throttled.
     ///
-    /// - Parameter isWanted: by behavior while the client is suspended.
-    /// - Returns: nil when all wait.
+    /// - Parameter isWanted: selects observers by their behavior while the client is suspended.
+    /// - Returns: nil when no observer gets it now.
     func observersNow(
         of receiver: Matches.Receiver, of matches: Matches, for notification: Notification,
         where isWanted: (SuspensionBehavior) -> Bool = { _ in true }, effects: inout [Effect]
@@ -45,7 +46,8 @@ extension DistributedCenter {
         return now.isEmpty ? nil : ObserverList(now.sorted())
     }
 
-    /// Observers get a notification whatever their intervals: those begin. It takes the place of what they waited for.
+    /// Begins the intervals of observers that get a notification regardless of them. It replaces their throttled
+    /// notifications.
     func beginIntervals(
         of client: Client, for observers: ObserverList, with notification: Notification, effects: inout [Effect]
     ) {
@@ -78,7 +80,7 @@ extension DistributedCenter {
             isImmediate: match.behavior == .deliverImmediately)
     }
 
-    /// The time of ``Effect/startIntervalTimer(_:milliseconds:)`` is over.
+    /// Takes the end of ``Effect/startIntervalTimer(_:milliseconds:)``.
     public func intervalTimerEnded(_ name: ClientName, effects: inout [Effect]) {
         defer { eventEnded() }
         guard let client = clients[name] else { return }
@@ -87,8 +89,8 @@ extension DistributedCenter {
         findWitness(for: client.peer, effects: &effects)
     }
 
-    /// Has intervals end early: as the client is suspended from now on, but for observers to which that makes no
-    /// difference, or as there is no room to wait.
+    /// Ends intervals early: when the client is suspended, except for observers that deliver immediately, or when the
+    /// queue has no space.
     func hastenDelayed(to client: Client, isForWantOfRoom: Bool = false, effects: inout [Effect]) {
         guard client.queue.waitsForIntervals else { return }
         changeQueue(of: client) { queue in queue.changeIntervals { $0.flushThrottled(all: isForWantOfRoom) } }
@@ -96,22 +98,23 @@ extension DistributedCenter {
         sendDelayed(to: client, effects: &effects)
     }
 
-    /// Sends a client that reads what has waited long enough, as far as there is room.
+    /// Sends a client that reads the throttled notifications whose intervals have ended, as far as the in-flight quota
+    /// goes.
     func sendDelayed(to client: Client, effects: inout [Effect]) {
         guard client.reads, let end = client.queue.firstIntervalEnd else { return }
         let now = clock.uptime()
         guard max(end, client.nextLookAtIntervals) <= now else {
             return startIntervalTimer(of: client, effects: &effects)
         }
-        // Notifications that are due beyond a slice go in the next one, after the turns of others.
+        // The rest of a slice continues after a pause, so that other clients are served meanwhile.
         client.nextLookAtIntervals = now + Self.pauseBetweenLooks
         let due = changeQueue(of: client) { $0.dueByInterval(now: now) }
         for one in due {
             let (notification, observers) = (one.notification, one.observers)
             meter.count()
-            // S3: what is delivered to one who is suspended comes behind what is held.
+            // S3: a delivery to a suspended client comes after its held notifications.
             if one.isImmediate, client.isSuspended { flush(client, effects: &effects) }
-            // Notifications that could not go in this event are older.
+            // Flushed notifications and values that are still waiting are older.
             guard client.reads, client.queue.isEmpty(.flushed), !client.owed.hasReady else { break }
             let isExpired = notification.expiry.map { $0 <= now } ?? false
             let entry = DueQueue.Entry(notification: notification, observers: ObserverList(observers))
@@ -133,13 +136,13 @@ extension DistributedCenter {
                 }
             }
             if isExpired { counters.expired += 1 } else { send(entry, to: client, effects: &effects) }
-            // Behind it: a crash in between repeats it, and does not lose it.
+            // Logged after the delivery: a crash in between repeats it and does not lose it.
             remember(.delayEnded(client.name, kind, observers: observers), effects: &effects)
         }
         startIntervalTimer(of: client, effects: &effects)
     }
 
-    /// Microseconds.
+    /// The time between two slices, in microseconds.
     private static let pauseBetweenLooks: Int64 = 1000
 
     private func send(_ entry: DueQueue.Entry, to client: Client, effects: inout [Effect]) {
@@ -157,7 +160,8 @@ extension DistributedCenter {
             effects: &effects)
     }
 
-    /// While the client reads; when it reads again, what waits is looked at anyway.
+    /// Starts the timer of a client that reads. When a client reads again, its throttled notifications are examined
+    /// anyway.
     private func startIntervalTimer(of client: Client, effects: inout [Effect]) {
         guard client.reads, let first = client.queue.firstIntervalEnd else { return }
         let end = max(first, client.nextLookAtIntervals)

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What holds between events, whatever comes in: totals equal the sum of their parts, queues and index agree, and who
-/// has left owns nothing.
+/// Invariants between events, with any input: totals equal the sums of their parts, queues and index agree, and a
+/// client that left owns nothing.
 ///
-/// What costs next to nothing is checked where it could break, in every build: ``invariant(_:_:)``. The rest, here,
-/// costs as much as there is to check.
+/// Cheap checks stand where an invariant could break, in every build: ``invariant(_:_:)``. The checks here visit all
+/// state.
 extension DistributedCenter {
-    /// Debug builds check at the end of events, the more rarely the more there is: a check costs what there is, and an
-    /// event of a service under load no more than a fraction of its own work. The model of the tests checks each.
+    /// Ends an event. Debug builds then check the invariants, less often the more state there is. A check visits all
+    /// state, so that its cost stays a fraction of the work of the events. The model of the tests checks after each
+    /// event.
     ///
-    /// - Parameter event: names it for the meter.
+    /// - Parameter event: the name of the event for the meter.
     @inline(__always)
     func eventEnded(_ event: StaticString = #function) {
         meter.endEvent(event)
@@ -31,9 +32,9 @@ extension DistributedCenter {
         return true
     }
 
-    /// Checks all of it.
+    /// Checks all invariants.
     package func checkInvariants() throws(BrokenInvariant) {
-        // A check is no part of an event.
+        // The steps of a check do not count for an event.
         defer { meter.forget() }
         var numbers = Set<Int>()
         for (name, client) in clients {
@@ -83,7 +84,7 @@ extension DistributedCenter {
         try require(client.monitors == monitors, "B3: \(name) has \(monitors) observers that monitor")
         try require(client.activityEpoch <= lastActivityEpoch, "S5: no epoch is from the future")
         try client.queue.checkInvariants(of: name, lastSerial: lastSerial) { client.observers[$0] != nil }
-        // A client that came back has its say when the restoring ends.
+        // The state of a restored client is settled when the restoring ends.
         guard client.isWatched else { return }
         try require(!client.queue.hasHeld || client.isSuspended, "S2: only for a suspended client is anything held")
         guard client.reads else {

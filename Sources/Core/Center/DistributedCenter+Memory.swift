@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// Memory that tables have kept of what is gone (E8).
+/// Memory that tables have left unused (E8).
 extension DistributedCenter {
-    /// Gives up what tables do not need any more, where that is at least half of one. Takes time in proportion to what there
-    /// is, so it is for a moment in which nobody waits.
+    /// Releases the unused memory of tables that are at most half full. It takes time in proportion to all state, so
+    /// call it while no client waits.
     public func releaseRoom() {
         defer { eventEnded() }
         index.releaseRoom { observer, position in

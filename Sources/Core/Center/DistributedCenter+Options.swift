@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How clients want to be served (F1).
+/// The options of clients (F1).
 extension DistributedCenter {
-    /// The client's word about its options, which holds for what is sent from now on.
+    /// Changes the options of a client for all that is sent from now on.
     ///
-    /// - Throws: ``CenterError/limitExceeded(_:value:)`` when it is a new client and there are too many.
+    /// - Throws: ``CenterError/limitExceeded(_:value:)`` or ``CenterError/shareExceeded(_:value:)`` for a new client
+    ///   when there are too many clients.
     public func setOptions(
         _ change: ClientOptionsChange, of name: ClientName, effects: inout [Effect]
     ) throws(CenterError) {

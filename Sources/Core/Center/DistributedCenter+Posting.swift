@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// The way of a notification from its post to the clients that it matches (D2 to D6, S1, S3).
+/// The path of a notification from its post to the clients that it matches (D2 to D6, S1, S3).
 extension DistributedCenter {
-    /// Checks a post before its userInfo is looked at.
+    /// Checks the name and the object of a post before its userInfo is read.
     ///
     /// - Throws: ``CenterError/invalidName`` or ``CenterError/limitExceeded(_:value:)``.
     public func checkPost(name: String, object: String) throws(CenterError) {
@@ -12,14 +12,14 @@ extension DistributedCenter {
         try limits.check(.objectLength, object.utf8.count)
     }
 
-    /// Posts a notification: now, or later from the poster's queue (Q7).
+    /// Posts a notification, now or later from the poster's queue (Q7).
     ///
     /// - Parameters:
-    ///   - object: the empty string means no object.
-    ///   - userInfo: checked already.
-    ///   - identity: who is behind it, where that is not the poster's connection.
-    /// - Throws: what ``checkPost(name:object:)`` throws, and ``CenterError/limitExceeded(_:value:)`` when the poster's
-    ///   queue is full.
+    ///   - object: the object; the empty string means no object.
+    ///   - userInfo: the checked userInfo.
+    ///   - identity: the identity of the poster, where that is not the identity of its connection.
+    /// - Throws: the errors of ``checkPost(name:object:)``, and ``CenterError/limitExceeded(_:value:)`` or
+    ///   ``CenterError/shareExceeded(_:value:)`` when a limit of queued posts, values or clients would be exceeded.
     public func post(
         name: String, object: String, userInfo: any UserInfo, options: PostOptions = PostOptions(),
         from poster: ClientName, as identity: Identity? = nil, effects: inout [Effect]
@@ -29,11 +29,12 @@ extension DistributedCenter {
         do throws(CenterError) {
             try checkPosting(post, options, from: poster, effects: &effects)
         } catch {
-            // That was checked before, and what it takes the place of may not be lost with it.
+            // A poster with frozen queues had its post checked by `makeWay`. A refusal now would lose the posts that it
+            // replaces, so that it loses its retention instead.
             guard postingQueues.isStill(poster) else { throw error }
             if post.retention.take() != nil { counters.unretained += 1 }
         }
-        // G1: it came already, by another way. As a value it is kept for each, and told once.
+        // G1: the notification came already on another way. A value is kept for each way, and delivered once.
         if let sameAs = options.sameAs, let user = (identity?.origin ?? options.origin)?.user,
             !arrivals.note(sameAs, of: user)
         {
@@ -47,13 +48,13 @@ extension DistributedCenter {
         guard !options.coalescing.isEmpty else { return send(post, from: poster, effects: &effects) }
         let coalesced = counters.coalesced
         post = replacingQueued(post, from: poster, coalescing: options.coalescing, effects: &effects)
-        // The posts that it takes the place of were accepted before, and may not be lost with it.
+        // The replaced posts were accepted before, and must not be lost with the new one.
         remembersStaged = counters.coalesced > coalesced
         defer { remembersStaged = false }
         return send(post, from: poster, effects: &effects)
     }
 
-    /// A post with these options.
+    /// Returns a pending post with these options.
     func pending(
         _ name: String, _ object: String, _ userInfo: any UserInfo, _ options: PostOptions, from poster: ClientName,
         as identity: Identity?
@@ -74,16 +75,17 @@ extension DistributedCenter {
         return post
     }
 
-    /// Whether a post may be made.
+    /// Checks whether a post may be made.
     ///
-    /// - Throws: what ``post(name:object:userInfo:options:from:as:effects:)`` throws.
+    /// - Throws: the errors of ``post(name:object:userInfo:options:from:as:effects:)``.
     func checkPosting(
         _ post: PendingPost, _ options: PostOptions, from poster: ClientName, effects: inout [Effect]
     ) throws(CenterError) {
         try checkPost(name: post.name, object: post.object)
         try checkRetaining(post, from: peers[poster], effects: &effects)
         if options.postingStyle != .now { try checkQueueing(post, from: poster, coalescing: options.coalescing) }
-        // So that its leaving is noticed. Behind all that may refuse it: a refused post makes nobody a client.
+        // A client is watched, so that its end is noticed. This is the last check: a refused post makes its poster no
+        // client.
         if options.goesWithPoster { _ = try client(poster, effects: &effects) }
     }
 
@@ -92,21 +94,21 @@ extension DistributedCenter {
         return origin.map(Identity().withOrigin)
     }
 
-    /// Posts a notification to every client that has a matching observer, each once (D6). It is matched and gets its
-    /// serial here.
+    /// Posts a notification to every client with a matching observer, once to each (D6). The post is matched and gets
+    /// its serial here.
     func send(_ post: PendingPost, from poster: ClientName, effects: inout [Effect]) -> Receipt {
         let receipt = stage(post, from: poster, effects: &effects)
         sendOverfull(effects: &effects)
         return receipt
     }
 
-    /// The observers that a post matches, in memory that ``giveBack(_:)`` has used again.
+    /// Returns the observers that a post matches, in the memory that ``giveBack(_:)`` has released.
     func takeMatches(name: String, object: String) -> Matches {
         var matches = Matches()
         swap(&matches, &spareMatches)
         index.forEachMatch(name: ExactText(name), object: object.isEmpty ? nil : ExactText(object)) {
             meter.count()
-            // D8: one that has left is no receiver, though what it had goes part by part.
+            // D8: a client that is leaving gets nothing, although its observers are removed in slices.
             if $0.client.presence == .here { matches.append($0) }
         }
         return matches
@@ -117,14 +119,14 @@ extension DistributedCenter {
         swap(&matches, &spareMatches)
     }
 
-    /// The same, without pushing out what is more than may be staged then.
+    /// Matches and schedules a post like `send`, without sending the excess of the schedule.
     ///
-    /// - Parameter payer: whose queue it was in; nil for a post that comes just now.
+    /// - Parameter payer: the owner of the posting queue; nil for a new post.
     func stage(
         _ post: PendingPost, from poster: ClientName, payer: Peer? = nil, effects: inout [Effect]
     ) -> Receipt {
         var post = post
-        // R1: its poster has left, while it waited.
+        // R1: the poster has left while the post was queued.
         if post.retention?.whileConnected == true, clients[poster] == nil { post.retention = nil }
         lastSerial += 1
         counters.posted += 1
@@ -153,22 +155,22 @@ extension DistributedCenter {
         }
         var leastUrgent: DeliveryLane?
         for receiver in matches.receivers {
-            // The clients' queues, and the lists of their observers.
+            // The steps for the client's queue and its list of observers.
             meter.count(1 + receiver.count)
             let staged = route(
                 notification, to: receiver, of: matches, deliverImmediately: post.deliverImmediately, effects: &effects)
-            // Nobody waits for who looks on.
+            // A poster does not wait for monitors.
             if let staged, receiver.isCounted { leastUrgent = max(leastUrgent ?? staged, staged) }
         }
         return Receipt(
             receivers: matches.countedReceivers, mark: leastUrgent.map(turns.mark), matched: matches.count)
     }
 
-    /// Decides what a client's state makes of a notification that it matches.
+    /// Routes a notification to a matching client by the client's state.
     ///
-    /// A notification arrives once per client (D6), so the most urgent mode of the observers that get it carries it.
+    /// A client gets a notification once (D6), in the most urgent lane of the observers that get it.
     ///
-    /// - Returns: the lane in which it waits for a turn.
+    /// - Returns: the lane in which it is scheduled; nil when it is not.
     private func route(
         _ notification: Notification, to receiver: Matches.Receiver, of matches: Matches, deliverImmediately: Bool,
         effects: inout [Effect]
@@ -183,7 +185,7 @@ extension DistributedCenter {
             return deliver(notification, to: client, observers: observers, in: lane, effects: &effects)
         }
         func deliverNow(_ observers: ObserverList) -> DeliveryLane? {
-            // R5: what goes to one who is suspended does not wait for intervals.
+            // R5: a delivery to a suspended client does not wait for intervals.
             beginIntervals(of: client, for: observers, with: notification, effects: &effects)
             return deliver(notification, to: client, observers: observers, in: .immediate, effects: &effects)
         }
@@ -192,7 +194,7 @@ extension DistributedCenter {
             of: receiver, of: matches, for: notification, where: { $0 == .deliverImmediately },
             effects: &effects)
         let others = matches.observers(of: receiver, where: { $0 == .coalesce || $0 == .hold })
-        // With one observer that wants it now, all that want it at all get it now, and none of them again on resume.
+        // When one observer gets it now, all others that keep it get it now as well, and none of them again on resume.
         if let immediate {
             if let others { beginIntervals(of: client, for: others, with: notification, effects: &effects) }
             let observers = others.map { ObserverList(($0.ids + immediate.ids).sorted()) } ?? immediate
@@ -205,12 +207,12 @@ extension DistributedCenter {
     }
 }
 
-/// What became of a post that was accepted.
+/// The result of an accepted post.
 public struct Receipt: Sendable {
-    /// How many clients matched, without those that only monitor; 0 for a post that is queued.
+    /// The number of matching clients, without clients that only monitor; 0 for a queued post.
     public let receivers: Int
-    /// Where the last of its deliveries that wait for their turns stands; nil when none does.
+    /// The watermark behind the last scheduled delivery; nil when none is scheduled.
     public let mark: Watermark?
-    /// How many observers it matched when it was posted.
+    /// The number of observers that the post matched.
     let matched: Int
 }

@@ -1,32 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Posts that wait in a queue of their poster (Q7): asap before when-idle, and coalescing among the posts of one poster.
+/// Posts that wait in their poster's queue (Q7): asap before when-idle, and coalescing among the posts of one poster.
 ///
-/// The order of one poster's posts (D4) is that in which they are posted for real. A post without a style goes out at
-/// once, ahead of what its poster has queued, as queueing is asking for later; among queued ones the style counts, then
-/// the order of arrival, where a post that coalesces has its place at the tail. What waits for its poster's exit (R4) is
-/// asked for as soon as possible when that leaves the bus.
+/// The order of one poster's posts (D4) is the order in which they leave the queue. A post without a style goes out at
+/// once, ahead of the poster's queued posts, as a queued post is meant for later. Queued posts are ordered by style,
+/// then by arrival. A post that coalesces goes to the tail. An at-exit post (R4) becomes an asap post when its poster
+/// leaves the bus.
 extension DistributedCenter {
-    /// Whether posts of a style wait, and not for a later process. When they are posted is the driver's to decide, which knows when it is idle.
+    /// Whether posts of a style wait for this process. The driver decides when to post them, as it knows when it is
+    /// idle.
     public func hasQueuedPosts(_ style: PostingStyle) -> Bool {
         postingQueues.count(style) > 0 && !isEnding
     }
 
-    /// How many posts wait in posters' queues.
+    /// The number of posts in posting queues.
     public var queuedPosts: Int { postingQueues.count }
 
-    /// So many posts were accepted by an earlier process, which could not keep them.
+    /// Counts posts that an earlier process accepted and could not keep.
     public func countLostPosts(_ count: UInt64) {
         counters.lostPosts += count
     }
 
-    /// Posts what waits, as much as one event may: fewer posts where many observers match them.
+    /// Posts queued posts, as many as one event may: fewer where many observers match.
     ///
-    /// - Parameter limit: of the posts.
+    /// - Parameter limit: the maximum number of posts.
     public func postQueued(_ style: PostingStyle, limit: Int, effects: inout [Effect]) {
         defer { eventEnded() }
         var (hasPosted, matched) = (false, 0)
-        // For those it goes to it is due and remembered before it counts as taken. The three stand together, so that a
-        // crash finds it in one place: in its poster's queue, or due.
+        // The log has a post as due to its receivers before it has left the posting queue. Both are in one group of
+        // records, so that it is in one place after a crash.
         remembersStaged = remembersChanges
         defer { remembersStaged = false }
         for _ in 0..<limit {
@@ -41,7 +42,7 @@ extension DistributedCenter {
                 }
             }
             matched += stage(post, from: payer.name, payer: payer, effects: &effects).matched
-            // Behind that: who has left is forgotten with the last that it pays for, and the post may have become a value.
+            // Credited last: a departed payer is forgotten with its last charge, and the post may have become a value.
             giveBack(post.byteCount, of: payer)
             remember(.postTaken(payer.name, style), effects: &effects)
             sendOverfull(effects: &effects)
@@ -50,12 +51,12 @@ extension DistributedCenter {
         if hasPosted, remembersChanges { takeAllTurns(effects: &effects) }
     }
 
-    /// Observers that the posts of one event match, but for those of the last one.
+    /// The observers that the posts of one event may match, without those of the last post.
     private static let maxMatched = 1024
 
-    /// Whether a post may be queued.
+    /// Checks whether a post may be queued.
     ///
-    /// - Throws: ``CenterError/limitExceeded(_:value:)``.
+    /// - Throws: ``CenterError/limitExceeded(_:value:)`` or ``CenterError/shareExceeded(_:value:)``.
     func checkQueueing(
         _ post: PendingPost, from poster: ClientName, coalescing: Set<CoalescingKey>
     ) throws(CenterError) {
@@ -68,7 +69,7 @@ extension DistributedCenter {
             for: postingQueues.payer(of: poster) ?? peers[poster], .queuedPostBytes, adding: growth)
     }
 
-    /// Queues a post that ``checkQueueing(_:from:coalescing:)`` has let through.
+    /// Queues a post that has passed ``checkQueueing(_:from:coalescing:)``.
     func enqueue(
         _ post: PendingPost, from poster: ClientName, coalescing: Set<CoalescingKey>, effects: inout [Effect]
     ) {
@@ -77,22 +78,22 @@ extension DistributedCenter {
         remember(.postQueued(poster, post, coalescing: coalescing), effects: &effects)
     }
 
-    /// As much as one event does of what is done in parts: so many posts are taken out of queues, or values removed.
+    /// The size of a slice: the maximum number of queued posts or values that one event removes.
     public static let partSize = 2048
 
-    /// Whether something is being done in parts of which nothing is remembered before the last.
+    /// Whether a removal in slices is under way, which is logged with its last slice only.
     public var isAnythingInParts: Bool { postingQueues.isAnyStill }
 
-    /// Takes posts of a client out of its queue, whenever they were to be posted (Q3).
+    /// Withdraws posts from the queues of a poster, of any style (Q3).
     ///
-    /// In parts, until it returns that there are no more; between them nothing of that queue is posted, and nothing else may
-    /// be done for its poster.
+    /// Called for one slice after the other until none is left. In between the poster's queues are frozen: none of
+    /// their posts is posted, and nothing else may be done for the poster.
     ///
     /// - Parameters:
-    ///   - name: empty for any.
-    ///   - object: empty for any.
-    ///   - most: of a part.
-    /// - Returns: how many, and whether there are more.
+    ///   - name: the name of the posts; empty for any.
+    ///   - object: the object of the posts; empty for any.
+    ///   - most: the maximum number of posts in a slice.
+    /// - Returns: the number of withdrawn posts, and whether more are left.
     public func withdrawPosts(
         of poster: ClientName, name: String, object: String, atMost most: Int = DistributedCenter.partSize,
         effects: inout [Effect]
@@ -105,11 +106,12 @@ extension DistributedCenter {
         return part
     }
 
-    /// Takes out some of the posts whose place one takes that coalesces, when they are more than one event takes out. To be
-    /// called before that is posted, until it returns true, with nothing between of the same poster.
+    /// Removes a slice of the posts that a coalescing post replaces, when they are more than one event removes. Call it
+    /// before the post until it returns true, without other calls of the same poster in between.
     ///
-    /// - Returns: whether ``post(name:object:userInfo:options:from:as:effects:)`` may take the rest. It refuses nothing then.
-    /// - Throws: what that throws.
+    /// - Returns: whether ``post(name:object:userInfo:options:from:as:effects:)`` may remove the rest. After false in
+    ///   an earlier call, that does not refuse the post.
+    /// - Throws: the errors of ``post(name:object:userInfo:options:from:as:effects:)``.
     public func makeWay(
         name: String, object: String, userInfo: any UserInfo, options: PostOptions, from poster: ClientName,
         effects: inout [Effect]
@@ -134,7 +136,7 @@ extension DistributedCenter {
         return false
     }
 
-    /// Has a post that goes out now take the place of similar ones in its poster's queue (Q2).
+    /// Makes a post that goes out now replace similar posts in its poster's queue (Q2).
     func replacingQueued(
         _ post: PendingPost, from poster: ClientName, coalescing: Set<CoalescingKey>, effects: inout [Effect]
     ) -> PendingPost {
@@ -148,9 +150,9 @@ extension DistributedCenter {
         return post
     }
 
-    // MARK: Counting
+    // MARK: Accounting
 
-    /// - Returns: how many similar ones it replaced.
+    /// - Returns: the number of similar posts that it replaced.
     func putInQueue(_ post: PendingPost, of payer: Peer, coalescing: Set<CoalescingKey>) -> Int {
         let before = postingQueues.byteCount
         let replaced = postingQueues.removeSimilar(
@@ -163,7 +165,7 @@ extension DistributedCenter {
         return replaced?.count ?? 0
     }
 
-    /// Takes out what a post that is not queued takes the place of.
+    /// Removes the queued posts that a post with the style `now` replaces.
     func removeQueued(
         of poster: ClientName, similarTo name: String, _ object: String, coalescing: Set<CoalescingKey>
     ) -> PostingQueues.Removed {
@@ -180,9 +182,9 @@ extension DistributedCenter {
         changeQueues(of: poster) { $0.withdraw(of: poster, name: name, object: object, atMost: most) } ?? (0, false)
     }
 
-    /// The poster has left.
+    /// Releases the at-exit posts of a poster that has left.
     ///
-    /// - Returns: how many posts waited for that.
+    /// - Returns: the number of released posts.
     @discardableResult
     func releaseAtExit(of poster: ClientName) -> Int {
         postingQueues.releaseAtExit(of: poster, now: clock.uptime())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What survives the process, and how it comes back (E3).
+/// Recovery: the state that survives the process, and its restoring (E3).
 extension DistributedCenter {
     func remember(_ change: @autoclosure () -> Change, effects: inout [Effect]) {
         guard remembersChanges else { return }
@@ -7,9 +7,9 @@ extension DistributedCenter {
         effects.append(.remember(change()))
     }
 
-    /// Takes over a change that an earlier process remembered. One that does not fit is passed over.
+    /// Restores a change that an earlier process logged. A change that does not fit is ignored.
     ///
-    /// - Returns: whether it fitted.
+    /// - Returns: whether the change was applied.
     public func restore(_ change: Change) -> Bool {
         defer { eventEnded() }
         return takeOver(change)
@@ -101,7 +101,7 @@ extension DistributedCenter {
             guard notification.serial <= Self.greatestNumber, retained.mayPut(notification.serial) else { return false }
             lastSerial = max(lastSerial, notification.serial)
             let poster = notification.poster
-            // Of one that is no client nobody knows whether it is still there.
+            // Nothing shows whether a poster that is not a client is still there.
             let payer = restoredPayer(of: poster) ?? Peer(name: poster, account: account(.connection(poster)))
             if peers[poster] == nil { payer.isKnown = false }
             keep(RetainedValue(notification: notification, retention: retention, payer: payer))
@@ -127,11 +127,11 @@ extension DistributedCenter {
         case .postsWithdrawn(let poster, let name, let object):
             return withdrawQueued(of: poster, name: name, object: object).count > 0
         case .postTaken(let poster, let style): return takeQueued(style, of: poster)
-        // The counts that came back have what the client was told that it lost. The rest is added here.
+        // The restored counts include only the announced losses. The other losses are added here.
         case .lost(let name, let reason):
             return withClient(name) { if dropOldest(of: $0, because: reason) { $0.counts.dropped += 1 } }
         case .unannouncedLoss(let name, let count, let observers, let reason):
-            // It is added to numbers that may be as great as any.
+            // The count is added to numbers that may be at their maximum.
             guard count <= Self.greatestNumber / 2 else { return false }
             return withClient(name) {
                 $0.counts.dropped &-= $0.unreportedLoss?.count ?? 0
@@ -147,7 +147,7 @@ extension DistributedCenter {
         }
     }
 
-    /// Restores what waits for those of `observers` that the client has. Its serial is not given again.
+    /// Restores a waiting notification for those of `observers` that the client has. Its serial is not assigned again.
     private func restore(
         _ notification: Notification, of name: ClientName, for observers: [ObserverID],
         _ body: (Client, ObserverList) -> Bool
@@ -170,13 +170,14 @@ extension DistributedCenter {
         withClient(name) { changeQueue(of: $0, body) }
     }
 
-    /// Takes over the numbers that an earlier process used up; none is used again. Call when all that it remembered has
-    /// been taken over.
+    /// Restores the numbers that an earlier process used up; none is assigned again. Call after the last change of that
+    /// process.
     ///
-    /// What was given a number and may not have left that process is lost, as nobody can know: its clients are told so.
-    /// The last of it may still stand in the queue that it came from.
+    /// A numbered notification that may not have left that process counts as lost, as nothing shows whether it did. The
+    /// loss is announced to its client. The last of these may still be in the restored queue, whose lane is cleared up
+    /// to it.
     public func restoreNumbers(lastSerial: UInt64, lastObserver: UInt64) {
-        // Observers come back client by client, and match in the order in which they were registered.
+        // Observers come back client by client, but match in the order of registration.
         if !isIndexInOrder { index.sort { $0.id.rawValue } }
         isIndexInOrder = true
         for client in clients.values {
@@ -199,22 +200,22 @@ extension DistributedCenter {
         if lastObserver <= Self.greatestNumber { self.lastObserver = max(self.lastObserver, lastObserver) }
     }
 
-    /// One pays for all that a poster left, however it was taken up.
+    /// One payer is charged for the queued posts, the connection and the values of a poster, in any order of restoring.
     private func restoredPayer(of poster: ClientName) -> Peer? {
         postingQueues.payer(of: poster) ?? peers[poster] ?? retained.payer(named: poster)
     }
 
-    /// What an earlier process remembered of suspensions may not be the last word: every client is told what holds.
+    /// Marks all suspensions as unannounced, as the last changes may be missing in the log of the earlier process.
     public func doubtSuspensions() {
         for client in clients.values { client.suspensionNoticePending = true }
     }
 
-    /// Nobody gets so far: a number beyond it comes from bytes that were damaged.
-    /// Sums of several are numbers still.
+    /// The maximum of a restored number: a greater one comes from corrupt bytes. Sums of several such numbers do not
+    /// overflow.
     private static let greatestNumber: UInt64 = 1 << 60
 
-    /// The connection ended, and nothing can be sent any more: everything that is due to anybody is remembered, also what
-    /// waits for its turn, and words that may have been cut off count as not told.
+    /// Takes the end of the connection, after which nothing can be sent. All due notifications are logged, including
+    /// scheduled ones, and unacknowledged control signals count as lost.
     public func connectionEnded(effects: inout [Effect]) {
         defer { eventEnded() }
         meter.count(clients.count)
@@ -224,8 +225,9 @@ extension DistributedCenter {
         }
     }
 
-    /// The process is about to end, and a later one takes up from here: from now on no client is sent anything, and all that
-    /// is due is remembered, also what waits for its turn. Nobody could know whether the bus has carried what is sent so late.
+    /// Prepares the end of the process, which a later one follows. From now on clients are sent nothing, and all due
+    /// notifications are logged, including scheduled ones. Nothing would show whether the bus carried messages that are
+    /// sent so late.
     public func beginEnding(effects: inout [Effect]) {
         defer { eventEnded() }
         isEnding = true
@@ -234,11 +236,11 @@ extension DistributedCenter {
             client.isLeftToNext = true
             rememberDue(of: client, effects: &effects)
         }
-        // Their turns are void, and who waits for them is answered.
+        // Their slots send nothing, and posters that wait for them get their answers.
         takeAllTurns(effects: &effects)
     }
 
-    /// Sends after all, as far as clients read, what ``beginEnding(effects:)`` left to a later process: it can't be kept.
+    /// Resumes sending after ``beginEnding(effects:)``, as the state for a later process cannot be kept.
     public func endNotYet(effects: inout [Effect]) {
         defer { eventEnded() }
         guard isEnding else { return }
@@ -250,8 +252,9 @@ extension DistributedCenter {
         }
     }
 
-    /// Takes over all that another center remembers, which has nothing to decide any more, its numbers and its counts.
-    /// Call on a new center, ``connectionEnded(effects:)`` on the other before; ``finishRestoring(effects:)`` follows.
+    /// Takes over the logged state, the numbers and the counts of another center, which handles no more events. Call it
+    /// on a new center, after ``connectionEnded(effects:)`` on the other one. ``finishRestoring(effects:)`` must
+    /// follow.
     public func takeOver(_ other: DistributedCenter) {
         defer { eventEnded() }
         counters.posted = other.counters.posted
@@ -272,14 +275,14 @@ extension DistributedCenter {
         restoreNumbers(lastSerial: other.lastSerial, lastObserver: other.lastObserver)
     }
 
-    /// Ends the restoring: watches and probes the clients that came back, who then get what is due. Those that left the bus
-    /// meanwhile are reported as such in answer to the watch.
+    /// Ends the restoring: watches and probes the restored clients, and sends them their due notifications. In answer
+    /// to a watch the driver reports a client that left the bus meanwhile.
     ///
-    /// Activity is nobody's word, and the desktop may have changed since: whom it had suspended is resumed, and told so,
-    /// until a source says otherwise.
+    /// Activity is not restored, as the desktop may have changed since. A client that activity had suspended is
+    /// resumed, and that is announced to it, until a source reports otherwise.
     public func finishRestoring(effects: inout [Effect]) {
         defer { eventEnded() }
-        // An earlier process may have had no time for it.
+        // The earlier process may have ended before it could make space.
         owesRoom = isOverTotal
         restoreExcess(effects: &effects)
         meter.count(retained.count + clients.count + peers.count)
@@ -287,17 +290,17 @@ extension DistributedCenter {
         for value in retained.all where value.isOfConnection && clients[value.notification.poster] == nil {
             removeRetained(value, effects: &effects)
         }
-        // Posters of values that are no clients may still be there: the bus tells if not.
+        // Posters of values that are not clients may still be there; the bus reports if not.
         for payer in retained.allPayers.sorted(by: { $0.name < $1.name }) where !payer.isKnown {
             watchDeparture(of: peer(payer.name, effects: &effects), effects: &effects)
         }
-        // Nobody would tell that they leave.
+        // No event would report the departure of these posters.
         for poster in postingQueues.postersUntilExit.sorted() where clients[poster] == nil {
             releaseAtExit(of: poster)
             remember(.clientGone(poster), effects: &effects)
         }
         for client in clients.values where !client.isWatched {
-            // An earlier process told it so, where it read.
+            // The earlier process announced this to the client, where it read.
             client.toldSuspension = (client.isSuspended, client.suspensionCause)
             client.peer.awaitsIdentity = restoresOnlyIdentified && !client.peer.isIdentified
             watch(client, effects: &effects)
@@ -318,7 +321,7 @@ extension DistributedCenter {
             #if CARILLON_PLANTED
                 if PlantedFault.strikes(.newServiceUntold) { continue }
             #endif
-            // What it knows may be older.
+            // The client may know an older state.
             interestFollowers.distrust(client.number)
             valueFollowers.distrust(client.number)
         }

@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Replies to the calls of clients that have channels (F2, A4).
 ///
-/// The notifications for such a client are written to its channel, and what it leaves unread there uses up its window. Its calls
-/// still come on the bus, and a program of one thread waits for the reply before it reads anything else. Therefore the replies
-/// have a window of their own, which the client confirms on the bus.
+/// The notifications for such a client are written to its channel, and unread ones use up its window. Its calls still
+/// come on the bus, and a single-threaded program waits for the reply before it reads anything else. Therefore the
+/// replies have a window of their own, which the client acknowledges on the bus.
 extension DistributedCenter {
-    /// When a reply is sent.
+    /// The time at which a reply is sent.
     public enum ReplyTurn: Sendable {
         case now
-        /// At an ``Effect/sendAnswer(_:)``, behind the answers that are kept already.
+        /// At an ``Effect/sendAnswer(_:)``, after the pending answers.
         case atSendAnswer
-        /// At an ``Effect/sendReply(_:)``, behind the replies that are kept already.
+        /// At an ``Effect/sendReply(_:)``, after the pending replies.
         case atSendReply
     }
 
-    /// A reply to a call that a connection made on the bus is ready. Whoever drives the center keeps one that is not sent
-    /// now.
+    /// Counts a reply to a call of a connection on the bus. The driver keeps a reply that is not sent now.
     public func mayReply(to name: ClientName, byteCount: Int, effects: inout [Effect]) -> ReplyTurn {
         if let peer = peers[name], peer.replies?.isInUse == true {
             defer { eventEnded() }
@@ -57,7 +56,8 @@ extension DistributedCenter {
         }
     }
 
-    /// As an answer is sent to a client without a channel of which nothing tells what it has read.
+    /// Sends the only pending reply although the window is full, as ``sendOnlyAnswer(to:effects:)`` does without a
+    /// channel.
     private func sendOnlyReply(to peer: Peer, effects: inout [Effect]) {
         peer.replies?.flow.letAnswersGoAlone()
         guard peer.replies?.kept.count == 1, let byteCount = peer.replies?.kept.first,
@@ -83,7 +83,7 @@ extension DistributedCenter {
         findReplyWitness(for: peer, effects: &effects)
     }
 
-    /// Asks for what it was not asked about.
+    /// Probes the replies that were sent since the last probe.
     func askForReplies(_ peer: Peer, effects: inout [Effect]) {
         guard let flow = peer.replies?.flow, flow.isIdle, flow.isAnythingUnprobed else { return }
         probeReplies(of: peer, effects: &effects)
@@ -97,16 +97,16 @@ extension DistributedCenter {
         effects.append(.witnessReplies(peer.name))
     }
 
-    // MARK: Confirming
+    // MARK: Acknowledgments
 
-    /// A client answered what ``Effect/probeReplies(_:)`` asked.
+    /// Takes the client's answer to ``Effect/probeReplies(_:)``.
     public func repliesAnswered(by name: ClientName, effects: inout [Effect]) {
         defer { eventEnded() }
         guard let peer = peers[name], let byteCount = peer.replies?.flow.answered() else { return }
         confirmReplies(byteCount, of: peer, effects: &effects)
     }
 
-    /// Takes the finding that ``Effect/witnessReplies(_:)`` asked for.
+    /// Takes the result of a backlog probe, ``Effect/witnessReplies(_:)``.
     ///
     /// - Parameter hasRead: as for ``clientWitnessed(_:hasRead:effects:)``.
     public func repliesWitnessed(of name: ClientName, hasRead: Bool, effects: inout [Effect]) {
@@ -120,21 +120,21 @@ extension DistributedCenter {
         charge(peer, .inFlightBytes, -byteCount)
         sendReplies(to: peer, effects: &effects)
         lookForRoom(effects: &effects)
-        // Also behind the end of the channel, so that nothing is left of the line.
+        // Also after the end of the channel, so that the reply line can be forgotten.
         if isRoomWanted || peer.replies?.isInUse == false { askForReplies(peer, effects: &effects) }
         if byteCount > 0 { unblock(effects: &effects) }
         forgetRepliesIfOver(of: peer)
     }
 
-    // MARK: The channel
+    // MARK: Channel
 
-    /// A channel of the client is its own from now on.
+    /// Begins the reply line of a client that has a channel from now on.
     func beginReplies(of peer: Peer) {
         if peer.replies == nil { peer.replies = ReplyLine() }
         peer.replies?.hasChannel = true
     }
 
-    /// The client has no channel any more: it is answered as any other, behind the replies that are kept.
+    /// Takes the end of the client's channel. Its replies go the usual way after the pending ones.
     public func channelGone(of name: ClientName, effects: inout [Effect]) {
         defer { eventEnded() }
         guard let peer = peers[name] else { return }

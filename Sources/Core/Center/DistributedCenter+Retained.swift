@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Values that stay (R1 to R3, R6): kept by ``NotificationKey``, given to observers that ask for them, read and removed.
+/// Retained values (R1 to R3, R6): kept by ``NotificationKey``, replayed to observers that ask for them, read and
+/// removed.
 ///
-/// Nothing of a value is queued for an observer: it is owed those that there are (``RetainedReplay``), and they are taken from
-/// where they are kept when there is room to send them. So however many observers ask, each value is there once.
+/// No value is queued for an observer. Its replay is a cursor (``RetainedReplay``) that takes the values from the store
+/// when the in-flight quota has capacity. Thus each value is stored once, for any number of observers that ask.
 extension DistributedCenter {
-    /// A value, for whoever asks (R3).
+    /// A retained value for readers (R3).
     public struct Kept {
         public let notification: Notification
         public let retention: Retention
-        /// When it is over, in microseconds since 1970; nil for never.
+        /// The expiry, in microseconds since 1970; nil for never. Only ``retainedValues(name:object:effects:)`` sets
+        /// it.
         public let expiryTime: Int64?
     }
 
-    /// The values of this name and object, in the order of their serials.
+    /// Returns the values of this name and object, in the order of their serials.
     ///
     /// - Parameters:
-    ///   - name: empty for any.
-    ///   - object: empty for any.
+    ///   - name: the name; empty for any.
+    ///   - object: the object; empty for any.
     public func retainedValues(name: String, object: String, effects: inout [Effect]) -> [Kept] {
         defer { eventEnded() }
         removeExpired(effects: &effects)
@@ -29,15 +31,15 @@ extension DistributedCenter {
         }
     }
 
-    /// Removes the values of this name and object, wherever they are from; of many a part, the oldest of them. Others may
-    /// see that some are gone and the rest is still there.
+    /// Removes a slice of the values of this name and object, from all origins, the oldest first. Between slices other
+    /// clients may see that some are gone and the others are not.
     ///
     /// - Parameters:
-    ///   - name: empty for any.
-    ///   - object: empty for any.
-    ///   - through: the serial of the newest that is removed: what is posted between the parts stays.
-    ///   - most: of a part.
-    /// - Returns: how many, and whether there may be more.
+    ///   - name: the name; empty for any.
+    ///   - object: the object; empty for any.
+    ///   - through: the serial of the newest value to remove: values that are posted between the slices stay.
+    ///   - most: the maximum number of values in a slice.
+    /// - Returns: the number of removed values, and whether there may be more.
     public func removeRetained(
         name: String, object: String, through: UInt64 = .max, atMost most: Int = DistributedCenter.partSize,
         effects: inout [Effect]
@@ -54,9 +56,9 @@ extension DistributedCenter {
         return (removed.count, removed.count == most)
     }
 
-    /// Removes the one value of this name, this object, the empty string for none, and this place.
+    /// Removes the value of one name, object and origin. An empty object means none.
     ///
-    /// - Returns: whether there was one.
+    /// - Returns: whether there was a value.
     public func removeRetained(_ kind: NotificationKey, effects: inout [Effect]) -> Bool {
         defer { eventEnded() }
         removeExpired(effects: &effects)
@@ -70,12 +72,12 @@ extension DistributedCenter {
         return true
     }
 
-    // MARK: Keeping
+    // MARK: Retention
 
-    /// Whether a post may be kept.
+    /// Checks whether a post may be retained.
     ///
-    /// - Parameter peer: who will pay for it, also when it has left; nil for one that uses nothing yet.
-    /// - Throws: ``CenterError/limitExceeded(_:value:)``.
+    /// - Parameter peer: the payer of the value, even if it has left; nil for a connection that uses nothing yet.
+    /// - Throws: ``CenterError/limitExceeded(_:value:)`` or ``CenterError/shareExceeded(_:value:)``.
     func checkRetaining(_ post: PendingPost, from peer: Peer?, effects: inout [Effect]) throws(CenterError) {
         guard post.retention != nil else { return }
         #if CARILLON_PLANTED
@@ -88,7 +90,7 @@ extension DistributedCenter {
         let isOwn = before.map { retained.isCounted($0, for: peer) } ?? false
         let count = before == nil ? 1 : 0
         let bytes = post.byteCount + RetainedValue.overhead - (before?.byteCount ?? 0)
-        // A bridge posts for many machines: none of them uses up what is there for the others.
+        // A bridge posts for many machines: no machine uses up the capacity of the others.
         let own = retained.share(of: peer?.name, from: post.kind.origin)
         try limits.check(.retainedPerClient, own.count + (isOwn ? 0 : 1))
         let ownBytes = own.byteCount - (isOwn ? before!.byteCount : 0)
@@ -97,7 +99,7 @@ extension DistributedCenter {
         try checkRoom(for: peer, .retainedBytes, adding: bytes)
     }
 
-    /// Removes values of connections that have left, as far as there is no room for this one otherwise.
+    /// Removes values of departed posters, as far as this value needs the space.
     private func makeRoom(for value: RetainedValue, effects: inout [Effect]) {
         func isTooMuch() -> Bool {
             let before = retained[value.notification.kind]
@@ -109,22 +111,22 @@ extension DistributedCenter {
         }
     }
 
-    /// Removes a value to make room for others.
+    /// Removes a value to make space for others.
     func displace(_ value: RetainedValue, effects: inout [Effect]) {
         removeRetained(value, effects: &effects)
         counters.displaced += 1
     }
 
-    /// Has the bus tell when one leaves who pays for a value and is no client.
+    /// Asks the bus to report the departure of a payer of values that is not a client.
     func watchDeparture(of payer: Peer, effects: inout [Effect]) {
         guard payer.isKnown, !payer.isClient, !payer.isDepartureWatched else { return }
         payer.isDepartureWatched = true
         effects.append(.watchDeparture(payer.name))
     }
 
-    /// Keeps what was posted, if there is still room: it may have come out of its poster's queue.
+    /// Retains a notification, if its poster may still do so: the post may come out of a posting queue.
     ///
-    /// - Parameter payer: who posted it, also when that has left since.
+    /// - Parameter payer: the poster, even if it has left since.
     func retain(
         _ notification: Notification, _ retention: Retention, from payer: Peer, effects: inout [Effect]
     ) {
@@ -142,13 +144,13 @@ extension DistributedCenter {
         remember(.retained(notification, retention), effects: &effects)
     }
 
-    /// - Returns: how that was to be kept whose place it took.
+    /// - Returns: the retention of the value that it replaced.
     @discardableResult
     func keep(_ value: RetainedValue) -> Retention? {
         let replaced = retained.put(value)
         charge(value.payer, .retained, 1)
         charge(value.payer, .retainedBytes, value.byteCount)
-        // Behind that: who uses nothing any more may be forgotten.
+        // Credited last: a payer that uses nothing may be forgotten.
         if let replaced { giveBack(replaced) }
         return replaced?.retention
     }
@@ -170,7 +172,7 @@ extension DistributedCenter {
         forgetIfUnused(payer)
     }
 
-    /// What goes with a connection that goes.
+    /// Removes the values with `while-connected` of a poster that leaves.
     func removeRetained(ofConnection poster: ClientName, atMost most: Int = .max, effects: inout [Effect]) {
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.staleValue) { return }
@@ -182,8 +184,8 @@ extension DistributedCenter {
         }
     }
 
-    /// There is no timer: a value whose time is over is gone for everybody who looks. Of many some are removed in each
-    /// event that looks (``SpentInEvent/mayExpire``), and the rest counts until then.
+    /// Removes expired values. There is no timer: an expired value is gone for every event that looks. Each such event
+    /// removes a bounded number (``SpentInEvent/mayExpire``), and the others count until they are removed.
     func removeExpired(effects: inout [Effect]) {
         guard !retained.isEmpty else { return }
         let now = clock.uptime()
@@ -196,11 +198,11 @@ extension DistributedCenter {
 
     // MARK: Other sessions (R8)
 
-    /// The first value that other sessions have as well, and its serial.
+    /// Returns the first value that other sessions also have, and its serial.
     ///
     /// - Parameters:
-    ///   - after: it is greater than this one.
-    ///   - through: and no greater than this one.
+    ///   - after: the serial is greater than this one.
+    ///   - through: the serial is at most this one.
     public func valueForSessions(after: UInt64, through: UInt64) -> (value: ExportedNotification, serial: UInt64)? {
         guard let value = retained.firstForSessions(after: after, through: through) else { return nil }
         let notification = value.notification
@@ -212,7 +214,7 @@ extension DistributedCenter {
         )
     }
 
-    /// The serial of what was posted last.
+    /// The serial of the last post.
     public var newestSerial: UInt64 { lastSerial }
 
     /// The values that came from other sessions of this machine, in no particular order.
@@ -220,15 +222,15 @@ extension DistributedCenter {
         retained.fromSessions.map { Kept(notification: $0.notification, retention: $0.retention, expiryTime: nil) }
     }
 
-    /// The value of a kind.
+    /// Returns the value of a key.
     public func value(of kind: NotificationKey) -> Kept? {
         guard let value = retained[kind], !value.isOver(at: clock.uptime()) else { return nil }
         return Kept(notification: value.notification, retention: value.retention, expiryTime: nil)
     }
 
-    // MARK: Giving (R2)
+    // MARK: Replay (R2)
 
-    /// An observer that was just registered asks for what there is.
+    /// Begins the replay of values for an observer that was just registered.
     func beginReplay(_ registration: Registration, to client: Client, effects: inout [Effect]) {
         #if CARILLON_PLANTED
             let isLookedAt = !PlantedFault.strikes(.expiredGiven)
@@ -252,9 +254,9 @@ extension DistributedCenter {
         }
     }
 
-    /// Sends a client that reads what it is owed, as far as there is room, before anything newer.
+    /// Sends pending replays to a client that reads, before anything newer, as far as the in-flight quota goes.
     ///
-    /// - Returns: how many notifications that was.
+    /// - Returns: the number of sent notifications.
     func sendOwed(to client: Client, effects: inout [Effect]) -> Int {
         guard client.owed.hasReady else { return 0 }
         #if CARILLON_PLANTED
@@ -263,7 +265,7 @@ extension DistributedCenter {
             let isLookedAt = true
         #endif
         if isLookedAt { removeExpired(effects: &effects) }
-        // Each observer would have to pass over those that are left.
+        // With expired values left, each observer's search would have to skip them.
         guard retained.expired(at: clock.uptime()) == nil || !isLookedAt else {
             keepTurn(of: client)
             return 0
@@ -279,12 +281,12 @@ extension DistributedCenter {
         return count
     }
 
-    /// Observers whose values are looked for in one turn, before others have theirs.
+    /// The maximum number of observers whose replays continue in one slot, before the slots of other clients.
     private static let maxOwedAtOnce = 128
 
-    /// Sends one message of what one observer is owed.
+    /// Sends one message of one observer's replay.
     ///
-    /// - Returns: how many notifications that was, and nil where there is no room.
+    /// - Returns: the number of sent notifications; nil when the in-flight quota has no capacity.
     private func send(_ before: RetainedReplay, to client: Client, effects: inout [Effect]) -> Int? {
         var owed = before
         guard let registered = client.observers[owed.observer] else { preconditionFailure("R2: an observer is owed") }
@@ -329,7 +331,7 @@ extension DistributedCenter {
         for delivery in batch.deliveries {
             beginIntervals(of: client, for: delivery.observers, with: delivery.notification, effects: &effects)
         }
-        // Behind it: a crash in between repeats them, and does not lose them.
+        // Logged after the delivery: a crash in between repeats the values and does not lose them.
         remember(.owed(client.name, owed), effects: &effects)
         return max(1, count)
     }

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The turns in which what is due leaves (M6): the driver asks what is ready and has it sent, at the priority of its
-/// lane. Sequence numbers are given here, in the order in which the client receives.
+/// The send schedule, by which due notifications leave (M6). The driver asks which lanes are ready and lets them send,
+/// at the priority of each lane. Sequence numbers are assigned here, in the order in which the client receives.
 extension DistributedCenter {
-    /// Whether something is ready to be sent in `lane`.
+    /// Whether a slot in `lane` is ready.
     public func isReady(_ lane: DeliveryLane) -> Bool {
         !turns.isEmpty(lane)
     }
 
-    /// Whether something is ready to be sent in any lane.
+    /// Whether a slot in any lane is ready.
     public var isAnythingReady: Bool { turns.count > 0 }
 
-    /// Whether all that was in the line before `mark` has had its turn.
+    /// Whether all slots before the watermark `mark` have been processed.
     public func hasPassed(_ mark: Watermark) -> Bool {
         turns.hasPassed(mark)
     }
 
-    /// Sends what is ready in `lane` and in more urgent ones, the most urgent first.
+    /// Sends the ready notifications of `lane` and of more urgent lanes, the most urgent first.
     ///
-    /// - Parameter limit: of the turns that are taken. In one that goes together it counts each notification; what it
-    ///   goes beyond that is at most a ``Batch``.
+    /// - Parameter limit: the maximum number of slots. A slot that sends a batch counts each notification, and exceeds
+    ///   the limit by at most a ``Batch``.
     public func sendReady(upTo lane: DeliveryLane, limit: Int, effects: inout [Effect]) {
         defer { eventEnded() }
         var left = limit
@@ -27,9 +27,9 @@ extension DistributedCenter {
         }
     }
 
-    /// Sends all that is ready, the most urgent first: a barrier.
+    /// Sends all ready notifications, the most urgent first, as a barrier.
     ///
-    /// - Parameter isLast: whether there is no other event: nobody waits for it, however much is in the way whose time is over.
+    /// - Parameter isLast: whether no other event follows, so that the removal of expired notifications needs no bound.
     public func sendAllReady(isLast: Bool = false, effects: inout [Effect]) {
         defer { eventEnded() }
         takeAllTurns(effects: &effects)
@@ -40,7 +40,7 @@ extension DistributedCenter {
         }
     }
 
-    /// All but those of who is owed values, which may be many.
+    /// Processes all slots. Replays of values, which may be long, continue later.
     func takeAllTurns(effects: inout [Effect]) {
         isDraining = true
         while let lane = turns.first { takeTurn(in: lane, effects: &effects) }
@@ -49,7 +49,7 @@ extension DistributedCenter {
         owedWhileDraining = []
     }
 
-    /// Gives a client that reads a turn in each lane in which something is due to it and it has none.
+    /// Gives a client that reads a slot in each lane in which it has due notifications and no slot.
     func giveTurns(to client: Client) {
         guard client.reads else { return }
         for lane in DeliveryLane.allCases where !client.queue.isEmpty(lane) && client.queue[turnsOf: lane] == 0 {
@@ -57,7 +57,7 @@ extension DistributedCenter {
         }
     }
 
-    /// Sees to it that a client that reads is sent the rest of what it is owed.
+    /// Makes sure that the replays of a client that reads continue.
     func keepTurn(of client: Client) {
         guard client.reads, client.owed.hasReady, client.queue[turnsOf: .immediate] == 0 else { return }
         if isDraining {
@@ -69,7 +69,7 @@ extension DistributedCenter {
         }
     }
 
-    /// An event has ended: those that could not go on in it may in the next.
+    /// Gives slots to clients that could not continue in the event that has ended.
     func giveTurnsToWaiting() {
         let waiting = waitingForNextEvent
         waitingForNextEvent = []
@@ -78,20 +78,20 @@ extension DistributedCenter {
         }
     }
 
-    /// Pushes out what is more than may be staged.
+    /// Sends the notifications beyond the maximum size of the schedule.
     func sendOverfull(effects: inout [Effect]) {
         while turns.isOverfull, let lane = turns.first { takeTurn(in: lane, effects: &effects) }
     }
 
-    /// - Returns: how many notifications that sent.
+    /// - Returns: the number of sent notifications.
     @discardableResult
     private func takeTurn(in lane: DeliveryLane, effects: inout [Effect]) -> Int {
         meter.count()
         guard let client = turns.next(in: lane), client.reads else { return 0 }
         let wasOwed = client.owed.hasReady
         let count = sendFirst(of: lane, to: client, effects: &effects)
-        // The turn is over, and the poster may be told, though what it was for waits until the values have gone, or until the
-        // next event.
+        // The slot is used up, and its poster may get its answer. The notification may still wait, for the replay or
+        // for the next event, so it is logged.
         if client.owed.hasReady || !spent.mayExpire { rememberDue(of: client, effects: &effects) }
         if client.owed.hasReady {
             keepTurn(of: client)
@@ -108,10 +108,10 @@ extension DistributedCenter {
         return count
     }
 
-    /// Sends what is first in a lane of a client that reads; to one that wants batches, all that may go with it.
+    /// Sends the first notification of a lane to a client that reads, or a batch to a client that wants batches.
     ///
-    /// - Returns: how many notifications that was. 0 with more in the lane, for a client that reads: only where nothing more
-    ///   of what is over may be taken out in this event (``SpentInEvent/mayExpire``).
+    /// - Returns: the number of sent notifications. For a client that reads and has more in the lane, 0 means that this
+    ///   event may remove no more expired notifications (``SpentInEvent/mayExpire``).
     @discardableResult
     func sendFirst(of lane: DeliveryLane, to client: Client, effects: inout [Effect]) -> Int {
         // S4: a loss is announced before anything newer is delivered.
@@ -145,7 +145,8 @@ extension DistributedCenter {
         return owed + 1
     }
 
-    /// The bus carries nothing as large. It is told in its place, so that it is known before the next.
+    /// Reports a notification as lost that is too large for the bus. The report takes its place, before the next
+    /// notification.
     func loseToBus(_ client: Client, effects: inout [Effect]) {
         client.counts.sequence += 1
         client.counts.dropped += 1
@@ -157,9 +158,9 @@ extension DistributedCenter {
         ]
     }
 
-    /// Takes out what is first in a lane and whose time is over: it gets no number, and is no loss.
+    /// Removes expired notifications at the head of a lane: they get no number, and are no loss.
     ///
-    /// - Returns: whether the next is not; false when there is more of it than one event may take out.
+    /// - Returns: whether the head is not expired; false when one event may not remove more.
     private func dropExpired(in lane: DeliveryLane, of client: Client, effects: inout [Effect]) -> Bool {
         while let expiry = client.queue.first(in: lane)?.notification.expiry, expiry <= clock.uptime() {
             guard spent.mayExpire else { return false }
@@ -172,14 +173,15 @@ extension DistributedCenter {
         return true
     }
 
-    /// All that is due in the lane goes in one message, as far as a batch, the bus and the room on the way go.
+    /// Sends the due notifications of a lane in one message, as many as the batch, the bus and the in-flight quota
+    /// allow.
     private func sendBatch(of lane: DeliveryLane, to client: Client, effects: inout [Effect]) -> Int {
         var batch = Batch(maxBytes: client.peer.flow.room)
-        // So that no more bytes are unconfirmed than of single ones.
+        // Limited to the window, so that no more bytes are unacknowledged than with single notifications.
         var isFull = false
         while let next = client.queue.first(in: lane) {
             isFull = !batch.hasRoom(for: next.byteCount)
-            // The first was not over a moment ago.
+            // The first one had not expired a moment ago.
             if !batch.deliveries.isEmpty, let expiry = next.notification.expiry, expiry <= clock.uptime() { break }
             guard next.carriedBytes < maxBytes, batch.takes(next, maxCarried: maxBytes),
                 hasRoomOnTheWay(for: client.peer, next.byteCount, behind: batch.byteCount),
@@ -197,11 +199,10 @@ extension DistributedCenter {
         return count
     }
 
-    /// What goes to a client together at most, in notifications and in bytes, for whoever puts together what was taken
-    /// apart (F1).
+    /// The maximum number and bytes of notifications in one batch, for a program that combines them again (F1).
     public static var maxTogether: (count: Int, byteCount: Int) { (Batch.maxCount, FlowWindow.bytes) }
 
-    /// Gives the notification its number among those of the client.
+    /// Assigns the client's next sequence number to a notification.
     func makeDelivery(
         of entry: DueQueue.Entry, to client: Client, isRetained: Bool = false, isDelayed: Bool = false
     ) -> Delivery {
@@ -218,13 +219,13 @@ extension DistributedCenter {
             sequence: client.counts.sequence)
     }
 
-    /// By today's time, which may have been set since it was posted: what counts is how long it still lasts.
+    /// Returns the expiry by the present clock time, which may have been set since the post. The remaining time counts.
     func expiryTime(of notification: Notification) -> Int64? {
         notification.expiry.map { clock.time() + ($0 - clock.uptime()) }
     }
 
-    /// So many left a lane. Remembered when they are on their way: a crash in between repeats them, with their serials, and
-    /// does not lose them.
+    /// Logs notifications that left a lane, after they were sent: a crash in between repeats them, with their serials,
+    /// and does not lose them.
     private func noteSent(_ count: Int, of lane: DeliveryLane, to client: Client, effects: inout [Effect]) {
         guard client.remembersDue else { return }
         #if CARILLON_PLANTED
@@ -239,8 +240,8 @@ extension DistributedCenter {
         client.remembersDue = client.queue.hasDue
     }
 
-    /// From now on what is due to the client is remembered, as it may have to wait for long. What is only staged for
-    /// its turn is not: it is on its way.
+    /// Logs the due notifications of a client from now on, as they may have to wait for long. Notifications that are
+    /// only scheduled are not logged, as they are about to be sent.
     func rememberDue(of client: Client, effects: inout [Effect]) {
         guard !client.remembersDue, client.queue.hasDue else { return }
         client.remembersDue = true

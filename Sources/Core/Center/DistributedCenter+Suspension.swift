@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Who is suspended (S1, S2, S5).
+/// Suspension of clients (S1, S2, S5).
 ///
-/// Posts and changes of suspension are events of one sequence, that of the bus: each post falls before or after a
-/// change, in one epoch, so that a resume that races a post neither loses nor repeats.
+/// Posts and changes of suspension are events of one sequence, that of the bus. Each post is before or after a change,
+/// in one epoch, so that a resume that races a post neither loses nor repeats.
 extension DistributedCenter {
-    /// The client's explicit word, which overrides the activity of its application (A2).
+    /// Sets the client's own choice of suspension, which overrides the activity of its application (A2).
     ///
-    /// - Throws: ``CenterError/limitExceeded(_:value:)`` when it is a new client and there are too many.
+    /// - Throws: ``CenterError/limitExceeded(_:value:)`` or ``CenterError/shareExceeded(_:value:)`` for a new client
+    ///   when there are too many clients.
     public func setSuspended(
         _ isSuspended: Bool, of name: ClientName, effects: inout [Effect]
     ) throws(CenterError) {
@@ -15,19 +16,21 @@ extension DistributedCenter {
         changeSuspension(of: client, effects: &effects) { $0.explicitSuspension = isSuspended }
     }
 
-    /// Takes the explicit word back: from now on activity decides, and without a source of it the client is active.
+    /// Takes the client's own choice back: from now on activity decides, and without a source of activity the client is
+    /// active.
     ///
-    /// - Throws: ``CenterError/limitExceeded(_:value:)`` when it is a new client and there are too many.
+    /// - Throws: ``CenterError/limitExceeded(_:value:)`` or ``CenterError/shareExceeded(_:value:)`` for a new client
+    ///   when there are too many clients.
     public func followActivity(of name: ClientName, effects: inout [Effect]) throws(CenterError) {
         defer { eventEnded() }
         let client = try client(name, effects: &effects)
         changeSuspension(of: client, effects: &effects) { $0.explicitSuspension = nil }
     }
 
-    /// Somebody's word about another client, to test its application: it holds over the client's own word and over
-    /// activity, until it is taken back or the client leaves (B3).
+    /// Sets the suspension of a client for another program, to test the client's application. It overrides the client's
+    /// own choice and activity, until it is taken back or the client leaves (B3).
     ///
-    /// - Parameter override: nil takes it back.
+    /// - Parameter override: the suspension; nil takes it back.
     /// - Returns: whether the center knows the client.
     public func overrideSuspension(
         _ override: SuspensionOverride?, of name: ClientName, effects: inout [Effect]
@@ -38,7 +41,8 @@ extension DistributedCenter {
         return true
     }
 
-    /// Applies a change of what decides about suspension. What it resumes gets all that was held for it (S2).
+    /// Applies a change of the state that decides about suspension. A client that it resumes gets its held
+    /// notifications (S2).
     func changeSuspension(of client: Client, effects: inout [Effect], _ change: (Client) -> Void) {
         let before = (client.isSuspended, client.suspensionCause)
         let (word, override) = (client.explicitSuspension, client.override?.isSuspended)
@@ -67,8 +71,8 @@ extension DistributedCenter {
         if before.0, !client.isSuspended { flush(client, effects: &effects) }
     }
 
-    /// Tells a client that reads whether it is suspended, if it does not know. One that does not read is told when it
-    /// does, and only what holds by then.
+    /// Announces the suspension to a client that reads, if it does not know it. A client that does not read gets the
+    /// state of the time when it reads again.
     func tellSuspension(of client: Client, effects: inout [Effect]) {
         guard client.reads else {
             noteSuspensionOwed(to: client, effects: &effects)
@@ -84,14 +88,15 @@ extension DistributedCenter {
         noteSuspensionOwed(to: client, effects: &effects)
     }
 
-    /// What the client was told last may not have arrived: it is told again.
+    /// Marks the last announcement of suspension as possibly lost: it is sent again.
     func doubtSuspension(of client: Client, effects: inout [Effect]) {
         client.toldSuspension = nil
         noteSuspensionOwed(to: client, effects: &effects)
     }
 
-    /// A later process has to tell what the client does not know, or has not confirmed: this one may end before the word
-    /// is sent, or its connection before the bus has carried it. Hearing it twice tells nothing wrong.
+    /// Logs whether a later process has to announce the suspension: the client does not know it, or has not
+    /// acknowledged the signal. This process may end before it sends the signal, or its connection before the bus has
+    /// carried it. A second announcement does no harm.
     func noteSuspensionOwed(to client: Client, effects: inout [Effect]) {
         let isKnown = client.knowsSuspension && !client.isSuspensionOnTheWay
         guard client.suspensionNoticePending == isKnown else { return }

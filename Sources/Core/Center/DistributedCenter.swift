@@ -1,127 +1,135 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// The rules of the distributed center (parts N, D, S, E of `docs/semantics.md`) as a state machine.
+/// The state machine of the distributed center: the rules of parts N, D, S and E of `docs/semantics.md`.
 ///
-/// Events come in as method calls, in the order in which the bus carried them; what shall be done comes out as
-/// ``Effect`` values. There is no input or output here, no clock, and no thread: one caller at a time.
+/// Events are method calls, in the order in which the bus carried them. Decisions come out as ``Effect`` values. The
+/// center does no input or output and owns no timer or thread. All calls must come from one thread.
 ///
-/// This file has registrations and what can be looked at; `+Posting` the way of a notification, `+PostingQueue` posts
-/// that wait for their time, `+Intervals` notifications that wait for theirs, `+Delivery` queues and their limits, `+Flow` who is sent how much, `+Calling` and `+Crowding` who is served when, `+Sending` the turns in which what is due leaves, `+Suspension`
-/// who is suspended, `+Activity` how the desktop has its say in that, `+Recovery` what survives the process,
-/// `+Following` who follows what others want and which values there are, `+Invariants` what holds between events.
+/// This file has registrations and status. The extensions have the rest:
 ///
-/// After every event the driver sends what is ready: ``sendReady(upTo:limit:effects:)``.
+/// - `+Posting`: matching and routing of a post. `+PostingQueue`: posts that wait for their style. `+Intervals`:
+///   minimum intervals.
+/// - `+Delivery`: queues and their limits. `+Sending`: the send schedule. `+Suspension` and `+Activity`: suspension.
+/// - `+Flow`: windows and the in-flight quota. `+Carrying`: losses by the bus. `+Channels` and `+Replies`: clients with
+///   channels.
+/// - `+Calling`: waiting calls. `+Crowding`: backpressure on posters. `+Accounting` and `+Excess`: quotas.
+/// - `+Retained`: retained values. `+Following`: followers of interest and of values. `+Explaining`: explanations.
+/// - `+Recovery`: restart and recovery. `+Invariants`: conditions that hold between events.
 ///
-/// The state that each delivery touches is marked `@exclusivity(unchecked)` in release builds without the meter: the check for
-/// overlapping accesses, fifty times for a delivery, was a sixth of all that the service does for one. None can overlap
-/// that other builds, which have the check, would not find: an access lasts as long as a method of a value that knows
-/// nothing of the center, and there is one thread. Tests and the simulation run builds with the check.
+/// After every event the driver sends the scheduled notifications: ``sendReady(upTo:limit:effects:)``.
+///
+/// The state that each delivery touches is marked `@exclusivity(unchecked)` in release builds without the meter. A
+/// delivery has some fifty such checks, which took a sixth of the service's time for it. Overlapping accesses cannot
+/// escape the builds that keep the check: an access lasts as long as a method of a value that does not know the center,
+/// and there is one thread. Tests and the simulation run builds with the check.
 public final class DistributedCenter {
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     public var limits: Limits
-    /// Whether clients that come back are sent nothing before ``identify(_:as:identity:effects:)``, by when policy has taken from
-    /// them what it no longer allows (P3). Set before ``finishRestoring(effects:)``.
+    /// Whether restored clients are sent nothing before ``identify(_:as:identity:effects:)``. By then policy has
+    /// revoked the observers that it no longer allows (P3). Set before ``finishRestoring(effects:)``.
     public var restoresOnlyIdentified = false
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     var index = ObserverIndex<ExactText, ExactText, Observer>()
-    /// The names and objects that somebody observes.
+    /// The names and objects of all registrations.
     public internal(set) var observedTexts = TextFilter()
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     var clients: [ClientName: Client] = [:]
-    /// Whether the index has observers in the order of their numbers; not while they come back.
+    /// Whether the index has observers in the order of their numbers; false while observers are being restored.
     var isIndexInOrder = true
-    /// The connections that the center has to do with: clients, and who else uses something.
+    /// The connections that the center keeps: clients, and other connections that use a resource.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     var peers: [ClientName: Peer] = [:]
     var accountsByID: [AccountID: Account] = [:]
-    /// The same by what waits for their clients.
+    /// The accounts by the size of the queues of their clients.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     var accounts = LargestFirst<Account>()
-    /// What all together use.
+    /// The usage of all connections together.
     var totals = Usage()
-    /// The part of it that does not count, as a limit was lowered.
+    /// The part of ``totals`` that does not count against lowered limits.
     var excess = Usage()
     var lowered: [Resource: Lowered] = [:]
-    /// Whether a later process would know something else of it.
+    /// Whether ``excess`` has changed since it was last logged.
     var isExcessToRemember = false
-    /// Those whose queues are half full though they read; also some that are gone or suspended since.
+    /// Clients under backpressure: their queues are half full although they read. Some may have left or been suspended
+    /// since.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     var underBackpressure: [Client] = []
-    /// Tells when posts are made.
+    /// The source of the times of posts.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     public var clock = Clock.stopped
-    /// What the bus is known to carry, in bytes of a notification with its observers: who should get a larger one is told of
-    /// its loss.
+    /// The size from which the bus is not known to carry a notification with its observers, in bytes. A notification of
+    /// this size or more is reported to its client as lost.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     public var maxBytes = Int.max
     var interest: Interest
-    /// Those that follow what others want.
+    /// Clients that follow the interest of other clients (G4).
     var interestFollowers = Followers()
-    /// Those that follow which values there are.
+    /// Clients that follow the retained values (G5).
     var valueFollowers = Followers()
-    /// Those that wait for room on the way.
+    /// Connections that are blocked on the in-flight quota.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     var blockedOnQuota = BlockedOnQuota()
-    /// Whether those are being looked through, one by one, as there is room again.
+    /// Whether ``unblock(effects:)`` is running.
     var isLettingGo = false
-    /// Those that were sent answers and were no clients, the oldest first; also those that are over.
+    /// Connections that are not clients, the oldest first. Some may be forgotten or may have become clients.
     var unregisteredPeers = Deque<Peer>()
-    /// The work of the event so far that is bounded for each event (E8).
+    /// The work of the current event that has a bound for each event (E8).
     var spent = SpentInEvent()
-    /// Whether an event ended before there was room for all that waits.
+    /// Whether an event ended with the queues over their total limit.
     var owesRoom = false
-    /// About how many of them have been forgotten.
+    /// The approximate number of forgotten connections in ``unregisteredPeers``.
     var forgottenStrangers = 0
-    /// Those whose calls wait to be served, also when nothing else is left of them.
+    /// Connections with calls that wait to be served, including connections that are otherwise forgotten.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     var waitingCallers: [ClientName: Peer] = [:]
-    /// Connections of which posts have come in part.
+    /// Connections with partly received posts.
     var partHolders: [ClientName: Peer] = [:]
-    /// That of them that was looked up last: a flood comes from few.
+    /// The waiting caller that was looked up last, as a flood comes from few callers.
     var lastWaitingCaller: Peer?
-    /// Whether so much is on its way that confirmations are asked for early.
+    /// Whether the in-flight quota is low, so that connections are probed early.
     var isQuotaLow = false
     var counters = Statistics()
-    /// The greatest serial that was given, to posts that nobody matched, too.
+    /// The greatest serial that was assigned, including posts without a receiver.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     public internal(set) var lastSerial: UInt64 = 0
-    /// The greatest number that an observer got.
+    /// The greatest number that was assigned to an observer.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     public internal(set) var lastObserver: UInt64 = 0
     var lastActivityEpoch: UInt64 = 0
-    /// The configuration's word; ``setAutomaticSuspension(_:effects:)``.
+    /// Whether the configuration lets activity suspend clients; ``setAutomaticSuspension(_:effects:)``.
     public internal(set) var suspendsAutomatically = true
-    /// Whether ``Effect/remember(_:)`` is wanted.
+    /// Whether the driver wants ``Effect/remember(_:)``.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     public var remembersChanges = false
-    /// Whether what is staged for its turn is remembered, too: what was accepted before, and is posted by now.
+    /// Whether scheduled notifications are logged too. That is so for a post that leaves a posting queue, or replaces
+    /// accepted posts.
     var remembersStaged = false
     /// Whether the process is about to end (``beginEnding(effects:)``).
     var isEnding = false
@@ -129,16 +137,16 @@ public final class DistributedCenter {
         @exclusivity(unchecked)
     #endif
     var turns: SendSchedule
-    /// Whether all turns are being taken, and who is owed values meanwhile.
+    /// Whether all slots of the send schedule are being processed, and the clients whose replays continue after that.
     var isDraining = false
     var owedWhileDraining: [Client] = []
-    /// Those for whom more was in the way whose time is over than one event takes out: they go on behind it.
+    /// Clients with more expired notifications than one event may remove. They continue with the next event.
     var waitingForNextEvent: [Client] = []
-    /// The identities of notifications that came from other sessions of the machine, by whichever way (G1).
+    /// The identities of notifications that came from other sessions of the machine (G1), to detect duplicates.
     var arrivals = Arrivals()
-    /// Empty; its memory is used again from post to post.
+    /// An empty value whose memory is reused from post to post.
     var spareMatches = Matches()
-    /// The bytes that the driver keeps for other sessions: they count among everything that is kept.
+    /// The bytes that the driver holds for other sessions. They count in the total memory.
     public var bytesForSessions = 0
     private var freeNumbers: [Int] = []
     #if !DEBUG && !CARILLON_METER
@@ -150,10 +158,10 @@ public final class DistributedCenter {
     #endif
     var retained: RetainedValues
     var departed = DepartedPayers()
-    /// Whether debug builds check at the end of events what must hold; ``checkInvariants()``.
+    /// Whether debug builds check the invariants at the end of events; ``checkInvariants()``.
     package var checksInvariants = true
     var eventsSinceCheck = 0
-    /// Counts the steps of events (E8).
+    /// The counter of the steps of events (E8).
     package let meter = StepMeter()
 
     public init(limits: Limits = Limits()) {
@@ -165,14 +173,14 @@ public final class DistributedCenter {
     }
 
     deinit {
-        // They and their clients hold each other.
+        // Accounts and their clients hold each other.
         for account in accountsByID.values {
             account.clients = LargestFirst()
             account.blockedOnQuota = Deque()
         }
     }
 
-    /// The greatest numbers that were given, of posts and of observers.
+    /// The greatest numbers that were assigned to posts and to observers.
     public var lastNumbers: (serial: UInt64, observer: UInt64) { (lastSerial, lastObserver) }
 
     public func limit(_ key: Limits.Key) -> UInt64 { limits[key] }
@@ -181,7 +189,7 @@ public final class DistributedCenter {
 
     /// Registers an observer of `client`. The empty string means any name, or any object.
     ///
-    /// - Throws: ``CenterError/limitExceeded(_:value:)``.
+    /// - Throws: ``CenterError/limitExceeded(_:value:)`` or ``CenterError/shareExceeded(_:value:)``.
     public func addObserver(
         of clientName: ClientName, name: String, object: String, options: ObserverOptions, effects: inout [Effect]
     ) throws(CenterError) -> ObserverID {
@@ -200,7 +208,8 @@ public final class DistributedCenter {
         let client = try client(clientName, effects: &effects)
         lastObserver += 1
         let id = registration.id
-        // One that refuses automatic suspension resumes the client, and hears of nothing that came before it.
+        // An observer that refuses automatic suspension may resume the client, and receives none of the earlier
+        // notifications.
         changeSuspension(of: client, effects: &effects) { insert(registration, of: $0) }
         remember(.observer(registration), effects: &effects)
         tellInterest(effects: &effects)
@@ -228,9 +237,10 @@ public final class DistributedCenter {
         charge(client.peer, .observerBytes, registration.byteCount)
     }
 
-    /// Removes one observer of `client`, also from what waits for it.
+    /// Removes one observer of `client`, also from the notifications in the client's queue.
     ///
-    /// - Throws: ``CenterError/unknownObserver(_:)`` when it has none with this number, also when another client has.
+    /// - Throws: ``CenterError/unknownObserver(_:)`` when the client has no observer with this number, even if another
+    ///   client has.
     public func removeObserver(
         _ id: ObserverID, of clientName: ClientName, effects: inout [Effect]
     ) throws(CenterError) {
@@ -241,10 +251,10 @@ public final class DistributedCenter {
         tellInterest(effects: &effects)
     }
 
-    /// Removes those observers of `client` that were registered for `name` and `object`, also from what waits for it;
-    /// the empty string means any.
+    /// Removes the observers of `client` that were registered for `name` and `object`, also from the notifications in
+    /// its queue. The empty string means any name, or any object.
     ///
-    /// - Returns: how many.
+    /// - Returns: the number of removed observers.
     public func removeObservers(
         of clientName: ClientName, name: String, object: String, effects: inout [Effect]
     ) -> Int {
@@ -265,7 +275,8 @@ public final class DistributedCenter {
         return ids.count
     }
 
-    /// Removes those of `ids` that `client` has, because it may have them no longer (P2), and tells it.
+    /// Removes observers of `client` that policy no longer allows (P2), and reports that to the client. Other numbers
+    /// in `ids` are ignored.
     public func revoke(_ ids: Set<ObserverID>, of clientName: ClientName, effects: inout [Effect]) {
         defer { eventEnded() }
         guard let client = clients[clientName] else { return }
@@ -279,7 +290,8 @@ public final class DistributedCenter {
         tellInterest(effects: &effects)
     }
 
-    /// Tells a client that reads what policy took from it, if it does not know. One that does not read is told when it does.
+    /// Reports revoked observers to a client that reads, unless it knows. A client that does not read gets the report
+    /// when it reads again.
     func tellRevocation(to client: Client, effects: inout [Effect]) {
         forgetRevocation(knownTo: client, effects: &effects)
         guard let revocation = client.revocation, !revocation.untold.isEmpty else { return }
@@ -291,7 +303,7 @@ public final class DistributedCenter {
         client.revocation?.sentWhenTold = client.sentBytes
     }
 
-    /// Forgets what policy took from a client that has confirmed what it was told of it.
+    /// Forgets the revocations that the client has acknowledged.
     func forgetRevocation(knownTo client: Client, effects: inout [Effect]) {
         guard let revocation = client.revocation, revocation.untold.isEmpty,
             revocation.sentWhenTold <= client.peer.surelyConfirmedBytes
@@ -311,11 +323,11 @@ public final class DistributedCenter {
         meter.count(ids.count)
         let wasOwed = client.owed.hasReady
         if !client.owed.isEmpty { for id in ids { client.owed.remove(id) } }
-        // Without observers nothing is for it, and nothing has to be looked through.
+        // Without observers the client can receive nothing, so the queue is emptied without a search.
         changeQueue(of: client) { [isEmpty = client.observers.isEmpty] queue in
             if isEmpty { queue.removeAll() } else { queue.remove(ids) }
         }
-        // Notifications that waited for the values have lost their turns to them.
+        // The replay has used up the slots of the notifications that waited behind it.
         if wasOwed, !client.owed.hasReady { giveTurns(to: client) }
     }
 
@@ -339,25 +351,26 @@ public final class DistributedCenter {
         for text in [registration.name, registration.object] { text.map { observedTexts.remove($0) } }
     }
 
-    /// Whether more goes with a client that leaves than one event may do.
+    /// Whether the client has more state than one event may remove when it leaves.
     public func takesPartsToLeave(_ name: ClientName) -> Bool {
         guard let client = clients[name] else { return false }
         return client.observers.count + client.queue.count + retained.count(ofConnection: name) > Self.partSize / 2
     }
 
-    /// The client left the bus, and what it had goes later. From now on it is sent nothing.
+    /// Marks a client that left the bus and whose state is removed later. From now on it is sent nothing.
     public func noteLeft(_ name: ClientName) {
         clients[name]?.presence = .leaving
     }
 
-    /// The client left the bus: a part of what it had goes, until it returns false and ``clientDisappeared(_:effects:)`` is
-    /// due. From the first part on it is sent nothing.
+    /// Removes a part of the state of a client that left the bus. From the first part on the client is sent nothing.
+    ///
+    /// - Returns: whether more is left. After false the driver calls ``clientDisappeared(_:effects:)``.
     public func takeApart(_ name: ClientName, effects: inout [Effect]) -> Bool {
         defer { eventEnded() }
         guard let client = clients[name] else { return false }
         client.presence = .leaving
         client.owed = RetainedReplays()
-        // Notifications that wait name observers, so they go first.
+        // Queued notifications refer to observers, so they are removed first.
         changeQueue(of: client) { $0.removeSome(Self.partSize) }
         guard client.queue.isEmpty else { return true }
         let removed = client.observers.prefix(Self.partSize / 4)
@@ -371,10 +384,10 @@ public final class DistributedCenter {
         return takesPartsToLeave(name)
     }
 
-    /// The cost of an observer that goes: it stands in several tables, by its name and its object.
+    /// The steps of the removal of an observer, which is in several tables by name and by object.
     private static let stepsOfRemoval = 16
 
-    /// The client left the bus: everything that it had goes (D8).
+    /// Forgets a client that left the bus, with all of its state (D8).
     public func clientDisappeared(_ name: ClientName, effects: inout [Effect]) {
         defer { eventEnded() }
         guard let client = clients[name] else {
@@ -399,7 +412,7 @@ public final class DistributedCenter {
         for registered in client.observers.values { release(registered, of: client) }
         client.observers = [:]
         client.owed = RetainedReplays()
-        // Its turns come and are void.
+        // Its slots in the send schedule remain, as tombstones.
         changeQueue(of: client) { $0.removeAll() }
         charge(client.peer, .clients, -1)
         client.peer.isClient = false
@@ -407,7 +420,8 @@ public final class DistributedCenter {
         freeNumbers.append(client.number)
     }
 
-    /// The client of this name; a new one is watched, and probed, so that its first answer comes before it matters.
+    /// Returns the client of this name. A new client is watched and probed at once, so that its first acknowledgment
+    /// comes before a window is full.
     func client(_ name: ClientName, effects: inout [Effect]) throws(CenterError) -> Client {
         if let client = clients[name] { return client }
         try checkRoom(for: peers[name], .clients, adding: 1)
@@ -436,7 +450,7 @@ public final class DistributedCenter {
         probe(client.peer, effects: &effects)
     }
 
-    // MARK: Looking
+    // MARK: Status
 
     public var statistics: Statistics {
         var statistics = counters
@@ -456,10 +470,10 @@ public final class DistributedCenter {
         return statistics
     }
 
-    /// A number that grows with each observer that is registered.
+    /// A number that grows with each registered observer.
     public var registeredCount: UInt64 { index.orderOfNext }
 
-    /// Every client, and who else does not read what it was sent, in no particular order.
+    /// All clients, and other connections whose flow state is not ``FlowState/open``, the oldest connection first.
     public var clientStatuses: [ClientStatus] {
         defer { eventEnded() }
         meter.count(peers.count)
@@ -467,18 +481,19 @@ public final class DistributedCenter {
             peer.isClient || peer.flow.state != .open ? ClientStatus(peer, client(of: peer)) : nil
         }
         meter.countSort(of: statuses.count)
-        // In the order in which they connected.
+        // In the order in which the clients connected.
         return statuses.sorted { $0.name.isOlder(than: $1.name) }
     }
 
-    /// Connections that have posted, those with the most accepted posts first.
+    /// Returns connections that have posted, those with the most accepted posts first.
     ///
-    /// They are counted with the connections that call, so there are no more than clients, those that pay for values, and as
-    /// many strangers as are remembered (E4). Of strangers nobody says when they leave: they are here until they are forgotten.
+    /// The center counts posts by connection. The posters are therefore clients, payers of retained values, and as many
+    /// unregistered peers as are kept (E4). Nothing reports that an unregistered peer left: it is listed until it is
+    /// forgotten.
     ///
     /// - Parameters:
-    ///   - most: how many are wanted at most.
-    ///   - isWanted: whether one is; asked about each that has posted.
+    ///   - most: the maximum number of posters.
+    ///   - isWanted: whether a poster is wanted; called for each connection that has posted.
     public func posterStatuses(most: Int, where isWanted: (ClientName) -> Bool) -> [PosterStatus] {
         defer { eventEnded() }
         meter.count(peers.count)
@@ -487,20 +502,20 @@ public final class DistributedCenter {
         return Array(posters.sorted { $0.precedes($1) }.prefix(most))
     }
 
-    /// Posts of a connection were refused, by the center or before they came here.
+    /// Counts refused posts of a connection, refused by the center or before they reached it.
     public func postWasRefused(of poster: ClientName, count: UInt64 = 1) {
         peers[poster]?.refused += count
     }
 
-    /// What `client` was sent so far: of its losses, those that it was told of.
+    /// The counts of `client`, without losses that were not reported to it.
     public func toldCounts(of client: ClientName) -> ClientCounts? { clients[client]?.toldCounts }
 
-    /// How many notifications wait for `client`, or were lost without its having been told.
+    /// The number of notifications that wait for `client`, and of its unreported losses.
     public func waiting(for client: ClientName) -> UInt64 {
         clients[client].map { UInt64($0.queue.count) + ($0.unreportedLoss?.count ?? 0) } ?? 0
     }
 
-    /// The registrations of `client`, in their order; nil when the center does not know it.
+    /// The registrations of `client` in the order of their numbers; nil for an unknown client.
     public func registrations(of client: ClientName) -> [Registration]? {
         defer { eventEnded() }
         return clients[client].map { client in

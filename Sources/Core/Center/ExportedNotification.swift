@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A notification on its way to the other sessions of the machine (G1). It was posted here as any other.
+/// A notification for the other sessions of the machine (G1). It was posted in this session like any other.
 public struct ExportedNotification {
     public let name: String
     /// The empty string means "no object".
     public let object: String
     public let userInfo: any UserInfo
     public let deliverImmediately: Bool
-    /// How it is kept here; nil for not.
+    /// The retention in this session; nil for a notification that is not retained.
     public let retention: Retention?
     /// See ``Notification/expiry``.
     public let expiry: Int64?

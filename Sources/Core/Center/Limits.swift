@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a client can make the service hold or do, bounded (E1). The one table is ``table``.
+/// The limits of all resources that clients can use (E1). ``table`` defines them.
 public struct Limits: Equatable, Sendable {
-    /// A limit, by the name that it has on the bus, in errors and in the configuration file.
+    /// A limit, by its name on the bus, in errors and in the configuration file.
     public enum Key: String, CaseIterable, Sendable {
         case clients = "clients"
         case observers = "observers"
@@ -35,9 +35,9 @@ public struct Limits: Equatable, Sendable {
     public struct Row: Sendable {
         public let key: Key
         public let standard: UInt64
-        /// No configuration can go beyond it.
+        /// The maximum that a configuration can set.
         public let hardMaximum: UInt64
-        /// No configuration can go below it.
+        /// The minimum that a configuration can set.
         public let minimum: UInt64
         public let reason: String
 
@@ -49,7 +49,7 @@ public struct Limits: Equatable, Sendable {
             self.reason = reason
         }
 
-        /// The values that a configuration can have.
+        /// The values that a configuration can set.
         public var range: ClosedRange<UInt64> { minimum...hardMaximum }
     }
 
@@ -94,7 +94,7 @@ public struct Limits: Equatable, Sendable {
             key: .answerBytes, standard: 32 << 20, hardMaximum: 4 << 30,
             reason: "what all callers that do not read together may cost; a process gets what is left to others"),
         Row(
-            // With less one program that does not read could leave no room for answers to others.
+            // Below this minimum, one program that does not read could leave no capacity for answers to others.
             key: .inFlightBytes, standard: 32 << 20, hardMaximum: 1 << 30, minimum: 1 << 20,
             reason: "what the bus may hold for all that were sent something; a process gets what is left to others"),
         Row(

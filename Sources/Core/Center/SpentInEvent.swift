@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The work of one event so far that may concern all clients: many of them together get no more than one may (E8). The rest
-/// follows with later events.
+/// The work of one event so far that may concern all clients. All clients together get no more work in one event than a
+/// single client may (E8). The rest follows with later events.
 struct SpentInEvent {
-    /// Notifications that were lost so that there is room for all together.
+    /// Notifications that were lost for the total limit.
     var losses = 0
-    /// The bytes of these.
+    /// The bytes of the lost notifications.
     var lostBytes = 0
-    /// Messages of what was held, and was sent at once.
+    /// Notifications of flushed queues and replays that were sent at once.
     var flushed = 0
 
-    /// Notifications that were taken out as their time was over, and values, each of which counts for ``stepsOfValue``.
+    /// Expired notifications that were removed, and expired values, each counted as ``stepsOfValue``.
     var expired = 0
 
     static let maxLosses = 16_384
@@ -17,6 +17,6 @@ struct SpentInEvent {
     private static let maxExpired = 4096
     static let stepsOfValue = 4
 
-    /// Whether more of what is over may be taken out.
+    /// Whether the event may remove more expired notifications and values.
     var mayExpire: Bool { expired < Self.maxExpired }
 }

@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// All that has to survive the process, as it is at one moment (E3): the shortest list of changes that makes it, for a log
-/// that is written anew part by part while the center goes on (E8).
+/// A snapshot of all state that has to survive the process (E3): the shortest list of changes that restores it. The log
+/// is rewritten from it slice by slice while the center goes on (E8).
 ///
-/// To take one costs a little for each client, however much waits: what is large is shared with the center until that
-/// changes it, which copies it once. It holds what it has not told yet.
+/// A snapshot costs a little for each client, with any number of waiting notifications. It shares large values with the
+/// center until the center changes them, which copies each once. It holds the changes that it has not returned yet.
 ///
-/// Not thread-safe: it is used on the center's thread.
+/// Not thread-safe: use it on the center's thread only.
 public struct StateSnapshot {
     struct OfClient {
         let name: ClientName
         let counts: ClientCounts
-        /// All that it and others said, and that it has to be told.
+        /// The suspension, options and revocations of the client, and its subscriptions to interest and values.
         let state: [Change]
         let observers: [ObserverID: Registered]
-        /// Nil when it is not remembered.
+        /// The due notifications; nil when they are not logged.
         let due: DeliveryQueue.Snapshot?
-        /// Nil without queues.
+        /// The waiting notifications; nil in a snapshot without queues.
         let waiting: DeliveryQueue.Snapshot?
         let loss: Change?
         let owed: RetainedReplays
     }
 
-    /// The next changes of a list, one by one; nil behind the last.
+    /// An iterator over a list of changes; nil behind the last.
     private typealias List = () -> Change?
 
-    /// Those to come; the last is the next.
+    /// The clients to come, in reverse order.
     private var clients: [OfClient]
     private var values: RetainedValues.Snapshot?
     private var posts: [PostingQueues.Snapshot]
@@ -43,9 +43,9 @@ public struct StateSnapshot {
         self.excess = excess
     }
 
-    /// Tells the next changes.
+    /// Calls `body` with the next changes.
     ///
-    /// - Parameter most: of the changes.
+    /// - Parameter most: the maximum number of changes.
     /// - Returns: whether there are more.
     public mutating func next(_ most: Int, _ body: (Change) -> Void) -> Bool {
         var left = most
@@ -80,13 +80,13 @@ public struct StateSnapshot {
         return Self.list(of: excess) { $0 }
     }
 
-    /// Each is made when it is its turn.
+    /// Returns the lists of a client; each is made when it is needed.
     private static func lists(of client: OfClient) -> [() -> List] {
         let name = client.name
         return [
             { list(of: [.client(name, client.counts)]) { $0 } },
             {
-                // In the order of registration, which is the order in which they match.
+                // In the order of registration, which is the order of matching.
                 list(of: client.observers.values.map(\.registration).sorted { $0.id < $1.id }, Change.observer)
             },
             { list(of: client.state) { $0 } },
@@ -120,9 +120,9 @@ public struct StateSnapshot {
 }
 
 extension DistributedCenter {
-    /// All that has to survive, as it is now.
+    /// Takes a snapshot of all state that has to survive.
     ///
-    /// - Parameter hasQueues: whether with what waits for clients and in posters' queues.
+    /// - Parameter hasQueues: whether to include the queues of clients and posters.
     public func snapshot(withQueues hasQueues: Bool = true) -> StateSnapshot {
         defer { eventEnded() }
         meter.count(clients.count * 4)
@@ -131,7 +131,7 @@ extension DistributedCenter {
             posts: hasQueues ? postingQueues.snapshots : [], excess: rememberedExcess)
     }
 
-    /// The same, told at once.
+    /// Calls `body` at once with all changes of a snapshot with queues.
     public func forEachRememberedChange(_ body: (Change) -> Void) {
         var snapshot = snapshot()
         while snapshot.next(.max, body) {}

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A client as it is shown to others.
+/// The status of a client for other programs.
 public struct ClientStatus: Sendable {
     public let name: ClientName
     public let isSuspended: Bool
     public let cause: SuspensionCause
     public let observers: Int
-    /// Notifications that wait for it.
+    /// Notifications that wait for the client.
     public let queued: Int
     public let delivered: UInt64
     public let dropped: UInt64
     public let flow: FlowState
-    /// Messages that were sent to it and that it has not confirmed.
+    /// Messages that were sent to the client and that it has not acknowledged.
     public let unconfirmed: Int
-    /// Posts of it that were accepted.
+    /// Accepted posts of the client.
     public let posted: UInt64
 
     init(_ peer: Peer, _ client: Client?) {
@@ -29,16 +29,16 @@ public struct ClientStatus: Sendable {
     }
 }
 
-/// A connection that has posted, as it is shown to others.
+/// The status of a connection that has posted, for other programs.
 public struct PosterStatus: Equatable, Sendable {
     public let name: ClientName
     public let identity: Identity
-    /// Posts of it that were accepted, and posted for real.
+    /// Posts of the connection that were accepted and posted, without queued ones.
     public let posted: UInt64
-    /// Posts of it that were refused.
+    /// Posts of the connection that were refused.
     public let refused: UInt64
 
-    /// Nil for one that has not posted, and where nothing tells who it is.
+    /// Returns nil for a connection that has not posted, and for one without a known identity.
     init?(_ peer: Peer) {
         guard peer.posted > 0 || peer.refused > 0, let identity = peer.identity else { return nil }
         name = peer.name
@@ -47,57 +47,57 @@ public struct PosterStatus: Equatable, Sendable {
         refused = peer.refused
     }
 
-    /// The busiest comes first.
+    /// Whether this poster has more posts than the other, which determines their order.
     func precedes(_ other: PosterStatus) -> Bool {
         if posted != other.posted { return posted > other.posted }
         return refused != other.refused ? refused > other.refused : name < other.name
     }
 }
 
-/// Counters over a center's life, and what it holds at the moment.
+/// Counters over a center's life, and its present usage.
 public struct Statistics: Equatable, Sendable {
-    /// Posts that were posted for real: each has a serial. What waits in posters' queues comes on top.
+    /// Posts that got a serial. Posts in posting queues are not among them.
     public internal(set) var posted: UInt64 = 0
-    /// Those of them that no observer matched.
+    /// Posts of these that no observer matched.
     public internal(set) var unmatched: UInt64 = 0
     /// Deliveries to clients.
     public internal(set) var delivered: UInt64 = 0
-    /// Deliveries that were lost for want of room.
+    /// Notifications that were lost, or may have been lost, on the way to clients.
     public internal(set) var dropped: UInt64 = 0
-    /// Held notifications, and posts in posters' queues, whose place a newer one took.
+    /// Held and throttled notifications, and posts in posting queues, that a newer one replaced.
     public internal(set) var coalesced: UInt64 = 0
-    /// Posts that waited in their posters' queues when an earlier process ended that could not keep them.
+    /// Posts in posting queues that were lost, as an earlier process could not keep them when it ended.
     public internal(set) var lostPosts: UInt64 = 0
-    /// Notifications that wait for a client.
+    /// Notifications that wait for clients.
     public internal(set) var queued: UInt64 = 0
-    /// What those count against the limits, in bytes.
+    /// The size of waiting notifications, as it counts against the limits, in bytes.
     public internal(set) var queuedBytes: UInt64 = 0
     /// The state of minimum intervals, in bytes (R5).
     public internal(set) var intervalBytes: UInt64 = 0
-    /// Posts that wait in the queues of their posters.
+    /// Posts that wait in posting queues.
     public internal(set) var queuedPosts: UInt64 = 0
-    /// What those count against the limits, in bytes.
+    /// The size of posts in posting queues, as it counts against the limits, in bytes.
     public internal(set) var queuedPostBytes: UInt64 = 0
-    /// What is on its way to connections and not confirmed, in bytes.
+    /// The size of in-flight messages, which were sent and not acknowledged, in bytes.
     public internal(set) var inFlightBytes: UInt64 = 0
-    /// Answers that are kept for callers that do not read, in bytes.
+    /// The size of pending answers to callers that do not read, in bytes.
     public internal(set) var answerBytes: UInt64 = 0
-    /// Calls that wait to be served, in bytes.
+    /// The size of calls and partial posts that wait to be served, in bytes.
     public internal(set) var waitingCallBytes: UInt64 = 0
-    /// Values that are kept.
+    /// Retained values.
     public internal(set) var retained: UInt64 = 0
-    /// What those count against the limits, in bytes.
+    /// The size of retained values, as it counts against the limits, in bytes.
     public internal(set) var retainedBytes: UInt64 = 0
-    /// Posts that were to be kept, and found no room when they came out of their posters' queues.
+    /// Posts with `retain` that were not retained, as there was no space when they left their posting queue.
     public internal(set) var unretained: UInt64 = 0
-    /// Values of connections that have left, which were removed to make room for others.
+    /// Values of departed posters that were removed to make space for others.
     public internal(set) var displaced: UInt64 = 0
-    /// Notifications whose time was over before somebody had got them, and values whose time was over.
+    /// Notifications that expired before they were sent, and values that expired.
     public internal(set) var expired: UInt64 = 0
     public internal(set) var clients: UInt64 = 0
     public internal(set) var observers: UInt64 = 0
-    /// Their registrations, as they count against the limits, in bytes.
+    /// The size of registrations, as it counts against the limits, in bytes.
     public internal(set) var observerBytes: UInt64 = 0
-    /// Everything together, as it counts against the limits, in bytes.
+    /// The total memory, as it counts against the limits, in bytes.
     public internal(set) var memoryBytes: UInt64 = 0
 }

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// Who pays for what a connection makes the service hold (E4): all connections of a process share one account, and all
-/// processes of a sandbox.
+/// The identity of the account that is charged for a connection's resources (E4). All connections of a process share
+/// one account, and so do all processes of a sandbox.
 public enum AccountID: Hashable, Comparable, Sendable {
-    /// Nobody knows who is behind it, so that it pays for itself.
+    /// A connection whose process and user are unknown; it has an account of its own.
     case connection(ClientName)
     case process(UInt32)
-    /// Where the process is not known.
+    /// The user of connections whose processes are unknown.
     case user(UInt32)
-    /// The application in a sandbox, by its id.
+    /// The application of a sandbox, by its id.
     case sandbox(String)
 
-    /// Whether it is, as far as is known, that of a connection that came before the other's.
+    /// Whether this account's connection came before the other's, as far as that is known.
     func isOlder(than other: AccountID) -> Bool {
         if case .connection(let name) = self, case .connection(let later) = other {
             name.isOlder(than: later)
@@ -22,22 +22,23 @@ public enum AccountID: Hashable, Comparable, Sendable {
     }
 }
 
-/// What one payer uses of each total.
+/// The resources that one process, sandbox, user or connection uses.
 final class Account: Sizable {
     let id: AccountID
-    /// Its connections that there are.
+    /// The number of its present connections.
     var peers = 0
     var usage = Usage()
-    /// The part of it that its connections have left behind.
+    /// The part of the usage that departed connections have left behind.
     var departed = Usage()
-    /// The part of it that does not count in the total, as a limit was lowered.
+    /// The part of the usage that does not count in the total, because a limit was lowered.
     var excess = Usage()
-    /// Its clients, by what waits for them.
+    /// Its clients, by the size of their waiting notifications.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     var clients = LargestFirst<Peer>()
-    /// Its connections that wait for room on the way, and whether it has a place among those that have some (``BlockedOnQuota``).
+    /// Its connections that are blocked on the in-flight quota, and whether the account has a place in the round-robin
+    /// of ``BlockedOnQuota``.
     var blockedOnQuota = Deque<Peer>()
     var isInTurn = false
     #if !DEBUG && !CARILLON_METER
@@ -54,58 +55,62 @@ final class Account: Sizable {
     func precedes(_ other: Account) -> Bool { id < other.id }
 }
 
-/// A connection that the service has to do with: it is a client, uses something, or has something on its way to it.
+/// A connection that the service has to do with: it is a client, uses resources, or has unacknowledged messages.
 final class Peer: Sizable {
     let name: ClientName
     var account: Account
     var usage = Usage()
     var isClient = false
-    /// Who is behind it; nil where nothing tells.
+    /// The identity of its process; nil when it is unknown.
     var identity: Identity? {
         didSet { lastBringing = nil }
     }
-    /// The same with what it brought from outside last: who brings much brings it from few places.
+    /// The identity with the origin of its last post from outside. A bridge posts much from few origins, so these are
+    /// shared.
     private var lastBringing: Identity?
-    /// How much it may be sent (A4).
+    /// The window of messages to the connection (A4).
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     var flow = FlowWindow()
-    /// Bytes that it has read, as far as is known.
+    /// The bytes that it has read, as far as is known.
     var confirmedBytes: UInt64 = 0
-    /// The value of ``confirmedBytes`` when its channel was opened, until the bus is known to have carried the descriptor to
-    /// it. Confirmations since then are of bytes that were written to the channel, and prove nothing about the bus.
+    /// The value of ``confirmedBytes`` when its channel was opened, until the bus is known to have carried the
+    /// descriptor to it. Later confirmations are of bytes on the channel, and prove nothing about the bus.
     var confirmedBeforeChannel: UInt64?
-    /// Bytes that it has read whatever becomes of the bus and the service.
+    /// The confirmed bytes that can't be lost, even if the bus or the service ends.
     var surelyConfirmedBytes: UInt64 { confirmedBeforeChannel ?? confirmedBytes }
-    /// The sizes of the answers that are kept for it, the oldest first.
+    /// The sizes of the replies that are kept for it, in bytes, the oldest first.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     var answers = Deque<Int>()
-    /// Its replies on the bus, beside its channel; nil for one that has none, and has confirmed what it had.
+    /// Its replies on the bus, beside its channel; nil when there is no channel and all of them are confirmed.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     var replies: ReplyLine?
-    /// Posts that it made, and that were accepted.
+    /// The number of its accepted posts.
     var posted: UInt64 = 0
-    /// Posts that it made, and that were refused.
+    /// The number of its refused posts.
     var refused: UInt64 = 0
-    /// Whether it came back with a restart, and nobody has said yet who is behind it.
+    /// Whether it was restored after a restart, and has not been identified yet.
     var isRestored = false
-    /// Whether it came back, and is sent nothing before it is known who is behind it: policy may allow it no more what it had
-    /// registered (P3).
+    /// Whether it was restored and must be identified before it is sent anything: policy may no longer allow its
+    /// observers (P3).
     var awaitsIdentity = false
-    /// Whether it is among the peers that the center knows. One that left may still pay, for posts that wait and for values.
+    /// Whether the center still has it among its peers. A departed connection may still be charged, for queued posts
+    /// and retained values.
     var isKnown = true
-    /// The values that it has left behind, as ``DepartedPayers`` knows it; nil for one that is there, or left nothing.
+    /// The retained values that it left behind, as ``DepartedPayers`` counts them; nil for a present connection, or
+    /// when it left none.
     var departed: DepartedPayers.Entry?
-    /// Whether the bus is to tell when it leaves, though it is no client: it pays for values.
+    /// Whether the bus is asked to report its departure although it is no client, because it is charged for retained
+    /// values.
     var isDepartureWatched = false
-    /// Whether it has a place among those that are forgotten when there are too many.
+    /// Whether it has a place among the unregistered peers, of which the oldest are forgotten when there are too many.
     var isAmongStrangers = false
-    /// Where it stands among the clients of its account.
+    /// Its place among the clients of its account.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
@@ -116,7 +121,7 @@ final class Peer: Sizable {
         self.account = account
     }
 
-    /// Who is behind it, for what it posts from there; nil for this session.
+    /// The identity for posts from an origin; nil for this session.
     func identity(bringingFrom origin: OutsideOrigin?) -> Identity? {
         guard let origin else { return identity }
         if let lastBringing, lastBringing.origin == origin { return lastBringing }
@@ -125,7 +130,8 @@ final class Peer: Sizable {
         return withOrigin
     }
 
-    /// Whether somebody said who is behind it, be it that nobody knows: then it is told when it is forgotten.
+    /// Whether the driver of the center has identified it, also as unknown. Then the driver gets an
+    /// ``Effect/forget(_:)`` when the connection is forgotten.
     var isIdentified = false
 
     var size: Int { usage[.queuedBytes] + usage[.intervalBytes] }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Whether the application behind a client is active, as far as the desktop tells (A1).
+/// The activity of the application behind a client, as far as the desktop reports it (A1).
 public enum Activity: String, Sendable, CaseIterable {
-    /// Nobody knows: there is no source, it was lost, or it knows no window of the client. Counts as active (A2).
+    /// There is no source of activity, it was lost, or it knows no window of the client. Counts as active (A2).
     case unknown = "unknown"
     case active = "active"
     case inactive = "inactive"

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The bounds of what goes to a client together (F1): no more bytes than there is room for in its window
-/// (``FlowWindow``), in which a batch counts as what it is for the bus, one message; and so few notifications that the
-/// urgent does not wait for long.
+/// The notifications that go to a client in one message (F1), with their bounds. A batch has no more bytes than fit
+/// into the client's window (``FlowWindow``), where it counts as one message. It has no more notifications than a
+/// window has messages, so that urgent notifications do not wait for long.
 struct Batch {
     static let maxCount = FlowWindow.messages
 
     private let maxBytes: Int
     private(set) var deliveries: [Delivery] = []
-    /// As the limits of queues count it.
+    /// The size as the limits of queues count it, in bytes.
     private(set) var byteCount = 0
-    /// Of the notifications with their observers, as the bus's limit of a message counts it.
+    /// The size of the notifications with their observers as the bus's limit for a message counts it, in bytes.
     private(set) var carriedBytes = 0
 
-    /// - Parameter mostBytes: as ``byteCount``.
+    /// - Parameter maxBytes: the maximum of ``byteCount``.
     init(maxBytes: Int) { self.maxBytes = maxBytes }
 
-    /// Whether there is room for so many bytes more; for the first always.
+    /// Whether so many more bytes fit; always true for the first notification.
     func hasRoom(for byteCount: Int) -> Bool { deliveries.isEmpty || self.byteCount + byteCount <= maxBytes }
 
-    /// Whether one more goes along; the first always does.
+    /// Whether the batch takes one more notification; it always takes the first.
     func takes(_ entry: DueQueue.Entry, maxCarried: Int) -> Bool {
         deliveries.isEmpty
             || deliveries.count < Self.maxCount && hasRoom(for: entry.byteCount)

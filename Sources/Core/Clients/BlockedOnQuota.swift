@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// Connections that wait for room on the way (A4, E4): of each account in their order, and the accounts by turns.
+/// The connections that are blocked on the in-flight quota (A4, E4): a queue for each account, and the accounts in
+/// round-robin.
 ///
-/// Room is shared by accounts, so that of an account whose first one finds none nobody has to be looked at.
+/// Accounts share the quota. When the first connection of an account does not fit, the others of that account need not
+/// be checked.
 struct BlockedOnQuota {
-    /// Those of which some wait; also of which all that waited have gone. Each once.
+    /// The accounts with blocked connections, each once; also accounts of which all blocked connections have gone.
     private var accounts = Deque<Account>()
-    /// Those that wait, and some that do not any more.
+    /// The number of blocked connections, and of some that are blocked no more.
     private(set) var count = 0
 
     var isEmpty: Bool { count == 0 }
@@ -17,14 +19,14 @@ struct BlockedOnQuota {
         let account = peer.account
         account.blockedOnQuota.append(peer)
         count += 1
-        // Connections that come and go leave no more places than there are connections.
+        // Drops obsolete places when they outnumber the connections.
         if account.blockedOnQuota.count > 2 * account.peers + 64 { dropStale(of: account) }
         guard !account.isInTurn else { return }
         account.isInTurn = true
         accounts.append(account)
     }
 
-    /// The account whose turn it is. ``endTurn(of:)`` follows.
+    /// Takes the next account in the round-robin. ``endTurn(of:)`` must follow.
     mutating func beginTurn() -> Account? { accounts.popFirst() }
 
     mutating func endTurn(of account: Account) {
@@ -42,7 +44,7 @@ struct BlockedOnQuota {
         peer.isKnown && peer.flow.isBlockedOnQuota && peer.account === account
     }
 
-    /// The first of an account.
+    /// The first blocked connection of an account.
     mutating func first(of account: Account) -> Peer? {
         while let peer = account.blockedOnQuota.first {
             if isWaiting(peer, in: account) { return peer }
@@ -55,7 +57,7 @@ struct BlockedOnQuota {
         if account.blockedOnQuota.popFirst() != nil { count -= 1 }
     }
 
-    /// An account is forgotten: nobody of it waits.
+    /// Removes all connections of an account that is forgotten.
     mutating func forget(_ account: Account) {
         count -= account.blockedOnQuota.count
         account.blockedOnQuota = Deque()

@@ -1,93 +1,96 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// What the center knows of one client.
+/// The center's state of one client.
 final class Client {
-    /// Its connection, which pays for what it uses.
+    /// The client's connection, which is charged for its resources.
     let peer: Peer
-    /// A small number that no other client has while this one is there.
+    /// A small number, unique among the present clients.
     let number: Int
-    /// Its registrations and where the index has them.
+    /// The client's observers and their places in the index.
     var observers: [ObserverID: Registered] = [:]
 
-    /// Whether the bus was asked to tell when it leaves; not yet for one that an earlier process knew.
+    /// Whether the bus was asked to report the client's departure. For a client of an earlier process that is done when
+    /// the restoring ends.
     var isWatched = false
-    /// Whether the service is about to end: what is due is left to the next process, which tells what it sends.
+    /// Whether the service is about to end. Due notifications are then left to the next process.
     var isLeftToNext = false
     var presence = Presence.here
 
     enum Presence {
         case here
-        /// It left the bus, and what it had goes part by part.
+        /// The client left the bus; its state is removed slice by slice.
         case leaving
-        /// It left the bus, and has nothing. It may have turns left, which are void.
+        /// The client left the bus and has no state. It may have scheduled sends left, which send nothing.
         case gone
     }
 
     var options = ClientOptions()
-    /// Whether the bus may have refused to carry to it that something it follows is different.
+    /// Whether the bus may have discarded a signal that something the client follows has changed (G4, G5).
     var controlResendPending = false
-    /// What policy took from it (P3), as long as it may not know.
+    /// The observers that policy took from the client (P3), until the client has confirmed that signal.
     var revocation: Revocation?
 
-    // Policy: suspension (S1).
-    /// What somebody else said, to test its application (B3): it holds whatever the client says, and activity.
+    // Suspension (S1)
+    /// The suspension that another program set for testing (B3). It overrides the client's own choice and activity.
     var override: SuspensionOverride?
-    /// When it was suspended or resumed, as ``Clock/time``; nil when that was before this process.
+    /// The time of the last suspension or resumption, as ``Clock/time``; nil when it was before this process.
     var suspensionTime: Int64?
-    /// What the client said; nil when it leaves that to the activity of its application.
+    /// The client's own choice; nil when it leaves suspension to the activity of its application.
     var explicitSuspension: Bool?
-    /// Whether its application is active, as it counts: inactivity has lasted for a moment (A1).
+    /// The activity of its application that counts: inactivity counts after it has lasted for 250 ms (A1).
     var activity = Activity.unknown
-    /// The same, as it was told last, in which epoch (S5).
+    /// The activity that a source reported last, and its epoch (S5).
     var reportedActivity = Activity.unknown
     var activityEpoch: UInt64 = 0
-    /// How many of its observers were registered with `automatic-suspension` false (A2).
+    /// The number of its observers with `automatic-suspension` false (A2).
     var refusalsOfAutomation = 0
-    /// How many of its observers monitor (B3).
+    /// The number of its observers that monitor (B3).
     var monitors = 0
-    /// How many of its observers have a minimum interval (R5).
+    /// The number of its observers with a minimum interval (R5).
     var observersWithInterval = 0
-    /// When the timer for that ends, as ``Clock/uptime``; nil when none runs.
+    /// The end of the running interval timer, as ``Clock/uptime``; nil when none runs.
     var intervalTimerEnd: Int64?
-    /// Before this what is due of what waits for intervals is not looked at again.
+    /// The next time to look for due throttled notifications, as ``Clock/uptime``.
     var nextLookAtIntervals: Int64 = 0
-    /// The configuration's word about automatic suspension.
+    /// Whether the configuration allows automatic suspension.
     var isAutomationOn = true
-    /// Whether an earlier process left it suspended because of activity, which nobody has told yet in this one (E3).
+    /// Whether an earlier process left the client suspended by activity, and the restoring has not ended yet (E3).
     var wasSuspendedByActivity = false
 
-    /// What it was told last about its suspension; nil when that is not known.
+    /// The suspension that was announced to the client last; nil when that is unknown.
     var toldSuspension: (Bool, SuspensionCause)? = (false, .none)
-    /// All that it had been sent, in bytes, when it was told so.
+    /// The value of ``sentBytes`` after that announcement.
     var sentWhenTold: UInt64 = 0
-    /// Whether a later process is known to have to tell it about its suspension (E3), as it may not know.
+    /// Whether the log records that a later process has to announce the suspension again (E3), because the client may
+    /// not know it.
     var suspensionNoticePending = false
 
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     var queue: DeliveryQueue
-    /// What its observers have yet to get of values, in the order in which they asked (R2).
+    /// The retained values that its observers have yet to get, in the order of their requests (R2).
     var owed = RetainedReplays()
-    /// Set while its queue is half full and it reads.
+    /// The progress of the client while its queue is half full and it reads; nil otherwise.
     var backpressure: Backpressure?
-    /// Whether it had stopped reading when its queue was half full, and has not begun again.
+    /// Whether the client stopped reading while its queue was half full, and has confirmed nothing since.
     var isSlowConsumer = false
-    /// Whether what is due to it is in the recovery log, because it has to wait; else that is on its way.
+    /// Whether its due notifications are in the recovery log, because they have to wait. Otherwise they are about to be
+    /// sent.
     var remembersDue = false
     var counts = ClientCounts()
-    /// What an earlier process left, until all that it remembered has been taken over.
+    /// The counts that an earlier process left, until all of its state has been restored.
     var restoredCounts: ClientCounts?
-    /// Notifications that waited for it and whose place a newer one took, since this process knows it.
+    /// The number of waiting notifications that a newer one replaced, since this process knows the client.
     var coalesced: UInt64 = 0
-    /// Why something was lost, the last time.
+    /// The reason of the last loss.
     var lastLoss: DropReason?
-    /// What was lost and not announced yet.
+    /// The loss that was not announced yet.
     var unreportedLoss: Loss?
-    /// Whether it has lost something in the event that is under way, of which it is told at the end.
+    /// Whether the client has lost posts in the present event. The loss is announced at the end of the event.
     var hasLostPosts = false
-    /// What was sent and perhaps not carried by the bus, and not announced yet.
+    /// Messages that the bus may have lost, and whose loss was not announced yet.
     var possibleLoss: PossibleLoss?
 
     struct Loss {
@@ -97,19 +100,19 @@ final class Client {
     }
 
     struct Revocation {
-        /// All of which it may not know, and those of them that it has to be told.
+        /// The observers whose removal the client may not know, and of these the observers still to be announced.
         var observers: Set<ObserverID> = []
         var untold: Set<ObserverID> = []
-        /// All that it had been sent, in bytes, when it was told last.
+        /// The value of ``sentBytes`` after the last announcement.
         var sentWhenTold: UInt64 = 0
     }
 
     struct Backpressure {
-        /// Bytes that it had confirmed when it was looked at last.
+        /// The bytes that the client had confirmed at the last check.
         var confirmed: UInt64
-        /// Notifications that it had been sent by then.
+        /// The notifications that had been delivered to the client by the last check.
         var delivered: UInt64
-        /// How often nothing was new.
+        /// The number of consecutive checks without newly confirmed bytes.
         var idleChecks = 0
     }
 
@@ -125,37 +128,37 @@ final class Client {
         self.isAutomationOn = isAutomationOn
     }
 
-    /// The counts of all that it was sent so far: of its losses, those that it was told of.
+    /// The counts as the client knows them: all deliveries, and the announced losses.
     var toldCounts: ClientCounts {
         var counts = counts
         counts.dropped -= unreportedLoss?.count ?? 0
         return counts
     }
 
-    /// Whether something is for it that it would get if it read.
+    /// Whether the service would send the client something if it read.
     var awaitsSomething: Bool {
         queue.hasDue || owed.hasReady || queue.waitsForIntervals || unreportedLoss != nil || possibleLoss != nil
             || controlResendPending
             || !knowsSuspension || isRevocationOwed
     }
 
-    /// Whether it was told what holds about its suspension.
+    /// Whether the present suspension was announced to the client.
     var knowsSuspension: Bool { toldSuspension.map { $0 == (isSuspended, suspensionCause) } ?? false }
 
-    /// Whether what it was told last about that may not have arrived.
+    /// Whether the last announcement of its suspension is not confirmed, and may be lost.
     var isSuspensionOnTheWay: Bool { sentWhenTold > peer.surelyConfirmedBytes }
 
-    /// Whether it has to be told what policy took from it.
+    /// Whether observers that policy took from the client have yet to be announced.
     var isRevocationOwed: Bool { revocation?.untold.isEmpty == false }
 
-    /// Policy took these from it, of which it has to be told.
+    /// Records observers that policy took from the client, to be announced.
     func oweRevocation(of ids: Set<ObserverID>) {
         revocation = revocation ?? Revocation()
         revocation?.observers.formUnion(ids)
         revocation?.untold.formUnion(ids)
     }
 
-    /// All that it was sent so far, in bytes, without replies beside its channel.
+    /// All bytes sent to the client so far, without the replies beside its channel.
     var sentBytes: UInt64 {
         peer.confirmedBytes
             + UInt64(peer.usage[.inFlightBytes] - (peer.replies?.flow.unconfirmed.bytes ?? 0))
@@ -163,8 +166,9 @@ final class Client {
 
     var name: ClientName { peer.name }
 
-    /// Whether it may be sent something: what it was sent, it has confirmed so far. One that an earlier process knew gets
-    /// nothing before the restoring has ended: first of all what it missed.
+    /// Whether the client may be sent messages: its window is open, it is restored and identified, and the service is
+    /// not about to end. A client of an earlier process gets nothing before the restoring has ended; then the
+    /// announcement of its losses comes first.
     var reads: Bool { isWatched && presence == .here && !isLeftToNext && !peer.awaitsIdentity && peer.flow.isOpen }
 
     var isSuspended: Bool {
@@ -184,14 +188,14 @@ final class Client {
         return decidingActivity == .unknown ? .none : .activity
     }
 
-    /// What is known, where it may decide at all (A2).
+    /// The activity, if it may decide about suspension at all (A2).
     private var decidingActivity: Activity {
         isAutomationOn && refusalsOfAutomation == 0 ? activity : .unknown
     }
 }
 
-/// An entry of the index: what has to be known of an observer that a notification matches. There may be a quarter of a
-/// million in a row, so it is small, and the rest is apart.
+/// An entry of the index: the properties of an observer that a match needs. A match may visit a quarter of a million
+/// entries in a row, so an entry is small; ``Registered`` has the rest.
 struct Observer {
     let client: Client
     let id: ObserverID
@@ -211,7 +215,7 @@ struct Observer {
     }
 }
 
-/// An observer of a client.
+/// An observer of a client, with its place in the index.
 struct Registered {
     let registration: Registration
     var position: ObserverIndex<ExactText, ExactText, Observer>.Position

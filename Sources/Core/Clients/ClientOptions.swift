@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How a client wants to be served, by its own word.
+/// The options with which a client asked to be served.
 public struct ClientOptions: Equatable, Sendable {
-    /// Whether it gets its notifications together, as many as are due at a time (F1), also when that is one.
+    /// Whether the client gets all notifications that are due at a time in one batch (F1), even a single one.
     public var batches = false
-    /// What it wants to be told about each notification, where it gets them together or by its channel (P1).
+    /// The details that the client wants with each notification, in batches and on its channel (P1).
     public var details: Details = []
 
     public init() {}
 }
 
-/// What a client says of its options at a time; what it does not mention stays as it is.
+/// A change of a client's options; nil leaves an option as it is.
 public struct ClientOptionsChange: Equatable, Sendable {
     public var batches: Bool?
     public var details: Details?

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What is known about whether a connection reads (A4, B6).
+/// The knowledge of whether a connection reads (A4, B6).
 public enum FlowState: String, Sendable, CaseIterable {
-    /// It may be sent more.
+    /// The connection may be sent more.
     case open = "open"
-    /// It was sent all that may be on its way without an answer, or all together were; the rest waits.
+    /// The connection has used up its window, or is blocked on the in-flight quota of all connections; the rest waits.
     case waiting = "waiting"
-    /// It has never answered, though it was sent as much: it stopped early, or its library does not know how to. It is
-    /// sent more as far as another witness tells that it reads.
+    /// The connection has used up its window and never answered a probe: it stopped early, or its library does not
+    /// answer. It is sent more as far as its unread socket data, or a slow fixed rate, allows (`docs/flow-control.md`).
     case unanswered = "unanswered"
 }

@@ -1,33 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How much a connection may have been sent without having confirmed it (A4, `docs/flow-control.md`).
+/// The window of a connection: the messages that it was sent and has not acknowledged (A4, `docs/flow-control.md`).
 ///
-/// After every window of messages the connection is probed (`Peer.Ping`, which D-Bus libraries answer by themselves, in
-/// order). With two windows unanswered, sending stops until an answer comes. This is safety, not policy: it never makes
-/// a client suspended.
+/// After every 64 messages or 64 KiB the connection gets a probe (`Peer.Ping`, which D-Bus libraries answer by
+/// themselves, in order). With two unacknowledged windows, sending stops until an acknowledgment comes. This is safety,
+/// not policy: it never makes a client suspended.
 ///
-/// One that never answered any probe may not know how to (B6). Whether it reads is then found out in another way, by
-/// whoever drives the center; where nothing tells, its oldest window is taken for read every now and then.
+/// A connection that never answered a probe may be unable to answer (B6). The driver of the center then finds out in
+/// another way whether it reads. Where that is impossible, its oldest window counts as read from time to time.
 struct FlowWindow {
-    /// Messages in a window.
+    /// The maximum number of messages in a window.
     static let messages = 64
-    /// Bytes in a window, so that large notifications do not pile up either.
+    /// The size at which a window is full, in bytes, so that large notifications do not pile up either.
     static let bytes = 64 << 10
-    /// Windows that may be unanswered.
+    /// The maximum number of unacknowledged windows.
     static let unanswered = 2
 
-    /// What was sent.
+    /// An amount of sent messages.
     struct Amount: Equatable {
         var messages = 0
         var bytes = 0
-        /// What they tell, without what was written off.
+        /// The numbered content of the messages, without the parts that were written off.
         var told = Told()
     }
 
-    /// What a client does not know when messages do not reach it.
+    /// The content of messages that has sequence numbers. The client misses it when the messages do not reach it.
     struct Told: Equatable {
-        /// Each has a number of the sequence.
+        /// The number of notifications. Each has one sequence number.
         var notifications = 0
-        /// Losses that it was told of: as many numbers, too, which nothing else explains.
+        /// The number of losses in `Dropped` signals. They take as many sequence numbers, which nothing else explains.
         var losses: UInt64 = 0
 
         mutating func add(_ other: Self) {
@@ -36,49 +36,52 @@ struct FlowWindow {
         }
     }
 
-    /// Sent since the last probe.
+    /// The messages since the last probe.
     private var openWindow = Amount()
-    /// Sent before each probe that is not answered yet, and behind the one before it; the oldest first.
+    /// The messages before each unacknowledged probe, from the probe before it on; the oldest first.
     private var unacknowledgedWindows: [Amount] = []
-    /// Probes that were taken for answered, and whose answers may still come, before those of the others.
+    /// The number of probes that were assumed acknowledged. Their answers may still come, before the answers of later
+    /// probes.
     private var assumedAcked = 0
-    /// What was sent to the connection by the bus before it had a channel. What it confirms of that there tells nothing.
+    /// The numbered content that the bus carried before the connection had a channel. Acknowledgments on the channel
+    /// prove nothing about it.
     private var unsure = Told()
-    /// Answers to probes that were sent over the bus before it had a channel and behind which nothing waits any more. They
-    /// come before those of the others.
+    /// The number of probes sent over the bus before the connection had a channel, whose answers nothing waits for any
+    /// more. These answers come before all others.
     private var staleAcksExpected = 0
-    /// The size of all that these are about, in bytes.
+    /// The size of the messages before these probes, in bytes.
     private(set) var staleBytes = 0
     private var hasAnswered = false
-    /// Whether it has used up its windows without ever having answered.
+    /// Whether the connection has used up its windows without ever having answered.
     private(set) var isSilent = false
-    /// Whether it is being found out in another way whether it reads.
+    /// Whether the driver is finding out in another way whether the connection reads.
     private(set) var isBacklogProbed = false
-    /// Whether that is so though it answers: it may be a program of one thread that waits for an answer to its call, and
-    /// answers no Ping before it has that.
+    /// Whether that is so although the connection answers probes. It may be a program of one thread that waits for a
+    /// reply to its call, and answers no Ping before it has the reply.
     private var isBacklogProbedDuringCall = false
-    /// Answers until the bus has room for the connection again; 0 while it has, as far as is known.
+    /// The number of acknowledgments until the bus has space for the connection again; 0 while it is not known to lack
+    /// space.
     private var acksUntilUnblocked = 0
-    /// Whether it has to wait for room in what all together may have on their way.
+    /// Whether the connection waits for the in-flight quota, which all connections share.
     var isBlockedOnQuota = false
 
     var isOpen: Bool { unacknowledgedWindows.count < Self.unanswered && !isBlockedOnQuota && !isBlocked }
 
-    /// The bus has no room for the connection: what is sent there may be lost.
+    /// Whether the bus has no space for the connection, so that messages to it may be lost.
     var isBlocked: Bool { acksUntilUnblocked > 0 }
 
-    /// Whether an answer is waited for, without which nothing more is sent.
+    /// Whether nothing more is sent before an acknowledgment comes.
     var isUsedUp: Bool { unacknowledgedWindows.count >= Self.unanswered }
 
     var state: FlowState { isSilent ? .unanswered : isOpen ? .open : .waiting }
 
-    /// Whether no answer is waited for.
+    /// Whether no acknowledgment is expected.
     var isIdle: Bool { unacknowledgedWindows.isEmpty }
 
-    /// Whether something was sent behind the last probe.
+    /// Whether messages were sent behind the last probe.
     var isAnythingUnprobed: Bool { openWindow.messages > 0 }
 
-    /// All that was sent and not confirmed.
+    /// All messages that were sent and not acknowledged.
     var unconfirmed: Amount {
         unacknowledgedWindows.reduce(into: openWindow) { sum, amount in
             sum.messages += amount.messages
@@ -87,13 +90,16 @@ struct FlowWindow {
         }
     }
 
-    /// Bytes that may be added before a window is full.
+    /// The bytes until the window is full.
     var room: Int { max(0, Self.bytes - openWindow.bytes) }
 
     /// Counts a message that is sent now.
     ///
-    /// - Parameter fills: whether the next would not find room in the window.
-    /// - Returns: whether a window is full, so that the connection has to be probed.
+    /// - Parameters:
+    ///   - byteCount: the size of the message.
+    ///   - told: its numbered content.
+    ///   - fills: whether the next message would not fit into the window.
+    /// - Returns: whether the window is full, so that the connection has to be probed.
     mutating func sent(byteCount: Int, telling told: Told, fills: Bool) -> Bool {
         openWindow.messages += 1
         openWindow.told.notifications += told.notifications
@@ -102,15 +108,15 @@ struct FlowWindow {
         return fills || openWindow.messages >= Self.messages || openWindow.bytes >= Self.bytes
     }
 
-    /// Answers that may go though the window is used up, one at a time: nothing tells what a client has read that answers
-    /// probes, and may be a program of one thread that waits for each.
+    /// The number of replies that may still go, one at a time, although the window is used up. The connection answers
+    /// probes, and may be a program of one thread that waits for each reply. Whether it has read anything is unknown.
     private var answersAlone = 0
     private static let maxAnswersAlone = 16
 
-    /// From now on some answers may go alone.
+    /// Allows some replies to go although the window is used up.
     mutating func letAnswersGoAlone() { answersAlone = Self.maxAnswersAlone }
 
-    /// Counts an answer that is sent now though the window is used up, if one may go. No probe follows.
+    /// Counts a reply that is sent now although the window is used up, if one may go. No probe follows.
     mutating func sendsAlone(byteCount: Int) -> Bool {
         guard answersAlone > 0, !isBlockedOnQuota else { return false }
         answersAlone -= 1
@@ -119,7 +125,7 @@ struct FlowWindow {
         return true
     }
 
-    /// Whether it answers probes, so that nothing is taken for read that it may not have read.
+    /// Whether the connection answers probes. Then no window is assumed to have been read.
     var answersProbes: Bool { hasAnswered }
 
     /// Counts a probe that is sent now.
@@ -128,20 +134,20 @@ struct FlowWindow {
         openWindow = Amount()
     }
 
-    /// Probes whose answers may still come.
+    /// The number of probes whose answers may still come.
     var unansweredProbes: Int { unacknowledgedWindows.count + assumedAcked }
 
-    /// The connection gets a channel: nothing waits any more for answers to what was probed on the bus.
+    /// Stops waiting for acknowledgments of messages on the bus, because the connection gets a channel.
     mutating func answersNeedNotCome() {
         staleBytes += unconfirmed.bytes
         unsure.add(writeOff())
         staleAcksExpected += unansweredProbes
     }
 
-    /// An answer came, of whatever kind.
+    /// Takes an acknowledgment of any kind.
     ///
-    /// - Parameter byPeer: whether it was the connection's own, so that it is known to answer.
-    /// - Returns: how many bytes it confirms.
+    /// - Parameter byPeer: whether the connection itself sent it, and is thus known to answer.
+    /// - Returns: the number of bytes that it confirms.
     mutating func answered(byPeer: Bool = true) -> Int {
         guard assumedAcked > 0 || !unacknowledgedWindows.isEmpty else { return 0 }
         if byPeer {
@@ -158,7 +164,7 @@ struct FlowWindow {
         return unacknowledgedWindows.removeFirst().bytes
     }
 
-    /// An answer of its own came on the bus of one that has or had a channel.
+    /// Takes an answer on the bus from a connection that has or had a channel.
     mutating func noteAnswering() {
         hasAnswered = true
         isSilent = false
@@ -167,18 +173,18 @@ struct FlowWindow {
         if staleAcksExpected == 0 { (unsure, staleBytes) = (Told(), 0) }
     }
 
-    /// Whether the next answer on the bus is to a probe from before a channel.
+    /// Whether the next answer on the bus belongs to a probe from before the channel.
     var isAnswerOverdue: Bool { staleAcksExpected > 0 }
 
-    /// Nothing more is to be sent until all probes that are on their way have been answered. The last of them was sent
-    /// just now: the answers to others tell nothing of the room that there is.
+    /// Blocks sending until all outstanding probes have been answered. The last of them was sent just now: earlier
+    /// answers prove nothing about the present space on the bus.
     mutating func block() {
         acksUntilUnblocked = assumedAcked + unacknowledgedWindows.count
     }
 
-    /// Nothing of what is not confirmed yet need have reached the connection.
+    /// Writes off the unacknowledged messages, which may not have reached the connection.
     ///
-    /// - Returns: what they told; each is counted once.
+    /// - Returns: their numbered content; each part is returned only once.
     mutating func writeOff() -> Told {
         var told = unconfirmed.told
         told.add(unsure)
@@ -188,12 +194,12 @@ struct FlowWindow {
         return told
     }
 
-    /// Whether it has to be found out now in another way whether the connection reads. One that waits for room may take
-    /// that itself, with what it has not confirmed.
+    /// Whether the driver must now find out in another way whether the connection reads. If so, the window expects the
+    /// result. A connection that waits for the in-flight quota may block itself with its own unacknowledged messages.
     ///
     /// - Parameters:
-    ///   - isRoomWanted: whether others wait for room, which it may take.
-    ///   - isAnswerDue: whether an answer to one of its calls waits.
+    ///   - isRoomWanted: whether connections wait for the in-flight quota, of which this one may hold a part.
+    ///   - isAnswerDue: whether a reply to one of its calls waits.
     mutating func needsBacklogProbe(isRoomWanted: Bool, isAnswerDue: Bool) -> Bool {
         let takesRoom = isRoomWanted && unacknowledgedWindows.contains { $0.bytes > 0 }
         guard isUsedUp || isBlocked || isBlockedOnQuota && !isIdle || takesRoom, !hasAnswered || isAnswerDue,
@@ -205,11 +211,11 @@ struct FlowWindow {
         return true
     }
 
-    /// That was found out.
+    /// Takes the result of looking for unread messages.
     ///
-    /// - Parameter isAll: whether all that it was asked about before has been read; otherwise only the oldest is taken
-    ///   for read, and nothing of one that answers.
-    /// - Returns: how many bytes that confirms.
+    /// - Parameter isAll: whether everything sent before has been read. Otherwise the oldest window alone is assumed to
+    ///   have been read, and none of a connection that answers probes.
+    /// - Returns: the number of bytes that it confirms.
     mutating func witnessed(all isAll: Bool) -> Int {
         guard isBacklogProbed else { return 0 }
         isBacklogProbed = false

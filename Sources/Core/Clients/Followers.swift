@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// Clients that follow something: what others want (G4), or which values there are (G5).
+/// The clients that follow wanted names (G4) or retained values (G5).
 ///
-/// One that has asked for all of it knows it. It is told once when that has changed, and then not again before it has asked
-/// for all of it anew. So a change costs each client O(1) for each time that it asks.
+/// A client that has requested the list from its beginning is informed of the next change, once. It gets no further
+/// signal before it has requested the list again. A change thus costs O(1) for each client and each of its requests.
 package struct Followers: Equatable {
-    /// Those that follow, by the numbers of the clients.
+    /// The names of the followers, by client number.
     private var names: [Int: ClientName] = [:]
-    /// Those of them that know what holds.
+    /// The followers that know the present state.
     private var informed: Set<Int> = []
-    /// Those that knew what held before, and are to be told.
+    /// The followers whose knowledge is outdated, and which are to be informed.
     private var outdated: Set<Int> = []
 
     package init() {}
 
-    /// Gives up what is kept of those that are gone (E8).
+    /// Releases memory that departed clients have left unused (E8).
     mutating func releaseRoom() {
         names.releaseRoom()
         informed.releaseRoom()
@@ -24,34 +24,34 @@ package struct Followers: Equatable {
 
     package func contains(_ number: Int) -> Bool { names[number] != nil }
 
-    /// A client follows from now on.
+    /// Adds a follower.
     ///
-    /// - Returns: whether it did not before.
+    /// - Returns: whether the client did not follow before.
     package mutating func add(_ name: ClientName, number: Int) -> Bool {
         names.updateValue(name, forKey: number) == nil
     }
 
-    /// A client that follows has asked for all of it.
+    /// Notes that a follower has requested the list from its beginning.
     package mutating func inform(_ number: Int) {
         invariant(names[number] != nil, "G4, G5: only who follows is told")
         informed.insert(number)
         outdated.remove(number)
     }
 
-    /// A client may not have been told, by an earlier process or because the bus refused the signal: it is told, unless it
-    /// has asked since.
+    /// Has a follower informed that may have missed a signal, unless it has requested the list since. An earlier
+    /// process may not have sent the signal, or the bus may have refused it.
     package mutating func distrust(_ number: Int) {
         if contains(number), !informed.contains(number) { outdated.insert(number) }
     }
 
-    /// What a client follows is another way for it.
+    /// Notes a change for one follower.
     package mutating func changed(for number: Int) {
         if informed.remove(number) != nil { outdated.insert(number) }
     }
 
-    /// What clients follow is another way for all of them, except one that knows.
+    /// Notes a change for all followers, except for a client that knows it.
     ///
-    /// - Parameter number: nil when that one is no client.
+    /// - Parameter number: the number of that client; nil when no client knows the change.
     package mutating func changed(forAllBut number: Int?) {
         guard !informed.isEmpty else { return }
         let own = number.flatMap { informed.remove($0) }
@@ -59,21 +59,21 @@ package struct Followers: Equatable {
         informed = own.map { [$0] } ?? []
     }
 
-    /// Those that are to be told now, in the order of their numbers. They are, and so know that they don't know.
+    /// Returns the followers to inform now, in the order of their numbers. They count as informed of the change.
     package mutating func takeOutdated() -> [ClientName] {
         guard !outdated.isEmpty else { return [] }
         defer { outdated = [] }
         return outdated.sorted().map { names[$0]! }
     }
 
-    /// A client has left, and its number may become another's.
+    /// Removes a client that has left; its number may be reused.
     package mutating func remove(_ number: Int) {
         names[number] = nil
         informed.remove(number)
         outdated.remove(number)
     }
 
-    /// - Parameter number: that of the client of this name, if there is one.
+    /// - Parameter number: the number of the client of this name, if there is one.
     func checkInvariants(number: (ClientName) -> Int?) throws(BrokenInvariant) {
         for (own, name) in names {
             try require(number(name) == own, "G4, G5: \(name), which follows, is a client")

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The clients that a post matched, in the order of their first matching observer, each with its observers that it
-/// matched, in registration order.
+/// The clients that a post matched, in the order of their first matching observer, each with its matching observers in
+/// registration order.
 ///
-/// All matches lie in one array, those of a client linked through it, so that matching asks for no memory but when
-/// there are more than ever before: ``removeAll()`` keeps it for the next post.
+/// All matches lie in one array, and the matches of a client are linked through it. Matching therefore allocates memory
+/// only when a post has more matches than any before: ``removeAll()`` keeps the memory for the next post.
 struct Matches {
     struct Match {
         let observer: ObserverID
@@ -14,25 +14,25 @@ struct Matches {
         fileprivate var next: Int32
     }
 
-    /// A client's part.
+    /// A client with its matching observers.
     struct Receiver {
         let client: Client
         fileprivate let first: Int32
         fileprivate var last: Int32
         fileprivate(set) var count: Int
-        /// Whether any of its observers is no monitor.
+        /// Whether any of the observers is not a monitor.
         fileprivate(set) var isCounted: Bool
     }
 
     private var matches: [Match] = []
-    /// How many observers that are.
+    /// The number of matching observers.
     var count: Int { matches.count }
     private(set) var receivers: [Receiver] = []
-    /// How many of them are told to the poster: not those that only monitor (B3).
+    /// The number of receivers that the poster is told: clients that only monitor do not count (B3).
     private(set) var countedReceivers = 0
-    /// By ``Client/number``: which of the receivers the client is, if that one is the client.
+    /// By ``Client/number``: the index among the receivers, valid only if the receiver there is this client.
     private var receiverOfNumber: [Int32] = []
-    /// A larger post does not leave its memory to the next.
+    /// The maximum capacity that is kept, so that a larger post does not leave its memory to the next one.
     private static let keptCapacity = 4096
 
     mutating func append(_ observer: Observer) {
@@ -72,7 +72,7 @@ struct Matches {
         countedReceivers = 0
     }
 
-    // MARK: Looking
+    // MARK: Queries
 
     /// The lane of the most urgent mode among a receiver's observers (M6).
     func lane(of receiver: Receiver) -> DeliveryLane {
@@ -81,7 +81,7 @@ struct Matches {
         return lane
     }
 
-    /// A receiver's observers with a behavior of some kind; nil when there is none.
+    /// Returns a receiver's observers with a wanted behavior; nil when there are none.
     func observers(
         of receiver: Receiver, where isWanted: (SuspensionBehavior) -> Bool = { _ in true }
     ) -> ObserverList? {

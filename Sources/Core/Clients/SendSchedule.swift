@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// Whose turn it is in each lane: the order in which what is due leaves the service (M6).
+/// The order in which due notifications leave the service, for each lane a queue of scheduled sends (M6).
 ///
-/// A client that reads has a turn for each notification that was just put into its lane, so that the order within a
-/// lane is global, over all clients (D4). A client that comes back with a backlog has one turn at a time, and takes a
-/// new one behind the others while there is more. One that stops reading loses the turns that come up meanwhile.
+/// A client that reads has a scheduled send for each notification that was just put into its lane, so that the order
+/// within a lane is global, over all clients (D4). A client that returns with a backlog has one scheduled send at a
+/// time, and gets a new one at the end while more is due. The scheduled sends of a client that stops reading have no
+/// effect.
 ///
-/// The turn of what went along with another's is void: it keeps its place until those before it are over, and does not
-/// count. Otherwise a line that is full of such turns would push out each that comes alone.
+/// When notifications go together in a batch, the scheduled sends of the others become tombstones. A tombstone keeps
+/// its place until those before it are over, and does not count. Otherwise a queue full of them would push out each
+/// single notification that comes.
 struct SendSchedule {
-    /// At most so many notifications are staged: read and matched, while others go first. More than that, and each that
-    /// comes pushes one out, so that a burst can't pile up here. It is what the urgent can overtake when clients read.
+    /// The maximum number of scheduled notifications: matched, and waiting while others go first. Beyond it each new
+    /// one has the first one sent, so that a burst can't pile up here. More urgent notifications can overtake this many
+    /// while clients read.
     static let maxCount = 1024
-    /// The same in bytes.
+    /// The maximum size of scheduled notifications, in bytes.
     static let maxBytes = 1 << 20
 
     private struct Turn {
@@ -23,16 +26,16 @@ struct SendSchedule {
 
     private struct Line {
         var turns = Deque<Turn>()
-        /// All that there ever were, and those of them that are over.
+        /// The number of all scheduled sends so far, and of the finished ones.
         var begun: UInt64 = 0
         var over: UInt64 = 0
     }
 
     private let meter: StepMeter
     private var lines = DeliveryLane.allCases.map { _ in Line() }
-    /// Without those that are void.
+    /// The number of scheduled sends, without tombstones.
     private(set) var count = 0
-    /// With those that are void.
+    /// The size of the scheduled notifications, with tombstones.
     private var byteCount = 0
 
     init(meter: StepMeter) {
@@ -43,15 +46,15 @@ struct SendSchedule {
 
     func isEmpty(_ lane: DeliveryLane) -> Bool { lines[lane.rawValue].turns.isEmpty }
 
-    /// The most urgent lane in which it is somebody's turn.
+    /// The most urgent lane with a scheduled send.
     var first: DeliveryLane? {
         guard count > 0 else { return nil }
         return DeliveryLane.allCases.first { !lines[$0.rawValue].turns.isEmpty }
     }
 
-    /// Puts the client at the end of a lane's line.
+    /// Schedules a send to the client at the end of a lane.
     ///
-    /// - Parameter byteCount: of what was staged for this turn; 0 for a backlog, which the limits of queues count.
+    /// - Parameter byteCount: the size of the notification; 0 for a backlog, which counts against the limits of queues.
     mutating func append(_ client: Client, in lane: DeliveryLane, byteCount: Int) {
         client.queue[turnsOf: lane] += 1
         let line = lane.rawValue
@@ -61,7 +64,9 @@ struct SendSchedule {
         self.byteCount += byteCount
     }
 
-    /// The client whose turn it is, which is over with that.
+    /// Takes the next scheduled send of a lane.
+    ///
+    /// - Returns: its client; nil when the lane is empty.
     mutating func next(in lane: DeliveryLane) -> Client? {
         let line = lane.rawValue
         guard let turn = lines[line].turns.popFirst() else { return nil }
@@ -76,7 +81,8 @@ struct SendSchedule {
         return turn.client
     }
 
-    /// Leaves a client no more turns in `lane` than there is for it: what went along with another's has none of its own.
+    /// Leaves a client no more scheduled sends in `lane` than it has due notifications there. The surplus belongs to
+    /// notifications that went in a batch, and becomes tombstones.
     mutating func tombstone(_ client: Client, in lane: DeliveryLane) {
         let surplus = client.queue[turnsOf: lane] - client.queue.count(in: lane)
         guard surplus > 0 else { return }
@@ -86,7 +92,7 @@ struct SendSchedule {
         dropTombstones(in: lane)
     }
 
-    /// What is first in a line is not void.
+    /// Drops tombstones at the head of a lane.
     private mutating func dropTombstones(in lane: DeliveryLane) {
         let line = lane.rawValue
         while let first = lines[line].turns.first, first.client.queue[voidTurnsOf: lane] > 0 {
@@ -98,7 +104,7 @@ struct SendSchedule {
         }
     }
 
-    /// - Parameter clients: those that are there.
+    /// - Parameter clients: the present clients.
     func checkInvariants(clients: [ClientName: Client]) throws(BrokenInvariant) {
         var counts: [ObjectIdentifier: [Int]] = [:]
         var sum = (count: 0, byteCount: 0)
@@ -133,7 +139,7 @@ struct SendSchedule {
         }
     }
 
-    /// The end of a lane's line at this moment.
+    /// Returns the watermark at the present end of a lane.
     func mark(_ lane: DeliveryLane) -> Watermark {
         Watermark(lane: lane, position: lines[lane.rawValue].begun)
     }
@@ -143,7 +149,7 @@ struct SendSchedule {
     }
 }
 
-/// A place in the line of a lane, behind a notification that was staged.
+/// A position in the schedule of a lane, behind a scheduled notification.
 public struct Watermark: Sendable {
     public let lane: DeliveryLane
     fileprivate let position: UInt64

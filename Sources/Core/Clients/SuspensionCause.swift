@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Why a client is suspended or not.
+/// The reason why a client is suspended or not.
 public enum SuspensionCause: String, Sendable {
-    /// Nothing suspends it.
+    /// Nothing suspends the client.
     case none = "none"
-    /// The client said so.
+    /// The client's own choice.
     case explicit = "explicit"
-    /// Its application's activity.
+    /// The activity of its application.
     case activity = "activity"
-    /// Somebody else, who tests its application (B3).
+    /// The choice of another program that tests the application (B3).
     case override = "override"
 }

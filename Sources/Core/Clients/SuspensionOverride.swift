@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What somebody said about the suspension of another client, to test its application (B3).
+/// The suspension that a program set for another client, to test that client's application (B3).
 public struct SuspensionOverride: Sendable {
     public let isSuspended: Bool
-    /// Who said so; nil when that was before this process.
+    /// The client that set it; nil when that was before this process.
     public let author: ClientName?
-    /// Who that is, as it was known then: a command has left a moment later.
+    /// The identity of that client at the time, since a command leaves a moment later.
     public let identity: Identity?
 
     public init(isSuspended: Bool, author: ClientName? = nil, identity: Identity? = nil) {

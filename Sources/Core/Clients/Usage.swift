@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What clients make the service hold, each kind in a unit of its own (E4).
+/// A kind of resource that clients make the service hold, with a unit of its own (E4).
 enum Resource: Int, CaseIterable {
-    /// Connections that registered for something.
+    /// Clients: connections with observers, options or other state of their own in the center.
     case clients
     case observers
     /// Registrations with their names and objects, in bytes.
     case observerBytes
     /// Notifications that wait for a client, with the lists of its observers, in bytes.
     case queuedBytes
-    /// The state of minimum intervals, in bytes. It counts with the notifications that wait.
+    /// The state of minimum intervals, in bytes. It counts with the waiting notifications.
     case intervalBytes
-    /// Posts that wait in their poster's queue, in bytes.
+    /// Posts in their poster's queue, in bytes.
     case queuedPostBytes
-    /// Answers that are kept for a caller that does not read, in bytes.
+    /// Replies that are kept for a caller that does not read, in bytes.
     case answerBytes
-    /// What is on its way and not confirmed, in bytes.
+    /// Sent and unconfirmed messages, in bytes.
     case inFlightBytes
     /// Calls that wait to be served, in bytes.
     case waitingCallBytes
-    /// Posts of which a part has come on a channel, in bytes. They count with the calls that wait.
+    /// Posts that have partly arrived on a channel, in bytes. They count with the waiting calls.
     case partBytes
-    /// Values that are kept.
+    /// Retained values.
     case retained
-    /// The same, in bytes.
+    /// Retained values, in bytes.
     case retainedBytes
 
-    /// The limit of what all together may use.
+    /// The key of the limit for all connections together.
     var limit: Limits.Key {
         switch self {
         case .clients: .clients
@@ -43,10 +43,10 @@ enum Resource: Int, CaseIterable {
 }
 
 extension Resource {
-    /// The memory of a client besides what it registered, in bytes: its entries in tables.
+    /// The memory of a client besides its registrations, in bytes: its entries in tables.
     private static let clientSize = 2048
 
-    /// The memory that so much of it takes, in bytes; 0 where that is counted as another resource, or is held by the bus.
+    /// The memory of an amount, in bytes; 0 where another resource counts it, or the bus holds it.
     func memory(_ amount: Int) -> Int {
         switch self {
         case .clients: amount * Self.clientSize
@@ -69,7 +69,7 @@ struct Usage: Equatable {
 
     var isZero: Bool { amounts == SIMD16() }
 
-    /// Whether there is nothing but values that are kept.
+    /// Whether nothing but retained values is used.
     var isOnlyRetained: Bool {
         var rest = self
         rest[.retained] = 0
@@ -77,12 +77,12 @@ struct Usage: Equatable {
         return rest.isZero
     }
 
-    /// The memory of what can't be taken back, in bytes.
+    /// The memory of resources that can't be reclaimed, in bytes.
     var lastingMemory: Int {
         Resource.clients.memory(self[.clients]) + self[.observerBytes] + self[.queuedPostBytes] + self[.answerBytes]
             + self[.waitingCallBytes] + self[.partBytes] + self[.retainedBytes]
     }
-    /// That of what waits for clients, in bytes.
+    /// The memory of waiting notifications, in bytes.
     var waitingMemory: Int { self[.queuedBytes] + self[.intervalBytes] }
 
     static func += (left: inout Usage, right: Usage) { left.amounts &+= right.amounts }

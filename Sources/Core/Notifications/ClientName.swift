@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonBusNames
 
-/// A client's name: a client is one D-Bus connection.
+/// The name of a client, which is the unique name of one D-Bus connection.
 public typealias ClientName = UniqueName

@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a client can be told about a notification besides its content (P1).
+/// A detail of a notification that a client can ask for, besides its content (P1).
 public enum Detail: String, Sendable, CaseIterable {
     case userID = "uid"
     case processID = "pid"
     case process = "process"
     case application = "app"
     case unit = "unit"
-    /// The machine that it comes from, by its poster's word; none where it is of this one.
+    /// The machine of a notification from outside, as its poster states; absent for this machine.
     case host = "host"
-    /// The user on whose session it was posted, by its poster's word; none where it is this one.
+    /// The user of the session in which it was posted, as its poster states; absent for this user.
     case user = "user"
-    /// Whether it is a retained value that was there before.
+    /// Whether it is a retained value from before the registration.
     case retained = "retained"
-    /// When it was posted.
+    /// The time when it was posted.
     case time = "time"
-    /// Whether it was posted to be kept as the value of its name and object (R1).
+    /// Whether it was posted to be retained as the value of its name and object (R1).
     case kept = "kept"
-    /// When it is over; none where it never is.
+    /// The time when it expires; absent when it never does.
     case expiry = "expiry"
-    /// Whether it is kept only until its poster leaves the bus (R1).
+    /// Whether it is retained only until its poster leaves the bus (R1).
     case whileConnected = "while-connected"
     /// Whether it was posted for the other sessions of the machine, too (G1).
     case allSessions = "all-sessions"
 
-    /// Whether it tells who posted, which a sandbox may not ask for (P2).
+    /// Whether the detail identifies the poster. A sandbox may not ask for such details (P2).
     public var isAboutPoster: Bool {
         switch self {
         case .userID, .processID, .process, .application, .unit, .host, .user: true
@@ -32,7 +32,7 @@ public enum Detail: String, Sendable, CaseIterable {
     }
 }
 
-/// Some of those.
+/// A set of details.
 public struct Details: OptionSet, Sendable {
     public let rawValue: UInt16
 
@@ -80,6 +80,6 @@ public struct Details: OptionSet, Sendable {
 
     public func contains(_ detail: Detail) -> Bool { contains(Details(detail)) }
 
-    /// Those that it has, in the order of the contract.
+    /// The details in the set, in the order of the D-Bus interface.
     public var all: [Detail] { Detail.allCases.filter { contains($0) } }
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Who is behind a connection, as the bus and the kernel told when it called first (P1). What nothing tells is nil: it is
-/// never guessed.
+/// The identity of a connection's process, as the bus and the kernel reported it at the first call (P1). Unknown parts
+/// are nil: they are never guessed.
 ///
-/// One instance is shared by all that the connection posts, so that it is still known when the connection has left.
+/// All posts of a connection share one instance, so the identity is still known after the connection has left.
 public final class Identity: Sendable {
     /// The user of the process, as the bus verified it.
     public let userID: UInt32?
@@ -10,15 +10,15 @@ public final class Identity: Sendable {
     public let processID: UInt32?
     /// The kernel's short name of the program, which the program can change.
     public let process: String?
-    /// The id of the application, as its desktop file is named: that of its sandbox, or that of its systemd unit.
+    /// The id of the application, as its desktop file is named. It comes from the sandbox or the systemd unit.
     public let application: String?
-    /// The application in whose sandbox it runs, by Flatpak or snap.
+    /// The application in whose sandbox the process runs, by Flatpak or snap.
     public let sandbox: String?
-    /// The systemd unit that it runs in.
+    /// The systemd unit of the process.
     public let unit: String?
-    /// Where what it posted comes from, when that is not this session; by its own word.
+    /// The origin of its posts, as the poster states; nil for this session.
     public let origin: OutsideOrigin?
-    /// What it counts where it waits, in bytes.
+    /// The size that counts against the limits, in bytes.
     public let byteCount: Int
 
     public init(
@@ -37,14 +37,14 @@ public final class Identity: Sendable {
         }
     }
 
-    /// Whoever this is, with what it brought from there.
+    /// Returns this identity with an origin, for posts from there.
     public func withOrigin(from origin: OutsideOrigin) -> Identity {
         Identity(
             userID: userID, processID: processID, process: process, application: application, sandbox: sandbox,
             unit: unit, origin: origin)
     }
 
-    /// Object, texts and headers, roughly.
+    /// The estimated size of the object, its texts and headers, in bytes.
     private static let overhead = 64
 }
 

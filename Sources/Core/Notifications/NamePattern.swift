@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// Names of notifications as a person writes them: one, those that begin with another and a dot, or all.
+/// A pattern for names of notifications as users write it: one name, all names below a prefix with a dot, or all names.
 ///
-/// Compared byte for byte, as names are (D2).
+/// Names are compared byte for byte (D2).
 package enum NamePattern: Hashable, Sendable, CustomStringConvertible {
     case all
-    /// With the dot at its end: `org.example.`.
+    /// The prefix with the dot at its end: `org.example.`.
     case below(String)
     case exactly(String)
 
-    /// - Parameter text: `*`, `org.example.*` or `org.example.Ding`; nil when it is none of these.
+    /// - Parameter text: `*`, `org.example.*` or `org.example.Ding`; the result is nil for any other form.
     package init?(_ text: String) {
         if text == "*" {
             self = .all
@@ -23,7 +23,7 @@ package enum NamePattern: Hashable, Sendable, CustomStringConvertible {
         }
     }
 
-    /// - Parameter name: empty for any name.
+    /// - Parameter name: the name; empty for any name, which only ``all`` matches.
     package func matches(_ name: String) -> Bool {
         #if CARILLON_PLANTED
             if case .below(let prefix) = self, PlantedFault.strikes(.prefixWithoutDot) {
@@ -37,13 +37,13 @@ package enum NamePattern: Hashable, Sendable, CustomStringConvertible {
         }
     }
 
-    /// The names that both lists have.
+    /// Returns patterns for the names that both lists match.
     package static func common(of one: [NamePattern], and other: [NamePattern]) -> [NamePattern] {
         let (first, second) = (Index(one), Index(other))
         return one.filter(second.covers) + other.filter { !first.contains($0) && first.covers($0) }
     }
 
-    /// A list, for questions about many patterns.
+    /// A list of patterns, indexed for many lookups.
     private struct Index {
         private var hasAll = false
         private var exact: Set<ExactText> = []
@@ -67,10 +67,10 @@ package enum NamePattern: Hashable, Sendable, CustomStringConvertible {
             }
         }
 
-        /// Whether all names of a pattern are names of the list.
+        /// Whether the list matches all names of a pattern.
         func covers(_ pattern: NamePattern) -> Bool {
             if hasAll || contains(pattern) { return true }
-            // Where a dot stands, a prefix may end. A name is longer than its prefix.
+            // A prefix may end at any dot. A name is longer than its prefix.
             return switch pattern {
             case .all: false
             case .below(let text), .exactly(let text):
@@ -93,29 +93,29 @@ package enum NamePattern: Hashable, Sendable, CustomStringConvertible {
         left.description.utf8.elementsEqual(right.description.utf8)
     }
 
-    /// A part of a list that is no name and no beginning of one.
+    /// An entry of a list that is neither a name nor a prefix.
     package struct Malformed: Error {
         package let text: String
-        /// What stands in a name that nobody means there, though there may be such a name.
+        /// The mark that the entry probably does not mean as part of a name, though a name may contain it.
         fileprivate var mark: String?
 
-        /// The words for whoever wrote it.
+        /// The error message for the author of the list.
         ///
-        /// - Parameter key: that of the list.
+        /// - Parameter key: the key of the list in the configuration.
         package func reason(for key: String) -> String {
             guard let mark else { return "'\(text)' is no name for \(key), nor the beginning of one (org.example.*)" }
             return "'\(text)' for \(key) has \(mark); ; is between names (org.example.*;org.x.Ding)"
         }
     }
 
-    /// Names between semicolons, as lists in configuration files are; one may stand at the end.
+    /// Reads names between semicolons, as in lists of configuration files; a last semicolon may follow.
     package static func list(_ value: String) throws(Malformed) -> [NamePattern] {
         var patterns: [NamePattern] = []
         for part in parts(of: value) { patterns.append(try read(part)) }
         return patterns
     }
 
-    /// What stands between semicolons, without white space around it; nothing counts for nothing.
+    /// Splits a list at semicolons. White space around entries, and empty entries, are removed.
     package static func parts(of value: String) -> [String] {
         value.split(separator: ";").compactMap { part in
             let text = part.drop { $0.isWhitespace }
@@ -125,7 +125,7 @@ package enum NamePattern: Hashable, Sendable, CustomStringConvertible {
 
     package static func read(_ text: String) throws(Malformed) -> NamePattern {
         if text.utf8.contains(UInt8(ascii: ",")) { throw Malformed(text: text, mark: "a comma") }
-        // A name may have white space in it, but between two names that have dots it is meant to part them.
+        // A name may contain white space, but between two names with dots it is probably meant as a separator.
         if text.split(whereSeparator: \.isWhitespace).filter({ $0.utf8.contains(UInt8(ascii: ".")) }).count > 1 {
             throw Malformed(text: text, mark: "white space between names")
         }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// A notification between processes (N1, N3): made once by the center, then only read.
+/// A notification between processes (N1, N3), created once by the center and immutable.
 ///
-/// One instance is shared by every queue that holds it.
+/// All queues that hold a notification share one instance.
 public final class Notification {
     /// Never empty.
     public let name: String
@@ -12,23 +12,24 @@ public final class Notification {
     public let userInfo: any UserInfo
     /// The poster's unique name, as the bus verified it.
     public let poster: ClientName
-    /// Who that is; nil where nothing tells.
+    /// The identity of the poster; nil where it is unknown.
     public let identity: Identity?
-    /// When it was posted, in microseconds since 1970 in UTC.
+    /// The time when it was posted, in microseconds since 1970 in UTC.
     public let time: Int64
-    /// When it is over for whoever has not got it, as ``Clock/uptime`` tells time; nil for never.
+    /// The time when it expires, as ``Clock/uptime``, in microseconds; nil for never. After it the notification is not
+    /// delivered.
     public let expiry: Int64?
-    /// How it was posted to be kept as the value of its name and object (R1); nil for not.
+    /// How it was posted to be retained as the value of its name and object (R1); nil when it was not.
     public let retention: Retention?
     /// Whether it was posted for the other sessions of the machine, too (G1).
     public let goesToAllSessions: Bool
-    /// The place of this notification among all that the center accepted (D4).
+    /// The position of this notification among all that the center accepted (D4).
     public let serial: UInt64
-    /// What it counts against the limits of queues, in bytes: its texts, its userInfo, who posted it, and
-    /// what an entry costs.
+    /// The size that counts against the limits of queues, in bytes: its texts, its userInfo, its poster's identity, and
+    /// the overhead of an entry.
     public let byteCount: Int
 
-    /// Made by the center for a post, or by whoever restores what one had queued.
+    /// Creates the notification of a post, or restores a queued one.
     public init(
         name: String, object: String, userInfo: any UserInfo, poster: ClientName, identity: Identity? = nil,
         time: Int64 = 0, expiry: Int64? = nil, retention: Retention? = nil, goesToAllSessions: Bool = false,
@@ -48,21 +49,22 @@ public final class Notification {
             name.utf8.count + object.utf8.count + userInfo.heldByteCount + (identity?.byteCount ?? 0) + Self.overhead
     }
 
-    /// Whether it has this name and object, byte for byte.
+    /// Whether the notification has this name and object, byte for byte.
     func has(name: String, object: String) -> Bool {
         ExactText(self.name) == ExactText(name) && ExactText(self.object) == ExactText(object)
     }
 
-    /// Objects, queue entry and message headers, roughly; so that a million empty notifications are not free.
+    /// The estimated size of objects, a queue entry and message headers, in bytes, so that empty notifications count
+    /// too.
     private static let overhead = 256
 }
 
-/// The userInfo of a notification on its way. The core carries it and never looks inside: whoever decodes it has
-/// checked it against ``Limits`` and the property-list types before.
+/// The userInfo of a notification in transit. The core carries it and never looks inside: its decoder has checked it
+/// against ``Limits`` and the property-list types.
 public protocol UserInfo: AnyObject {
-    /// Bytes on the wire.
+    /// The size on the wire, in bytes.
     var byteCount: Int { get }
-    /// Bytes that are kept of it, and with it; those on the wire where nothing else is.
+    /// The bytes that are held in memory for it; by default the size on the wire.
     var heldByteCount: Int { get }
 }
 

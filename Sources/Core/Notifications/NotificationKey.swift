@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// What makes one notification take the place of another: as a value (R1), where it is held (S1), or behind an interval
-/// (R5). What comes from elsewhere never takes the place of what is of this session, nor of what is from another place (G3).
+/// The key by which one notification replaces another: as a retained value (R1), as a held notification (S1), or as a
+/// notification that waits for an interval (R5). Notifications of different origins never replace each other; this
+/// session is an origin too (G3).
 public struct NotificationKey: Hashable, Sendable {
     private let exactName: ExactText
     private let exactObject: ExactText

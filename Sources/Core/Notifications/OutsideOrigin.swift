@@ -1,20 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// That a notification comes from outside of the session, and from where (G3): by the word of who brought it here, which
-/// is its poster. A notification of this session has none, so that nothing from outside can pretend to be local.
+/// The origin of a notification from outside the session (G3), as its poster states. A notification of this session has
+/// none. A notification from outside therefore cannot pretend to be local.
 public struct OutsideOrigin: Hashable, Sendable {
-    /// The machine; nil where it is this one.
+    /// The machine; nil for this one.
     public let host: String?
-    /// The user on whose session it was posted there.
+    /// The user in whose session the notification was posted there; nil where the poster does not state it.
     public let user: String?
 
-    /// The most that each may have, in bytes: more than any name of a host.
+    /// The maximum length of each part, in bytes; it exceeds the length of any host name.
     public static let maxBytes = 255
 
-    /// Nil when both are.
+    /// Creates an origin; nil when both parts are nil.
     ///
-    /// - Throws: ``CenterError/invalidOption(_:reason:)`` for what is no name of a host or a user.
+    /// - Parameters:
+    ///   - host: the machine; nil for this one.
+    ///   - user: the user of the session; may be nil.
+    /// - Throws: ``CenterError/invalidOption(_:reason:)`` for a part that is empty, longer than ``maxBytes``, or
+    ///   contains a NUL character.
     public init?(host: String?, user: String?) throws(CenterError) {
         guard host != nil || user != nil else { return nil }
         try Self.check(host, Detail.host)
@@ -36,7 +40,7 @@ public struct OutsideOrigin: Hashable, Sendable {
 
     var byteCount: Int { (host?.utf8.count ?? 0) + (user?.utf8.count ?? 0) }
 
-    // Byte for byte, as names are.
+    // Byte for byte, as names are compared.
 
     public static func == (left: OutsideOrigin, right: OutsideOrigin) -> Bool {
         left.host.map(ExactText.init) == right.host.map(ExactText.init)

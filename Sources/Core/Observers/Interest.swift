@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// Which names observers want, for whoever brings notifications from elsewhere and has to know what for (G4).
+/// The index of the names that observers want (G4), for programs that bring notifications from elsewhere.
 ///
-/// A client does not count for itself, so each name has its clients, by their numbers. An observer that comes or goes costs
-/// O(1) where others of its name stay, and O(log n) otherwise, as the names are in order.
+/// A client that asks for wanted names gets those of other clients, so each name has its clients, by their numbers. An
+/// observer that is added or removed costs O(1) while others of its name stay, and O(log n) otherwise, since the names
+/// are sorted.
 struct Interest: Equatable {
-    /// Clients with observers of a name, and how many.
+    /// The clients with observers of a name, and the number of their observers.
     private enum Clients: Equatable {
         case one(Int, observers: Int)
-        /// At least two.
+        /// At least two clients.
         case many([Int: Int])
     }
 
-    /// For whom something is another way now: for each client, what others want.
+    /// The clients for which the names that others want have changed.
     enum Change {
         case nobody
         case everybody(but: Int)
@@ -34,14 +35,14 @@ struct Interest: Equatable {
         order.releaseRoom()
     }
 
-    /// - Parameter name: nil for any.
+    /// - Parameter name: nil for any name.
     mutating func add(_ name: String?, of client: Int) -> Change {
         guard let name = name.map(ExactText.init) else { return Self.add(client, to: &any) }
         if names[name] == nil { order.insert(name) }
         return Self.add(client, to: &names[name])
     }
 
-    /// - Parameter name: nil for any.
+    /// - Parameter name: nil for any name.
     mutating func remove(_ name: String?, of client: Int) -> Change {
         guard let name = name.map(ExactText.init) else { return Self.remove(client, from: &any) }
         let change = Self.remove(client, from: &names[name])
@@ -61,7 +62,7 @@ struct Interest: Equatable {
             clients = .many([other: count, client: 1])
             return .one(other)
         case .many(var counts)?:
-            clients = nil  // so that it is changed in place
+            clients = nil  // so that the dictionary is changed in place
             counts[client, default: 0] += 1
             clients = .many(counts)
             return .nobody
@@ -93,11 +94,12 @@ struct Interest: Equatable {
     /// Whether a client other than this one observes any name.
     func isAnyWanted(besides client: Int) -> Bool { any.map { Self.isWanted($0, besides: client) } ?? false }
 
-    /// The names behind `name` that a client other than this one observes, in the order of their bytes.
+    /// Returns the names behind `name` that a client other than this one observes, in the order of their bytes.
     ///
     /// - Parameters:
-    ///   - most: of the names.
-    ///   - byteCount: what one takes of `room`. The first one comes in any case.
+    ///   - most: the maximum number of names.
+    ///   - room: the maximum sum of their sizes, in bytes. The first name is returned in any case.
+    ///   - byteCount: the size of a name, in bytes.
     func names(
         after name: String, most: Int, besides client: Int, room: Int, byteCount: (String) -> Int
     ) -> [String] {
@@ -116,6 +118,6 @@ struct Interest: Equatable {
         if case .one(client, _) = clients { false } else { true }
     }
 
-    /// Who wants what is the same, whatever was asked.
+    /// Two indexes are equal when the same clients want the same names.
     static func == (left: Interest, right: Interest) -> Bool { left.names == right.names && left.any == right.any }
 }

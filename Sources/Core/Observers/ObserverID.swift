@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A registration's number, unique in a center's life.
+/// The number of a registration, unique in the life of a center.
 public struct ObserverID: RawRepresentable, Hashable, Comparable, Sendable {
     public let rawValue: UInt64
 

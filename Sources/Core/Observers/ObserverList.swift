@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The observers of one delivery, in registration order. Most deliveries have one, which then costs no allocation.
+/// The observers of one delivery, in registration order. Most deliveries have a single observer, which costs no
+/// allocation.
 public enum ObserverList: Equatable, Sendable {
     case one(ObserverID)
     case many([ObserverID])
 
-    /// For observers that are at least one.
+    /// Creates a list of at least one observer.
     ///
-    /// - Precondition: they are in the order of their numbers.
+    /// - Precondition: `ids` is in ascending order.
     init(_ ids: [ObserverID]) {
         self = ids.count == 1 ? .one(ids[0]) : .many(ids)
     }
@@ -25,8 +26,8 @@ public enum ObserverList: Equatable, Sendable {
         }
     }
 
-    /// What it takes besides the place in which it lies, in bytes. The same on the bus and in the state on disk, which
-    /// share nothing.
+    /// The size besides the list's own place, in bytes. Each of several lists that share memory counts in full, since
+    /// on the bus and in the state on disk they share nothing.
     var byteCount: Int {
         switch self {
         case .one: 0
@@ -34,16 +35,16 @@ public enum ObserverList: Equatable, Sendable {
         }
     }
 
-    /// The same list, in the memory of `other` where that is equal: what waits for many observers has the list of them
-    /// once, and not with each notification.
+    /// Returns the same list, in the memory of `other` where that is equal. Notifications that wait for the same
+    /// observers thus share one list.
     func shared(with other: ObserverList?) -> ObserverList {
         if let other, other == self { other } else { self }
     }
 
-    /// The list without `removed`, in the same memory where it has none of them; nil when nobody is left.
+    /// Returns the list without `removed`, in the same memory if it has none of them.
     ///
-    /// - Parameter removed: by their numbers, which is the order of the list as well.
-    /// - Returns: besides, the steps that it took.
+    /// - Parameter removed: in ascending order, like the list.
+    /// - Returns: the rest, nil when no observer is left, and the number of steps.
     func removing(_ removed: [ObserverID]) -> (rest: ObserverList?, steps: Int) {
         switch self {
         case .one(let id): return (removed.position(of: id) == nil ? self : nil, 1)
@@ -57,7 +58,7 @@ public enum ObserverList: Equatable, Sendable {
         }
     }
 
-    /// Takes observers out of one list after the other. A list that is shared is looked at once, and stays so.
+    /// Removes observers from one list after the other. A list that is shared is searched once, and stays shared.
     struct Removal {
         private let removed: [ObserverID]
         private let meter: StepMeter

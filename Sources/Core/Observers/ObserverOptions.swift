@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a suspended client's observer wants done with a notification that it matches (S1).
+/// The treatment of notifications that an observer matches while its client is suspended (S1).
 public enum SuspensionBehavior: String, Sendable, CaseIterable {
     case drop = "drop"
     case coalesce = "coalesce"
@@ -7,24 +7,24 @@ public enum SuspensionBehavior: String, Sendable, CaseIterable {
     case deliverImmediately = "deliver-immediately"
 }
 
-/// The run-loop modes that an observer can register for at the service (M6).
+/// The run-loop mode with which an observer can register at the service (M6).
 public enum RunLoopMode: String, Sendable, CaseIterable {
     case `default` = "default"
     case modalPanel = "modal-panel"
     case eventTracking = "event-tracking"
 }
 
-/// What an observer may ask for when it registers.
+/// The options of an observer.
 public struct ObserverOptions: Hashable, Sendable {
     public var suspensionBehavior: SuspensionBehavior
-    /// False keeps the whole client from being suspended by inactivity (A2).
+    /// Whether inactivity may suspend the client. False keeps the whole client from being suspended by inactivity (A2).
     public var automaticSuspension: Bool
     public var runLoopMode: RunLoopMode
-    /// Looks on (B3): what it gets counts for nobody who posts, and it is never suspended.
+    /// Whether the observer monitors (B3). Posters do not count a monitor as a receiver, and it is never suspended.
     public var isMonitor: Bool
-    /// Wants the values that there are when it registers (R2).
+    /// Whether the observer gets the retained values that exist when it registers (R2).
     public var wantsRetained: Bool
-    /// At most one notification of a name and object in so many milliseconds (R5); 0 for all.
+    /// The minimum interval between two notifications with the same name and object, in milliseconds (R5); 0 for none.
     public var minimumInterval: UInt32
 
     public init(
@@ -40,6 +40,6 @@ public struct ObserverOptions: Hashable, Sendable {
         self.minimumInterval = minimumInterval
     }
 
-    /// What it gets while its client is suspended.
+    /// The effective behavior while the client is suspended.
     public var behaviorWhileSuspended: SuspensionBehavior { isMonitor ? .deliverImmediately : suspensionBehavior }
 }

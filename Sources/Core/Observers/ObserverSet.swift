@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Observers of one client, each once, in the order of their numbers: those that lost something.
+/// The set of one client's observers that lost something, in the order of their numbers.
 ///
-/// A client loses many notifications in a row, mostly for the same observers, which may be all that it has: a list that is
-/// the same as the last one costs a comparison of their bytes, and a short one a search for each.
+/// A client loses many notifications in a row, mostly for the same observers, perhaps for all that it has. A list that
+/// equals the last one costs a comparison of bytes, and a short list a search for each observer.
 public struct ObserverSet: Equatable, Sendable, ExpressibleByArrayLiteral {
-    /// In the order of their numbers.
+    /// In ascending order.
     public private(set) var ids: [ObserverID] = []
     private var last: ObserverList?
 
-    /// The empty set.
+    /// Creates an empty set.
     public init() {}
 
     /// - Parameter ids: in any order.
@@ -20,12 +20,12 @@ public struct ObserverSet: Equatable, Sendable, ExpressibleByArrayLiteral {
         self.init(ids)
     }
 
-    /// How many there are.
+    /// The number of observers.
     public var count: Int { ids.count }
 
     /// Adds the observers of a loss.
     ///
-    /// - Returns: the steps that it took: a look at a cache line, or at an observer.
+    /// - Returns: the number of steps: cache lines or observers that were visited.
     mutating func formUnion(_ list: ObserverList) -> Int {
         switch list {
         case .one(let id): return insert(id)
@@ -44,15 +44,15 @@ public struct ObserverSet: Equatable, Sendable, ExpressibleByArrayLiteral {
         }
     }
 
-    /// The comparisons of a search in the longest lists, of which eight are a step: where a list is as much shorter than the
-    /// set, each of it is looked for.
+    /// The comparisons of a search in the longest lists; eight of them are a step. The observers of a list that is
+    /// shorter than the set by this factor are searched for one by one.
     private static let longSearch = 16
-    /// So few are put in one by one, each of which moves those behind it.
+    /// The maximum number of observers that are inserted one by one, each of which moves the observers behind it.
     private static let shortList = 8
 
     mutating func formUnion(_ added: some Sequence<ObserverID>) {
         var added = Array(added)
-        // In the order of registration they are in that of their numbers, as a rule.
+        // Observers in registration order are usually in the order of their numbers.
         if zip(added, added.dropFirst()).contains(where: { $0 > $1 }) { added.sort() }
         guard !ids.isEmpty else {
             ids = added
@@ -71,7 +71,7 @@ public struct ObserverSet: Equatable, Sendable, ExpressibleByArrayLiteral {
         ids = merged
     }
 
-    /// Removes those that are none any more.
+    /// Removes the observers that no longer exist.
     mutating func keep(where isThere: (ObserverID) -> Bool) {
         ids.removeAll { !isThere($0) }
         last = nil
@@ -84,7 +84,7 @@ public struct ObserverSet: Equatable, Sendable, ExpressibleByArrayLiteral {
 
     private func contains(_ id: ObserverID) -> Bool { ids.position(of: id) != nil }
 
-    /// - Returns: the steps.
+    /// - Returns: the number of steps.
     private mutating func insert(_ id: ObserverID) -> Int {
         let place = ids.place(of: id)
         guard place == ids.count || ids[place] != id else { return 2 }
@@ -92,6 +92,6 @@ public struct ObserverSet: Equatable, Sendable, ExpressibleByArrayLiteral {
         return 2 + (ids.count - place) / 8
     }
 
-    /// Whether the same observers are in both.
+    /// Whether both sets have the same observers.
     public static func == (left: ObserverSet, right: ObserverSet) -> Bool { left.ids == right.ids }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// One registration: who wants what, and how.
+/// The registration of an observer: its client, the wanted name and object, and its options.
 public struct Registration: Sendable {
     public let id: ObserverID
     public let client: ClientName
@@ -19,16 +19,16 @@ public struct Registration: Sendable {
         self.options = options
     }
 
-    /// Whether it wants a notification; an empty `object` is none.
+    /// Whether the registration matches a notification; an empty `object` means "no object".
     public func matches(name: String, object: String) -> Bool {
         ExactText.matches(self.name, name) && ExactText.matches(self.object, object)
     }
 
-    /// What it counts against the limits, in bytes: its texts, and what an entry of the index costs.
+    /// The size that counts against the limits, in bytes: its texts, and the overhead of an entry of the index.
     var byteCount: Int {
         (name?.utf8.count ?? 0) + (object?.utf8.count ?? 0) + Self.overhead
     }
 
-    /// Node of the index, places in its tables and in the client's, objects and headers, roughly.
+    /// The estimated size of a node of the index, places in tables, objects and headers, in bytes.
     private static let overhead = 512
 }

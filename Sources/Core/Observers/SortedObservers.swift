@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Lists in the order of their observers' numbers.
+/// Lists in the ascending order of their observers' numbers.
 extension Array {
     /// The first place whose observer has no smaller number. O(log ``count``).
     ///
@@ -14,7 +14,7 @@ extension Array {
         return start
     }
 
-    /// Removes the elements at these places, which are in order.
+    /// Removes the elements at these places, which are in ascending order.
     mutating func remove(at places: [Int]) {
         guard var kept = places.first else { return }
         var next = 0
@@ -31,16 +31,18 @@ extension Array {
 }
 
 extension [ObserverID] {
-    /// The places of `list` that have one of `self`: each of the shorter list is looked for in the longer, or both are walked,
-    /// whatever takes less. Both are in the order of their numbers.
+    /// Returns the places of `list` with an observer of `self`. Both lists are in ascending order. The cheapest of
+    /// three ways is used: a search for each element of one list in the other, in either direction, or a walk along
+    /// both.
     ///
     /// - Parameter id: the observer of a place.
-    /// - Returns: the places, from the first on, and the steps that it took: of eight comparisons, or of looks at a cache line.
+    /// - Returns: the places in ascending order, and the number of steps: groups of eight comparisons, or visited cache
+    ///   lines.
     func places<Entry>(in list: [Entry], _ id: (Entry) -> ObserverID) -> (places: [Int], steps: Int) {
         guard let first, let last, let highest = list.last, id(list[0]) <= last, first <= id(highest) else {
             return ([], 0)
         }
-        // The ranges that both lists have in common.
+        // The ranges in which the lists overlap.
         var own = self[place(of: id(list[0]))..<Swift.min(count, place(of: id(highest)) + 1)]
         let other = list.place(of: first, by: id)..<Swift.min(list.count, list.place(of: last, by: id) + 1)
         var places: [Int] = []
@@ -64,13 +66,13 @@ extension [ObserverID] {
         return (places, 1 + Swift.min(walking, ownSearching, otherSearching) / 8)
     }
 
-    /// The comparisons of looking for one in the longest lists, about.
+    /// The approximate number of comparisons of a search in the longest lists.
     private static let stepsOfSearch = 16
 
-    /// The first place whose observer has no smaller number, in a list in the order of their numbers. O(log ``count``).
+    /// The first place whose observer has no smaller number, in a list in ascending order. O(log ``count``).
     func place(of id: ObserverID) -> Int { place(of: id) { $0 } }
 
-    /// The place of an observer, in a list in the order of their numbers; nil for one that is not in it. O(log ``count``).
+    /// The place of an observer in a list in ascending order; nil when it is not in the list. O(log ``count``).
     func position(of id: ObserverID) -> Int? {
         let place = place(of: id)
         return place < count && self[place] == id ? place : nil

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A post that was accepted: its parts, and how it is to be posted. It is matched, and gets its serial, when it is.
+/// An accepted post that was not posted yet. It is matched, and gets its serial, when it is posted.
 public struct PendingPost {
     public let name: String
     /// The empty string means "no object".
@@ -8,17 +8,17 @@ public struct PendingPost {
     /// See ``PostOptions/deliverImmediately``.
     public var deliverImmediately: Bool
     public var style: PostingStyle
-    /// Who posted it, also when that has left since; nil where nothing tells.
+    /// The identity of the poster, also after it has left; nil where it is unknown.
     public var identity: Identity?
-    /// Whether other sessions get it, too (G1).
+    /// Whether other sessions get the notification, too (G1).
     public var goesToAllSessions = false
-    /// Whether observers have got it already, by another way.
+    /// Whether observers have got the notification already, in another way.
     var isTold = false
-    /// Whether it is kept; nil for not.
+    /// How the notification is retained; nil when it is not.
     public var retention: Retention?
     /// See ``Notification/expiry``; nil while it waits for its poster's exit.
     public var expiry: Int64?
-    /// After so many seconds from its poster's exit its time is over; nil for never, and for a post of another style.
+    /// The expiry in seconds from its poster's exit; nil for never, and for a post of another style.
     public var secondsAfterExit: UInt32?
 
     public init(
@@ -35,15 +35,15 @@ public struct PendingPost {
 
     var kind: NotificationKey { NotificationKey(name: name, object: object, origin: identity?.origin) }
 
-    /// What it counts against the limits, in bytes.
+    /// The size that counts against the limits, in bytes.
     var byteCount: Int {
         name.utf8.count + object.utf8.count + userInfo.heldByteCount + (identity?.byteCount ?? 0) + Self.overhead
     }
 
-    /// Entry, links and index entries, roughly.
+    /// The estimated size of an entry, its links and its index entries, in bytes.
     private static let overhead = 384
 
-    /// Takes over from similar posts whose place it takes: the more urgent style, and that one of them was to be
+    /// Takes over from the similar posts that it replaces: the most urgent style, and whether one of them was to be
     /// delivered immediately (Q3).
     mutating func takeOver(from replaced: PostingQueues.Removed) {
         style = min(style, replaced.style)

@@ -5,32 +5,34 @@ public enum CoalescingKey: String, Sendable, CaseIterable {
     case object = "object"
 }
 
-/// What a poster may ask for.
+/// The options of a post.
 public struct PostOptions: Equatable, Sendable {
-    /// Deliver also to suspended clients, after what they hold (S3), and ahead of what is due in any mode (M6).
+    /// Whether to deliver the notification also to suspended clients, after their held notifications (S3), and ahead of
+    /// due notifications of any mode (M6).
     public var deliverImmediately = false
     /// When the service posts it (Q7).
     public var postingStyle = PostingStyle.now
-    /// What makes two posts of one poster similar (Q7); empty means that they never are.
+    /// The parts in which similar posts of one poster are equal (Q7); with an empty set no posts are similar.
     public var coalescing: Set<CoalescingKey> = []
-    /// Keep it as the value of its name and object (R1); nil for not.
+    /// How the notification is retained as the value of its name and object (R1); nil when it is not.
     public var retention: Retention?
-    /// After so many seconds it is no longer kept, and not delivered to whom it still waits for; nil for never. They count
-    /// from the post, or from the exit that it waits for.
+    /// The expiry, in seconds from the post, or from the exit for which the post waits; nil for never. An expired
+    /// notification is no longer retained, and not delivered to clients for which it still waits.
     public var expiresAfter: UInt32?
 
-    /// Where it comes from (G3); nil when that is this session.
+    /// The origin of the notification (G3); nil for this session.
     public var origin: OutsideOrigin?
-    /// Whether the other sessions of the machine get it, too, as far as they want it (G1).
+    /// Whether the other sessions of the machine get the notification, if they want it (G1).
     public var goesToAllSessions = false
-    /// Of what was posted so in the session of the user that ``origin`` tells, on this machine: an identity that it has by
-    /// whichever way it comes. Of those that come with the same one, the first is told to observers.
+    /// The identity of a notification that was posted to all sessions in the session of the user that ``origin`` names,
+    /// on this machine. It is the same in whichever way the notification arrives. Of notifications with the same
+    /// identity only the first is delivered to observers.
     public var sameAs: String?
-    /// The maximum of ``sameAs``, in bytes.
+    /// The maximum size of ``sameAs``, in bytes.
     public static let maxIdentity = 64
 
     public init() {}
 
-    /// Whether something happens to it when its poster leaves the bus.
+    /// Whether the departure of its poster affects the post.
     var goesWithPoster: Bool { postingStyle == .atExit || retention?.whileConnected == true }
 }

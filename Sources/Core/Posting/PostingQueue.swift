@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// The posts of one poster that wait for their time (Q7): first in, first out within a style.
+/// The queue of one poster's posts that wait for their posting style (Q7): first in, first out within a style.
 ///
-/// Every post is in four lists: of its style, its name, its object, and both. So what a new one coalesces with is found
-/// without searching; putting in, taking out and coalescing are O(1) amortised, however many wait.
+/// Every post is in four lists: of its style, its name, its object, and of both. Similar posts, with which a new one
+/// coalesces, are thus found without a search. Insertion, removal and coalescing are amortized O(1), however many posts
+/// wait.
 final class PostingQueue {
     private struct Pair: Hashable {
         let name: ExactText
         let object: ExactText
     }
 
-    /// A post, apart from its node: of many these lie together, and may be copied.
+    /// A post, stored apart from its node, since nodes lie in one array and may be copied.
     private final class Queued {
         let post: PendingPost
 
@@ -23,7 +24,7 @@ final class PostingQueue {
     private struct Node {
         var queued: Queued?
         var post: PendingPost? { queued?.post }
-        /// The place among all posts that were ever queued, of all posters.
+        /// The position among all posts of all posters that were ever queued.
         var number: UInt64
         var byteCount: Int
         /// By ``Kind``.
@@ -42,7 +43,7 @@ final class PostingQueue {
         var first: Int32 = none
         var last: Int32 = none
         var byteCount = 0
-        /// By ``PostingStyle/order``: how many were queued with the style.
+        /// By ``PostingStyle/order``: the number of posts that were queued with the style.
         var counts = SIMD4<Int32>()
         var count: Int { Int(counts.wrappedSum()) }
         var isEmpty: Bool { first == none }
@@ -73,9 +74,9 @@ final class PostingQueue {
             return storage[Int(slot)].queued.take()!.post
         }
 
-        /// Gives up the places of what has gone.
+        /// Gives up unused places.
         ///
-        /// - Returns: where each node is now.
+        /// - Returns: the new slot of each node.
         mutating func releaseRoom() -> [Int32] {
             var moved = [Int32](repeating: none, count: storage.count)
             var rest: [Node] = []
@@ -116,27 +117,27 @@ final class PostingQueue {
     }
 
     private let meter: StepMeter
-    /// The poster, which pays.
+    /// The poster, which is charged for the queue.
     let payer: Peer
     private var nodes = Nodes()
-    /// By ``PostingStyle/order``; the first, of what is posted now, stays empty.
+    /// By ``PostingStyle/order``; the list of ``PostingStyle/now`` stays empty.
     private var styles = PostingStyle.allCases.map { _ in List() }
     private var names = SteadyDictionary<ExactText, List>()
     private var objects = SteadyDictionary<ExactText, List>()
     private var pairs = SteadyDictionary<Pair, List>()
     private(set) var count = 0
     private(set) var byteCount = 0
-    /// A place among the queues whose turn comes. Empty when it was given up, which its queue does before it goes.
+    /// A place in the round-robin of queues. It is empty after the queue gave it up, which it does before it is freed.
     final class Place {
         unowned var queue: PostingQueue?
 
         init(_ queue: PostingQueue) { self.queue = queue }
     }
 
-    /// By ``PostingStyle/order``; nil where this queue has none.
+    /// By ``PostingStyle/order``; nil where this queue has no place.
     var places = PostingStyle.allCases.map { _ -> Place? in nil }
-    /// When the poster left, as ``Clock/uptime``, and the place of that among all posts that were queued: since then what
-    /// waited for it is to be posted as soon as possible.
+    /// The time when the poster left, as ``Clock/uptime``, and the position of its departure among all queued posts.
+    /// Since then the at-exit posts are to be posted as soon as possible.
     private var exit: (time: Int64, number: UInt64)?
 
     init(payer: Peer, meter: StepMeter) {
@@ -148,14 +149,14 @@ final class PostingQueue {
 
     func isEmpty(_ style: PostingStyle) -> Bool { list(of: style).isEmpty }
 
-    /// By ``PostingStyle/order``: how many there are.
+    /// By ``PostingStyle/order``: the number of posts.
     var counts: SIMD4<Int> {
         var counts = SIMD4<Int>()
         for style in PostingStyle.allCases { counts[style.order] = list(of: style).count }
         return counts
     }
 
-    /// The same of those with this name and object.
+    /// By ``PostingStyle/order``: the number of posts with this name and object.
     func counts(name: String, object: String) -> SIMD4<Int> {
         let queued = pairs[Pair(name: ExactText(name), object: ExactText(object))]?.counts ?? SIMD4()
         var counts = SIMD4<Int>(truncatingIfNeeded: queued)
@@ -168,11 +169,11 @@ final class PostingQueue {
         return style == .asap ? styles[PostingStyle.atExit.order] : List()
     }
 
-    /// The poster has left: what waited for that is to be posted as soon as possible.
+    /// Releases the at-exit posts of a poster that has left: they are to be posted as soon as possible.
     ///
     /// - Parameters:
-    ///   - now: ``Clock/uptime``, from which on what expires does.
-    ///   - number: the place among all posts that were ever queued.
+    ///   - now: ``Clock/uptime``, from which `expires-after` counts.
+    ///   - number: the position among all posts that were ever queued.
     func release(now: Int64, number: UInt64) {
         invariant(styles[PostingStyle.atExit.order].count == count, "R4: what waits for an exit stands apart")
         exit = (now, number)
@@ -188,13 +189,13 @@ final class PostingQueue {
         return post
     }
 
-    /// The place of the first post of a style among all posts that were ever queued; nil when there is none.
+    /// The position of the first post of a style among all posts that were ever queued; nil when there is none.
     func firstNumber(of style: PostingStyle) -> UInt64? {
         let slot = list(of: style).first
         return slot == none ? nil : exit?.number ?? nodes[slot].number
     }
 
-    /// The posts of a style as they are at one moment, the oldest first.
+    /// The posts of a style at one moment, the oldest first.
     func snapshot(of style: PostingStyle) -> some Sequence<PendingPost> {
         sequence(state: list(of: style).first) { [nodes, exit] slot -> PendingPost? in
             guard slot != none, let post = nodes[slot].post else { return nil }
@@ -215,18 +216,17 @@ final class PostingQueue {
         byteCount += nodes[slot].byteCount
     }
 
-    /// Takes the first of a style.
+    /// Takes the first post of a style.
     func popFirst(_ style: PostingStyle) -> PendingPost? {
         let slot = list(of: style).first
         defer { releaseRoom() }
         return slot == none ? nil : released(remove(slot))
     }
 
-    /// Where hardly any of its places are used, gives up the others: what has gone takes its memory along, also while some
-    /// posts stay.
+    /// Gives up unused places when few are used, so that memory is freed while some posts stay.
     private func releaseRoom() {
         guard nodes.capacity > Self.keptPlaces, nodes.used < nodes.capacity / 16 else { return }
-        // Each is moved, and its lists are told.
+        // Each node is moved, and its four lists are updated.
         meter.count(nodes.capacity / 8 + 4 * nodes.used)
         let moved = nodes.releaseRoom()
         func move(_ list: List) -> List {
@@ -242,11 +242,11 @@ final class PostingQueue {
 
     private static let keptPlaces = 1024
 
-    /// The places that it has memory for, to look at.
+    /// The number of places for which the queue has memory, for inspection.
     var capacity: Int { nodes.capacity }
 
-    /// How many posts are equal to one of this name and object in all parts that `coalescing` lists, and their size. An
-    /// empty set makes none similar.
+    /// Returns the number and size of posts that equal this name and object in all parts that `coalescing` lists. An
+    /// empty set makes no post similar.
     func similar(
         name: String, object: String, coalescing: Set<CoalescingKey>
     ) -> (count: Int, byteCount: Int) {
@@ -254,9 +254,9 @@ final class PostingQueue {
         return (list.count, list.byteCount)
     }
 
-    /// Takes some of those posts out, the oldest first.
+    /// Removes some of the similar posts, the oldest first.
     ///
-    /// - Returns: how many.
+    /// - Returns: the number of removed posts.
     func removeSimilar(
         name: String, object: String, coalescing: Set<CoalescingKey>, atMost most: Int,
         _ body: (PendingPost) -> Void = { _ in }
@@ -265,9 +265,9 @@ final class PostingQueue {
         return remove(list, kind, atMost: most, body)
     }
 
-    /// Takes some of all posts out, of one style after the other, and of each the oldest first.
+    /// Removes some posts of any kind, style by style, in each the oldest first.
     ///
-    /// - Returns: how many.
+    /// - Returns: the number of removed posts.
     func removeAny(atMost most: Int) -> Int {
         var count = 0
         for order in styles.indices where count < most {
@@ -283,7 +283,7 @@ final class PostingQueue {
             body(released(remove(slot)))
             (slot, count) = (next, count + 1)
         }
-        // Each is looked up by its name, its object and both.
+        // Each post is looked up by its name, its object, and both.
         meter.count(Self.stepsOfRemoval * count)
         releaseRoom()
         return count
@@ -303,7 +303,7 @@ final class PostingQueue {
         }
     }
 
-    /// - Parameter lastNumber: the greatest that a post got.
+    /// - Parameter lastNumber: the greatest number of any post.
     func checkInvariants(lastNumber: UInt64) throws(BrokenInvariant) {
         func count(_ lists: some Sequence<List>) -> (Int, Int) {
             lists.reduce((0, 0)) { ($0.0 + $1.count, $0.1 + $1.byteCount) }
@@ -350,7 +350,7 @@ final class PostingQueue {
 }
 
 extension SIMD4 where Scalar: FixedWidthInteger {
-    /// Counts by ``PostingStyle/order``: those of one style are of another from now on.
+    /// Moves the count of one style to another, in counts by ``PostingStyle/order``.
     fileprivate mutating func move(from style: PostingStyle, to other: PostingStyle) {
         self[other.order] += self[style.order]
         self[style.order] = 0

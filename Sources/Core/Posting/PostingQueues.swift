@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// The queues of all posters that have something queued.
+/// The queues of all posters with queued posts.
 ///
-/// Posters take turns, so that the hundred thousand of one hold up no other. A poster that left the bus keeps its queue
-/// until that is empty: what was accepted is posted.
+/// Posters are served round-robin, so that a long queue of one holds up no other. A poster that left the bus keeps its
+/// queue until it is empty, because accepted posts are posted.
 ///
-/// What waits for its poster's exit (R4) stands apart, in a queue of its own, and has no turn until then.
+/// Posts with the style `at-exit` (R4) are in a queue of their own, which is not served until their poster leaves.
 ///
-/// Many posts are taken out in parts, with other events between them. Until the last part the poster's queues stand still:
-/// nothing of them is posted.
+/// Many posts are removed slice by slice, with other events in between. Until the last slice the poster's queues are
+/// frozen: none of their posts is posted.
 struct PostingQueues {
-    /// Posts that were taken out of a poster's queues, as far as one that takes their place takes over from them (Q3).
+    /// The posts that were removed from a poster's queues, as far as the post that replaces them takes over from them
+    /// (Q3).
     struct Removed {
         fileprivate(set) var count = 0
-        /// The most urgent.
+        /// The most urgent style of the removed posts.
         fileprivate(set) var style = PostingStyle.atExit
         fileprivate(set) var deliverImmediately = false
 
@@ -28,21 +29,22 @@ struct PostingQueues {
     private let meter: StepMeter
     private var queues: [ClientName: PostingQueue] = [:]
     private var untilExit: [ClientName: PostingQueue] = [:]
-    /// The same of those that have left: what is posted as soon as possible, behind what else they have queued so.
+    /// The at-exit queues of posters that have left. Their posts are posted as soon as possible, behind other `asap`
+    /// posts of the same poster.
     private var released: [ClientName: PostingQueue] = [:]
-    /// Those of whose queues a part was taken out, and what that was.
+    /// The posters whose queues are frozen, with the posts that were removed so far.
     private var still: [ClientName: Removed] = [:]
-    /// By ``PostingStyle/order``: the places of the queues that may have a post of the style, one each.
+    /// By ``PostingStyle/order``: one place for each queue that may have a post of the style.
     private var lines = PostingStyle.allCases.map { _ in Deque<PostingQueue.Place>() }
-    /// The places in each that were given up.
+    /// By ``PostingStyle/order``: the number of places that were given up.
     private var emptyPlaces = PostingStyle.allCases.map { _ in 0 }
     private var lastNumber: UInt64 = 0
     private(set) var count = 0
     private(set) var byteCount = 0
-    /// By ``PostingStyle/order``, without what stands still.
+    /// By ``PostingStyle/order``: the number of posts, without frozen queues.
     private var counts = SIMD4<Int>()
 
-    /// Gives up what is kept of posters that are gone (E8).
+    /// Releases memory that departed posters have left unused (E8).
     mutating func releaseRoom() {
         queues.releaseRoom()
         untilExit.releaseRoom()
@@ -54,10 +56,10 @@ struct PostingQueues {
         self.meter = meter
     }
 
-    /// How many wait that may be posted.
+    /// The number of queued posts of a style that may be posted.
     func count(_ style: PostingStyle) -> Int { counts[style.order] }
 
-    /// Whether posts are being taken out of somebody's queues.
+    /// Whether any poster's queues are frozen.
     var isAnyStill: Bool { !still.isEmpty }
 
     func isStill(_ poster: ClientName) -> Bool { isAnyStill && still[poster] != nil }
@@ -68,25 +70,26 @@ struct PostingQueues {
         [queues[poster], untilExit[poster], released[poster]].compactMap(\.self)
     }
 
-    /// The places that they have memory for, to look at.
+    /// The number of places for which the queues have memory, for inspection.
     var capacity: Int { all.reduce(0) { $0 + $1.capacity } }
 
-    /// Who pays for what waits in the queues.
+    /// The peers that are charged for the queued posts.
     var payers: [Peer] { all.map(\.payer) }
 
     func payer(of poster: ClientName) -> Peer? { (queues[poster] ?? untilExit[poster] ?? released[poster])?.payer }
 
-    /// Those with posts that wait for their exit.
+    /// The posters with at-exit posts.
     var postersUntilExit: [ClientName] { Array(untilExit.keys) }
 
-    /// Where a post of a style looks for similar ones. One that waits for its poster's exit takes the place only of what
-    /// does that, too: what is to be heard while the poster is there is heard then, and not the exit.
+    /// The queues in which a post of a style looks for similar ones. An at-exit post replaces only other at-exit posts:
+    /// a post that is due while its poster is present must not wait for the exit.
     private func queues(of poster: ClientName, similarTo style: PostingStyle) -> [PostingQueue] {
         (style == .atExit ? [untilExit[poster]] : [queues[poster], released[poster], untilExit[poster]])
             .compactMap(\.self)
     }
 
-    /// What one poster has queued, and what of it a post of this name, object and style would take the place of.
+    /// Returns the usage of one poster's queues, and the part that a post with this name, object and style would
+    /// replace.
     func usage(
         of poster: ClientName, name: String, object: String, style: PostingStyle, coalescing: Set<CoalescingKey>
     ) -> (count: Int, byteCount: Int, similar: (count: Int, byteCount: Int)) {
@@ -99,14 +102,14 @@ struct PostingQueues {
         return (count, byteCount, similar)
     }
 
-    /// The posts of one style and poster, as they are at one moment.
+    /// The posts of one poster and style at one moment.
     struct Snapshot {
         let poster: ClientName
-        /// In their order.
+        /// The posts in their order.
         let all: AnySequence<PendingPost>
     }
 
-    /// All posts: of one style after the other, and the posters in the order in which their first ones were queued.
+    /// All posts: style by style, and the posters of a style in the order of their first posts.
     var snapshots: [Snapshot] {
         let all = all
         meter.count(all.count)
@@ -118,7 +121,7 @@ struct PostingQueues {
         }
     }
 
-    /// How many there are of a name and an object, by style.
+    /// The number of posts with a name and an object, by style.
     func counts(name: String, object: String) -> [PostingStyle: Int] {
         meter.count(queues.count + untilExit.count + released.count)
         let counts = all.reduce(into: SIMD4<Int>()) { $0 &+= $1.counts(name: name, object: object) }
@@ -142,7 +145,7 @@ struct PostingQueues {
         changing(queue) { queue.append(post, number: number) }
     }
 
-    /// Gives a queue a place in the line of a style, if it has none and something to post.
+    /// Gives a queue a place in the round-robin of a style, if it has none and may post.
     private mutating func lineUp(_ queue: PostingQueue, _ style: PostingStyle) {
         guard queue.places[style.order] == nil, !queue.isEmpty(style), still[queue.poster] == nil else { return }
         let place = PostingQueue.Place(queue)
@@ -150,10 +153,10 @@ struct PostingQueues {
         lines[style.order].append(place)
     }
 
-    /// Takes out what a post of this name, object and style takes the place of, or a part of it.
+    /// Removes a slice of the posts that a post with this name, object and style replaces.
     ///
-    /// - Parameter most: of the posts.
-    /// - Returns: what was taken out in all parts; nil when there is more.
+    /// - Parameter most: the maximum number of posts in the slice.
+    /// - Returns: the posts removed in all slices; nil when more are left.
     mutating func removeSimilar(
         of poster: ClientName, name: String, object: String, style: PostingStyle, coalescing: Set<CoalescingKey>,
         atMost most: Int
@@ -174,10 +177,10 @@ struct PostingQueues {
         return isMore ? nil : removed
     }
 
-    /// Takes out the posts of this name and object, or a part of them; the empty string means any.
+    /// Removes a slice of the posts with this name and object; the empty string means any.
     ///
-    /// - Parameter most: of the posts.
-    /// - Returns: how many were taken out in this part, and whether there are more.
+    /// - Parameter most: the maximum number of posts in the slice.
+    /// - Returns: the number of posts removed in this slice, and whether more are left.
     mutating func withdraw(
         of poster: ClientName, name: String, object: String, atMost most: Int
     ) -> (count: Int, isMore: Bool) {
@@ -199,7 +202,7 @@ struct PostingQueues {
         return (count, isMore)
     }
 
-    /// Has what a poster has queued stand still, or be posted again.
+    /// Freezes the queues of a poster, or with nil lets them post again.
     private mutating func setStill(_ poster: ClientName, _ removed: Removed?) {
         guard still[poster] != nil || removed != nil else { return }
         let wasStill = still[poster] != nil
@@ -213,12 +216,13 @@ struct PostingQueues {
         }
     }
 
-    /// The poster has left: what waited for that is posted as soon as possible, behind what else it has queued so.
+    /// Releases the at-exit posts of a poster that has left. They are posted as soon as possible, behind its other
+    /// `asap` posts.
     ///
-    /// - Parameter now: ``Clock/uptime``, from which on what expires does.
-    /// - Returns: how many posts that were.
+    /// - Parameter now: ``Clock/uptime``, from which `expires-after` counts.
+    /// - Returns: the number of posts released.
     mutating func releaseAtExit(of poster: ClientName, now: Int64) -> Int {
-        // Its calls come before that, so nothing is taken out of its queues any more.
+        // Its calls precede its departure, so no slices of its queues remain to be removed.
         setStill(poster, nil)
         guard let queue = untilExit.removeValue(forKey: poster) else { return 0 }
         joinReleased(of: poster)
@@ -235,7 +239,8 @@ struct PostingQueues {
         return count
     }
 
-    /// A poster that had left is there again, which no bus has happen: what it left comes before what it queues now.
+    /// Joins the queues of a poster that returns after it had left. No real bus does that. Its released posts come
+    /// before the posts that it queues now.
     private mutating func joinReleased(of poster: ClientName) {
         guard let rest = released.removeValue(forKey: poster) else { return }
         let queue = queues[poster] ?? PostingQueue(payer: rest.payer, meter: meter)
@@ -246,7 +251,7 @@ struct PostingQueues {
         }
     }
 
-    /// Gives one queue of a poster the place in line of another, if it has none.
+    /// Gives one queue of a poster the place of another in the round-robin, if it has none.
     private mutating func givePlace(of queue: PostingQueue, to other: PostingQueue) {
         let line = PostingStyle.asap.order
         guard other.places[line] == nil else { return giveUpPlace(of: queue, in: line) }
@@ -259,7 +264,7 @@ struct PostingQueues {
         guard let place = queue.places[line].take() else { return }
         place.queue = nil
         emptyPlaces[line] += 1
-        // In the mean each is looked at once more.
+        // Amortized, each place is visited once more.
         guard emptyPlaces[line] > Self.maxEmptyPlaces, emptyPlaces[line] > lines[line].count / 2 else { return }
         meter.count(lines[line].count)
         lines[line].removeAll { $0.queue == nil }
@@ -268,7 +273,7 @@ struct PostingQueues {
 
     private static let maxEmptyPlaces = 16
 
-    /// Takes the first post of a style of the poster whose turn it is.
+    /// Takes the first post of a style from the poster that is next in the round-robin.
     mutating func take(_ style: PostingStyle) -> (post: PendingPost, payer: Peer)? {
         let line = style.order
         while let place = lines[line].popFirst() {
@@ -286,17 +291,17 @@ struct PostingQueues {
         return nil
     }
 
-    /// Takes the first post of a style of one poster, as an earlier process did: then it was that poster's turn.
+    /// Takes the first post of a style of one poster, as an earlier process did, and its place in the round-robin.
     mutating func take(_ style: PostingStyle, of poster: ClientName) -> PendingPost? {
         let own = [queues[poster], released[poster]].compactMap(\.self)
         guard let queue = own.first(where: { !$0.isEmpty(style) }) else { return nil }
         let first = lines[style.order].first { $0.queue?.isEmpty(style) == false }
         if first?.queue === queue { return take(style)?.post }
-        // The log was written anew since, and does not hold whose turn it was.
+        // The log was rewritten since, and does not record the round-robin.
         return changing(queue) { queue.popFirst(style) }
     }
 
-    /// Every change of a queue goes through here, so that the totals stay right.
+    /// Applies a change to a queue. Every change goes through this function, so that the totals stay right.
     @discardableResult
     private mutating func changing<Result>(_ queue: PostingQueue, _ change: () -> Result) -> Result {
         let before = (count: queue.count, byteCount: queue.byteCount, counts: queue.counts)

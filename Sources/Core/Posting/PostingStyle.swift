@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-/// When the service posts what a poster hands it (Q2, Q7).
+/// The moment when the service posts a post that it has accepted (Q2, Q7).
 public enum PostingStyle: String, Sendable, CaseIterable {
     case now = "now"
     case asap = "asap"
     case whenIdle = "when-idle"
-    /// When the poster leaves the bus, however that ends (R4).
+    /// When the poster leaves the bus for any reason (R4).
     case atExit = "at-exit"
 }
 
 extension PostingStyle: Comparable {
-    /// The more urgent is less.
+    /// A more urgent style is less.
     public static func < (left: PostingStyle, right: PostingStyle) -> Bool {
         left.order < right.order
     }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How urgent what is due to a client is (M6). The more urgent goes first; within a lane order is global (D4).
+/// The urgency class of a due notification (M6). A more urgent lane goes first; within a lane the order is global (D4).
 ///
 /// The number is part of the recovery log's format.
 public enum DeliveryLane: Int, CaseIterable, Comparable, Sendable {
-    /// What was held and is due by now, before anything newer, whatever its mode (S2). The core sends it at once.
+    /// Formerly held notifications that are due now, before anything newer and regardless of their modes (S2). The core
+    /// sends them at once.
     case flushed = 0
-    /// What the poster wants delivered immediately, and what a suspended client's observer does (S3).
+    /// Posts with immediate delivery, and deliveries to immediate observers of suspended clients (S3).
     case immediate = 1
     case eventTracking = 2
     case modalPanel = 3

@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The notifications that wait for one client.
+/// The queue of all notifications for one client: due, held and throttled.
 ///
-/// **Due** ones go out as soon as the client reads and their lane has its turn: the more urgent lane first (M6), and within
-/// a lane in global order. Those that are **held** for a suspended client stay, in global order over all its observers and
-/// behaviors (S2), until it is resumed or something flushes it. A notification that waits for the end of an **interval** (R5)
-/// is apart from both: it goes straight to the client.
+/// - **Due** notifications go out when the client reads and the send schedule reaches their lane: the more urgent lane
+///   first (M6), within a lane in global order.
+/// - **Held** notifications of a suspended client stay, in global order over all its observers and behaviors (S2),
+///   until the client is resumed or the queue is flushed.
+/// - **Throttled** notifications wait for the end of a minimum interval (R5). They go straight to the client, without a
+///   lane.
 ///
-/// **Flushed** notifications are due in the lane of that name, before anything newer. They stay where they are:
-/// the oldest of what was held, and of each lane. Which of these is next is found when it goes.
+/// **Flushed** notifications are due in the lane of that name, before anything newer. They stay in their place, as the
+/// oldest of the held queue and of each lane. The queue looks for the next of them when it is to be sent.
 ///
-/// It can't be copied: each look at it would retain all of its parts.
+/// The type is not copyable: copies would retain and release all parts on each access.
 struct DeliveryQueue: ~Copyable {
     private var lanes: [DueQueue]
     private var held: HeldQueue
     private var intervals: IntervalQueue
     private let meter: StepMeter
-    /// Notifications that are due in the lanes, without those that were held.
+    /// The number of due notifications in the lanes, without the formerly held ones.
     private var laneCount = 0
     private var laneByteCount = 0
 
@@ -30,7 +32,7 @@ struct DeliveryQueue: ~Copyable {
 
     var count: Int { laneCount + held.count + intervals.count }
     var byteCount: Int { laneByteCount + held.byteCount + intervals.byteCount }
-    /// The state of intervals, also where nothing waits for them, in bytes.
+    /// The size of the interval state, also of intervals for which nothing waits, in bytes.
     var intervalBytes: Int { intervals.stateBytes }
     var isEmpty: Bool { count == 0 }
     var hasDue: Bool { dueCount > 0 }
@@ -56,7 +58,7 @@ struct DeliveryQueue: ~Copyable {
         case held
     }
 
-    /// Where the oldest is that was flushed.
+    /// The place of the oldest flushed notification.
     private var flushedSource: Source? {
         var (source, serial): (Source?, UInt64) = (nil, .max)
         if let entry = held.firstReleased { (source, serial) = (.held, entry.notification.serial) }
@@ -69,19 +71,19 @@ struct DeliveryQueue: ~Copyable {
         return source
     }
 
-    /// The size of what is due first; nil when nothing is.
+    /// The size of the first due notification, in bytes; nil when none is due.
     var sizeOfNext: Int? {
         DeliveryLane.allCases.first { !isEmpty($0) }.flatMap { first(in: $0) }?.byteCount
     }
 
-    /// What waits, as it is at one moment.
+    /// The content of the queue at one moment.
     struct Snapshot {
         fileprivate let lanes: [DueQueue]
         fileprivate let entries: HeldQueue.Snapshot
-        /// What waits for intervals.
+        /// The throttled notifications.
         let delayed: [(notification: Notification, observers: [ObserverID])]
 
-        /// What is due, that of each lane in its order.
+        /// The due notifications, lane by lane, each lane in its order.
         var due: [(entry: DueQueue.Entry, lane: DeliveryLane)] {
             var flushed: [DueQueue.Entry] = entries.all.prefix(entries.releasedCount).map(DeliveryQueue.due)
             for lane in DeliveryLane.allCases {
@@ -97,11 +99,11 @@ struct DeliveryQueue: ~Copyable {
             return due
         }
 
-        /// What is held, in its order.
+        /// The held notifications, in their order.
         var held: some Sequence<HeldQueue.Entry> { entries.all.dropFirst(entries.releasedCount) }
     }
 
-    /// Costs nothing however much waits, but for what waits for intervals.
+    /// Copies nothing, except for the throttled notifications.
     var snapshot: Snapshot {
         var delayed: [(notification: Notification, observers: [ObserverID])] = []
         forEachDelayed { delayed.append(($0, $1)) }
@@ -109,13 +111,13 @@ struct DeliveryQueue: ~Copyable {
         return Snapshot(lanes: lanes, entries: held.snapshot, delayed: delayed)
     }
 
-    /// Those of each lane in their order.
+    /// Calls `body` with each due notification, each lane in its order.
     func forEachDue(_ body: (DueQueue.Entry, DeliveryLane) -> Void) {
         meter.count(dueCount)
         for (entry, lane) in snapshot.due { body(entry, lane) }
     }
 
-    /// How many of what is due, and of what is held, are wanted.
+    /// Counts the due and the held notifications that satisfy `isWanted`.
     func count(where isWanted: (Notification) -> Bool) -> (due: Int, held: Int) {
         meter.count(laneCount)
         var count = held.count(where: isWanted)
@@ -123,43 +125,43 @@ struct DeliveryQueue: ~Copyable {
         return count
     }
 
-    /// The newest of what is held, at most so many.
+    /// Returns the newest held notifications, at most `most` of them, the oldest first.
     func newestHeld(_ most: Int) -> [HeldQueue.Entry] {
         held.newest(min(most, held.count - held.released.count))
     }
 
-    /// When to look at what waits for intervals, as ``Clock/uptime``; nil when nothing does.
+    /// The time of the next check of throttled notifications, as ``Clock/uptime``; nil when there are none.
     var firstIntervalEnd: Int64? { mutating get { intervals.firstEnd } }
     var waitsForIntervals: Bool { !intervals.isEmpty }
     var countOfIntervals: Int { intervals.count }
-    /// The observers that wait for intervals, each for every notification that it waits for.
+    /// The number of waits for intervals: an observer counts once for each notification that it waits for.
     var countOfWaits: Int { intervals.waitingCount }
 
-    /// The places that there are for what is held, to look at.
+    /// The allocated places of the held queue, for inspection.
     var heldPlaces: Int { held.places }
 
-    /// The observers that have begun intervals of a kind, or wait for them.
+    /// The number of observers that have begun an interval of a key, or wait for it.
     func countOfMarks(of kind: NotificationKey) -> Int { intervals.countOfMarks(of: kind) }
 
     func forEachDelayed(_ body: (Notification, [ObserverID]) -> Void) {
         intervals.forEach(body)
     }
 
-    /// How long a notification would wait for an observer's interval, in microseconds; nil when it would not.
+    /// How long a notification would wait for an observer's interval, in microseconds; nil when it would not wait.
     func waitForInterval(of kind: NotificationKey, for observer: ObserverID, now: Int64) -> Int64? {
         intervals.wait(of: kind, for: observer, now: now)
     }
 
-    /// Changes what waits for intervals.
+    /// Changes the throttled notifications.
     mutating func changeIntervals<Result>(_ change: (inout IntervalQueue) -> Result) -> Result {
         delayedWithoutRoom = nil
         return change(&intervals)
     }
 
-    /// Puts a notification where it waits for intervals, or begins them.
+    /// Takes a notification for observers with intervals.
     ///
-    /// - Returns: the result of ``IntervalQueue/admit(_:for:now:)``, and whether it took the place of a larger one that had
-    ///   found no room.
+    /// - Returns: the result of ``IntervalQueue/admit(_:for:now:)``, and whether the notification replaced a larger
+    ///   notification that was blocked on the in-flight quota.
     mutating func admit(
         _ notification: Notification, for wishes: [IntervalQueue.Wish], now: Int64
     ) -> (admitted: [ObserverID], hasReplaced: Bool, needsLess: Bool) {
@@ -171,11 +173,11 @@ struct DeliveryQueue: ~Copyable {
         return (admitted, hasReplaced, needsLess)
     }
 
-    /// The notification that waited long enough, and found no room on the way: its size in bytes, and when its time is
-    /// over. Nil where another one may be in its place.
+    /// The throttled notification that is due but did not fit into the in-flight quota. Nil when another one may have
+    /// taken its place.
     var delayedWithoutRoom: WithoutRoom?
 
-    /// An object, as each client has a place for one and hardly any has one.
+    /// A class, because every client has a field for it and hardly any client uses it.
     final class WithoutRoom {
         let kind: NotificationKey
         let byteCount: Int
@@ -188,21 +190,21 @@ struct DeliveryQueue: ~Copyable {
         }
     }
 
-    /// Some of what may go of that now.
+    /// Returns a slice of the throttled notifications that may be sent now.
     mutating func dueByInterval(now: Int64) -> [IntervalQueue.Due] {
         var oldest = held.firstReleased?.notification.serial ?? .max
         for lane in lanes { oldest = min(oldest, lane.first?.notification.serial ?? .max) }
         return intervals.due(now: now) { $0 < oldest }
     }
 
-    // MARK: Turns
+    // MARK: Scheduled sends
 
     subscript(turnsOf lane: DeliveryLane) -> Int {
         get { lanes[lane.rawValue].turns }
         set { lanes[lane.rawValue].turns = newValue }
     }
 
-    /// Turns in the line of `lane` that are void, before all others of the client there.
+    /// The tombstones of the client in the send schedule of `lane`; they come before its scheduled sends there.
     subscript(voidTurnsOf lane: DeliveryLane) -> Int {
         get { lanes[lane.rawValue].voidTurns }
         set { lanes[lane.rawValue].voidTurns = newValue }
@@ -215,12 +217,12 @@ struct DeliveryQueue: ~Copyable {
         return held.released.count + lanes.reduce(0) { $0 + $1.flushedCount } + lanes[lane.rawValue].ownCount
     }
 
-    // MARK: Putting in
+    // MARK: Insertion
 
-    /// Whether a notification with this serial may come to what is due in `lane`. In a log that is whole it always may.
+    /// Whether a notification with this serial may join the due ones in `lane`. In an undamaged log it always may.
     func mayBeDue(_ serial: UInt64, in lane: DeliveryLane) -> Bool {
         let flushed = lanes[DeliveryLane.flushed.rawValue]
-        // What was flushed is older than the rest of what is due, and all of that is older than what is held.
+        // Flushed notifications are older than all other due ones, and those are older than the held ones.
         guard serial > lanes[lane.rawValue].lastSerial, serial > flushed.lastSerial, serial > held.releasedThrough,
             !hasHeld || held.released.count == 0 && serial < held.firstSerial ?? .max,
             lane != .flushed || dueCount == flushed.count
@@ -228,37 +230,36 @@ struct DeliveryQueue: ~Copyable {
         return !lanes.contains { $0.contains(serial) }
     }
 
-    /// The same for one that is held.
+    /// Whether a notification with this serial may join the held ones.
     func mayBeHeld(_ serial: UInt64) -> Bool {
         serial > held.lastSerial && lanes.allSatisfy { serial > $0.lastSerial }
     }
 
-    /// Adds a notification that shall go out as soon as its lane has its turn.
+    /// Adds a notification that goes out when the send schedule reaches its lane.
     mutating func append(_ entry: DueQueue.Entry, in lane: DeliveryLane) {
         lanes[lane.rawValue].append(entry)
         laneCount += 1
         laneByteCount += entry.byteCount
     }
 
-    /// Holds a notification. For the observers in `coalescing` it takes the place of what is held for them of its
-    /// kind.
+    /// Holds a notification. For the observers in `coalescing` it replaces the held notification with the same key.
     ///
-    /// - Returns: how many notifications it replaced altogether.
+    /// - Returns: the number of notifications that no observer waits for any more.
     mutating func hold(_ notification: Notification, observers: ObserverList, coalescing: ObserverList?) -> Int {
         held.append(notification, observers: observers, coalescing: coalescing)
     }
 
-    // MARK: Taking out
+    // MARK: Removal
 
-    /// Makes all that is held due, before anything newer (S2). What was due already is among it, in global order: most
-    /// of it is older.
+    /// Makes all held notifications due, before anything newer (S2). The notifications that were due already join them
+    /// in global order, because most of them are older.
     mutating func flush() {
         guard hasHeld else { return }
         for lane in lanes.indices where lane != DeliveryLane.flushed.rawValue { lanes[lane].flush() }
         held.release()
     }
 
-    /// Takes the first that is due in `lane`.
+    /// Takes the first due notification of `lane`.
     mutating func popDue(_ lane: DeliveryLane) -> DueQueue.Entry? {
         guard lane == .flushed else { return lanes[lane.rawValue].flushedCount > 0 ? nil : pop(lane) }
         return switch flushedSource {
@@ -277,7 +278,8 @@ struct DeliveryQueue: ~Copyable {
         return entry
     }
 
-    /// Takes the notification with this serial, if it is due, and those before it in its lane, with which it went.
+    /// Takes the due notification with this serial, and the notifications before it in its lane, which were sent with
+    /// it.
     mutating func take(through serial: UInt64) {
         var lanes = DeliveryLane.allCases.filter { self.lanes[$0.rawValue].contains(serial) }
         if held.hasReleased(serial) { lanes.append(.flushed) }
@@ -289,8 +291,8 @@ struct DeliveryQueue: ~Copyable {
         }
     }
 
-    /// Takes what was posted first of all, due or held: what goes when there is no room. Within each lane it is the
-    /// first.
+    /// Takes the oldest notification of all, due, held or throttled, because a limit was reached. It is the first of
+    /// its lane.
     ///
     /// - Returns: the observers that miss it.
     mutating func dropOldest() -> ObserverList? {
@@ -308,7 +310,7 @@ struct DeliveryQueue: ~Copyable {
         return held.popFirst()?.observers
     }
 
-    /// Takes the observers out of everything; what has no observer left is not delivered (S1).
+    /// Removes the observers from all notifications. A notification without observers is not delivered (S1).
     mutating func remove(_ removed: Set<ObserverID>) {
         intervals.remove(removed)
         guard !isEmpty else { return }
@@ -320,14 +322,14 @@ struct DeliveryQueue: ~Copyable {
         held.remove(removed)
     }
 
-    /// Takes some of all that waits, the oldest first; turns that were given stay, and are void.
+    /// Removes at most `most` notifications, the oldest first. Their scheduled sends stay, and send nothing.
     mutating func removeSome(_ most: Int) {
         var left = most
         while left > 0, dropOldest() != nil { left -= 1 }
         meter.count(most - left)
     }
 
-    /// Takes everything; turns that were given stay, and are void.
+    /// Removes all notifications. Their scheduled sends stay, and send nothing.
     mutating func removeAll() {
         for lane in lanes.indices { lanes[lane].removeAll() }
         (laneCount, laneByteCount) = (0, 0)
@@ -338,8 +340,8 @@ struct DeliveryQueue: ~Copyable {
     // MARK: Invariants
 
     /// - Parameters:
-    ///   - client: whose queue it is.
-    ///   - lastSerial: the center's.
+    ///   - client: the client of this queue.
+    ///   - lastSerial: the last serial of the center.
     ///   - isObserver: whether the client has this observer.
     func checkInvariants(
         of client: ClientName, lastSerial: UInt64, isObserver: (ObserverID) -> Bool

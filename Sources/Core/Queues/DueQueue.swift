@@ -1,27 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// Notifications that are due to one client in one lane, first in, first out.
+/// The queue of notifications that are due to one client in one lane, first in, first out.
 struct DueQueue {
     struct Entry {
         let notification: Notification
         var observers: ObserverList
-        /// What it counts against the limits: also the list, however many others have the same one.
+        /// The size that counts against the limits, in bytes. It includes the list of observers, however many other
+        /// entries share that list.
         var byteCount: Int { notification.byteCount + observers.byteCount }
-        /// What the bus carries of it.
+        /// The size of the entry on the bus, in bytes.
         var carriedBytes: Int { notification.byteCount + 8 * observers.count }
     }
 
     private let meter: StepMeter
     private var entries = Deque<Entry>()
     private(set) var byteCount = 0
-    /// The greatest serial that was ever in it.
+    /// The greatest serial that was ever in the queue.
     private(set) var lastSerial: UInt64 = 0
-    /// How many of the oldest of it were flushed (``DeliveryQueue/flush()``): they go with what was held.
+    /// The number of flushed entries (``DeliveryQueue/flush()``). They are the oldest, and go together with the
+    /// formerly held ones.
     private(set) var flushedCount = 0
-    /// How many places the client has among the turns of this lane (``SendSchedule``).
+    /// The number of the client's scheduled sends in this lane (``SendSchedule``), without tombstones.
     var turns = 0
-    /// How many places it has there besides, for what went along with another.
+    /// The number of the client's tombstones there, for notifications that went in a batch with others.
     var voidTurns = 0
 
     init(meter: StepMeter) {
@@ -34,7 +36,7 @@ struct DueQueue {
 
     var all: some Sequence<Entry> { entries }
 
-    /// Whether it has the notification with this serial. O(log ``count``).
+    /// Whether the queue has the notification with this serial. O(log ``count``).
     func contains(_ serial: UInt64) -> Bool {
         var (low, high) = (0, entries.count)
         while low < high {
@@ -57,13 +59,13 @@ struct DueQueue {
         byteCount += entry.byteCount
     }
 
-    /// Those that were not flushed.
+    /// The number of entries that were not flushed.
     var ownCount: Int { entries.count - flushedCount }
-    /// The first, if it was flushed; and the first that was not.
+    /// The first entry, if it was flushed; and the first entry that was not flushed.
     var firstFlushed: Entry? { flushedCount > 0 ? entries.first : nil }
     var firstOwn: Entry? { flushedCount < entries.count ? entries[flushedCount] : nil }
 
-    /// From now on the present entries go with those that were held.
+    /// Flushes the present entries: they go together with the formerly held ones.
     mutating func flush() { flushedCount = entries.count }
 
     mutating func popFirst() -> Entry? {
@@ -78,7 +80,7 @@ struct DueQueue {
         (byteCount, flushedCount) = (0, 0)
     }
 
-    /// Takes the observers out of everything; what has none left goes.
+    /// Removes the observers from all entries, and the entries that have no observers left.
     mutating func remove(_ removed: Set<ObserverID>) {
         meter.count(entries.count)
         var taking = ObserverList.Removal(removed, meter: meter)

@@ -1,44 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// The notifications that are held for a suspended client, in global order over all its observers and behaviors (S2).
+/// The queue of notifications that are held for a suspended client, in global order over all its observers and
+/// behaviors (S2).
 ///
-/// Entries can coalesce: by observer and ``NotificationKey`` only the newest stays, at its place at the tail (S1). All
-/// observers that coalesce and matched a notification match the next of its kind too, unless they were removed. So for
-/// each kind one entry has all of them, and coalescing costs as much as that has observers.
+/// Entries can coalesce: for each observer and ``NotificationKey`` only the newest notification stays, at the tail
+/// (S1). All observers that coalesce and matched a notification match the next one with its key too, unless they were
+/// removed. Therefore a single entry has all coalescing observers of a key, and coalescing costs O(1) for each of them.
 ///
-/// When the client is resumed, all that is held is **released** at once: it stays where it is, and from then on it is due,
-/// in its order, and nothing takes its place.
+/// When the client is resumed, all held notifications are **released** at once. They stay in their places, are due from
+/// then on in their order, and nothing replaces them any more.
 ///
-/// The entries are a linked list, so that any of them is taken out in one step.
+/// The entries are a linked list, so that each can be removed in one step.
 struct HeldQueue {
     struct Entry {
         let notification: Notification
         var observers: ObserverList
-        /// Those of them for which a newer notification takes this one's place; nil when there is none.
+        /// The observers for which a newer notification replaces this one; nil when there are none.
         var coalescing: ObserverList?
-        /// Its size against the limits when it is due: also the list, however many others have the same one.
+        /// The size that counts against the limits when the entry is due, in bytes. It includes the list of observers,
+        /// however many other entries share that list.
         var dueBytes: Int { notification.byteCount + observers.byteCount }
-        /// The same of the list of those that coalesce and of what finds it by its kind, which are of no use when it is
-        /// due.
+        /// The size of the list of coalescing observers, and of its place in ``HeldQueue/newest``, in bytes. A due
+        /// entry needs neither.
         var coalescingBytes: Int { Self.bytes(ofCoalescing: coalescing) }
 
         fileprivate static func bytes(ofCoalescing list: ObserverList?) -> Int {
             list.map { $0.byteCount + sizeInTable } ?? 0
         }
 
-        /// A place in ``HeldQueue/newest``, with the room that a table keeps free.
+        /// The size of a place in ``HeldQueue/newest``, with the spare capacity of a table, in bytes.
         private static let sizeInTable = 72
     }
 
-    /// A place in the list: an entry in its parts, so that one of them can be looked at alone, or a free one.
+    /// A place in the list: the parts of an entry, so that each can be read alone, or a free place.
     fileprivate struct Node {
-        /// Nil in a free one.
+        /// Nil in a free place.
         var notification: Notification?
         var observers: ObserverList
         var coalescing: ObserverList?
         var previous: Int32
-        /// Of a free one, the next that is free.
+        /// In a free place, the next free place.
         var next: Int32
 
         init(_ entry: Entry, previous: Int32) {
@@ -61,33 +63,33 @@ struct HeldQueue {
     private let meter: StepMeter
     private var nodes: [Node] = []
     private var firstFree = none
-    /// The oldest entry, and the newest.
+    /// The places of the oldest and of the newest entry.
     private var head = none
     private var tail = none
-    /// Where the entry is whose observers coalesce with the next of the kind.
+    /// The place of the entry whose observers coalesce with the next notification of the key.
     private var newest = SteadyDictionary<NotificationKey, Int32>()
 
     private(set) var count = 0
     private(set) var byteCount = 0
-    /// How much of it was released, and up to which serial.
+    /// The number and size of the released entries, and the last released serial.
     private(set) var released = (count: 0, byteCount: 0)
     private(set) var releasedThrough: UInt64 = 0
-    /// ``Entry/coalescingBytes`` of those that were not released, which is in ``byteCount``.
+    /// The sum of ``Entry/coalescingBytes`` over the entries that were not released; it is part of ``byteCount``.
     private var coalescingBytes = 0
-    /// The greatest serial that was ever in it.
+    /// The greatest serial that was ever in the queue.
     private(set) var lastSerial: UInt64 = 0
 
     init(meter: StepMeter) {
         self.meter = meter
     }
 
-    /// The entries as they are at one moment.
+    /// The entries at one moment.
     struct Snapshot {
         fileprivate let nodes: [Node]
         fileprivate let head: Int32
         let releasedCount: Int
 
-        /// The oldest first.
+        /// The oldest entry first.
         var all: some Sequence<Entry> {
             sequence(state: head) { [nodes] place -> Entry? in
                 guard place != none else { return nil }
@@ -99,7 +101,7 @@ struct HeldQueue {
 
     var snapshot: Snapshot { Snapshot(nodes: nodes, head: head, releasedCount: released.count) }
 
-    /// The oldest first.
+    /// The oldest entry first.
     var all: some Sequence<Entry> { snapshot.all }
 
     private func entry(at place: Int32) -> Entry? { place == none ? nil : nodes[Int(place)].entry }
@@ -110,14 +112,14 @@ struct HeldQueue {
     /// The oldest entry, if it was released.
     var firstReleased: Entry? { released.count > 0 ? entry(at: head) : nil }
 
-    /// Whether an entry with this serial was released, and has not gone.
+    /// Whether the queue still has a released entry with this serial.
     func hasReleased(_ serial: UInt64) -> Bool {
         guard released.count > 0, serial <= releasedThrough else { return false }
         meter.count(count)
         return all.contains { $0.notification.serial == serial }
     }
 
-    /// How many of what was released, and of the rest, are wanted.
+    /// Counts the released and the other notifications that satisfy `isWanted`.
     func count(where isWanted: (Notification) -> Bool) -> (due: Int, held: Int) {
         meter.count(nodes.count)
         var found = (due: 0, held: 0)
@@ -128,7 +130,7 @@ struct HeldQueue {
         return found
     }
 
-    /// The newest entries, in their order.
+    /// Returns the newest entries, in their order.
     func newest(_ count: Int) -> [Entry] {
         meter.count(count)
         var found: [Entry] = []
@@ -140,7 +142,7 @@ struct HeldQueue {
         return found.reversed()
     }
 
-    /// From now on all that is there is due.
+    /// Makes all present entries due.
     mutating func release() {
         byteCount -= coalescingBytes
         coalescingBytes = 0
@@ -148,10 +150,10 @@ struct HeldQueue {
         releasedThrough = lastSerial
     }
 
-    /// Adds a notification. For the observers in `coalescing`, which are some of `observers`, it takes the place of what
-    /// they have of its kind.
+    /// Adds a notification. For the observers in `coalescing`, which are a part of `observers`, it replaces the
+    /// notification with the same key.
     ///
-    /// - Returns: how many notifications it replaced altogether.
+    /// - Returns: the number of entries that have no observers left and were removed.
     mutating func append(_ notification: Notification, observers: ObserverList, coalescing: ObserverList?) -> Int {
         invariant(notification.serial > lastSerial, "S2: what is held is in global order")
         lastSerial = notification.serial
@@ -182,7 +184,7 @@ struct HeldQueue {
 
     private func isReleased(_ entry: Entry) -> Bool { entry.notification.serial <= releasedThrough }
 
-    /// Takes the observers out of everything; what has no observer left is not delivered (S1).
+    /// Removes the observers from all entries. An entry without observers is removed, and not delivered (S1).
     mutating func remove(_ removed: Set<ObserverID>) {
         meter.count(count)
         var taking = ObserverList.Removal(removed, meter: meter)
@@ -195,14 +197,14 @@ struct HeldQueue {
                 clear(place)
                 continue
             }
-            // Nobody coalesces who is not among them.
+            // The coalescing observers are a part of these.
             guard observers != nodes[Int(place)].observers else { continue }
             change(place, to: observers, nodes[Int(place)].coalescing.flatMap { takingCoalescing($0) })
         }
         releaseRoom()
     }
 
-    /// Takes the observers for which a newer notification comes out of the entry that was the newest.
+    /// Removes the observers that a newer notification reaches from the entry that was the newest.
     private mutating func replace(_ coalescing: ObserverList, in place: Int32) {
         let entry = nodes[Int(place)].entry!
         meter.count(entry.observers.count)
@@ -244,8 +246,7 @@ struct HeldQueue {
         if count == 0 { becomeEmpty() }
     }
 
-    /// Where hardly any of its places are used, gives up the others: what has gone takes its memory along, also while some
-    /// of it stays.
+    /// Gives up unused places when few are used, so that memory is freed while some entries stay.
     private mutating func releaseRoom() {
         guard nodes.count > Self.keptPlaces, count < nodes.count / 8 else { return }
         meter.count(nodes.count / 8 + 2 * count)
@@ -268,7 +269,7 @@ struct HeldQueue {
 
     private static let keptPlaces = 1024
 
-    /// The places that it has memory for, to look at.
+    /// The number of places for which the queue has memory, for inspection.
     var places: Int { nodes.count }
 
     private mutating func forgetNewest(_ entry: Entry, at place: Int32) {
@@ -276,7 +277,7 @@ struct HeldQueue {
         if newest[kind] == place { newest[kind] = nil }
     }
 
-    /// The memory is used again, unless much was held.
+    /// Keeps the memory for later entries, unless much was held.
     private mutating func becomeEmpty() {
         let isSmall = nodes.count <= Self.keptPlaces
         nodes.removeAll(keepingCapacity: isSmall)
@@ -284,7 +285,7 @@ struct HeldQueue {
         (firstFree, head, tail) = (none, none, none)
     }
 
-    // MARK: The list
+    // MARK: The linked list
 
     /// - Returns: the place of the entry, which is the newest now.
     private mutating func link(_ entry: Entry) -> Int32 {

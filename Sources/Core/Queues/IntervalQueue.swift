@@ -1,26 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// What observers with a minimum interval wait for (R5): of each ``NotificationKey`` the newest, until the intervals of
-/// those that have not got it are over.
+/// The queue of notifications that wait for a minimum interval of one client's observers to end (R5). Of each
+/// ``NotificationKey`` it keeps only the newest notification.
 ///
-/// Intervals are marks: an observer that got a notification of a kind gets the next one not before its mark is over. Marks
-/// count against the limits at their size (``stateBytes``). Those that nothing waits for have a bound of their own; who
-/// has more kinds within their intervals than that gets some of them earlier.
+/// An observer's interval for a key is a mark: until the mark ends, the observer gets no further notification with that
+/// key. Marks count against the limits at their size (``stateBytes``). Idle entries, for which no observer waits, have
+/// bounds of their own. Beyond these the oldest intervals are forgotten, so their observers may get a notification
+/// early.
 ///
-/// An operation costs as much as the observers that it is for, and what they have of that kind, whatever else waits; only
-/// ``remove(_:)`` goes through all. Due notifications come in slices (``due(now:mayGo:)``).
+/// The cost of an operation depends on the observers that it names and on the marks of that key, not on the rest of the
+/// queue; only ``remove(_:)`` visits every entry. Due notifications come in slices (``due(now:mayGo:)``).
 struct IntervalQueue {
-    /// One observer that a notification matched, with what it asked for.
+    /// A matching observer with its minimum interval.
     struct Wish {
         let observer: ObserverID
         /// In microseconds.
         let interval: Int64
-        /// Whether it gets what it matches also while its client is suspended.
+        /// Whether the observer gets notifications also while its client is suspended.
         let isImmediate: Bool
     }
 
-    /// A notification that may go now, with those that get it.
+    /// A notification that may be sent now, with its observers.
     struct Due {
         let notification: Notification
         let observers: [ObserverID]
@@ -29,7 +30,7 @@ struct IntervalQueue {
 
     private struct Mark {
         let observer: ObserverID
-        /// As ``Clock/uptime``.
+        /// The end of the interval, as ``Clock/uptime``.
         var end: Int64
         /// In microseconds.
         let interval: Int64
@@ -47,19 +48,21 @@ struct IntervalQueue {
 
     private final class Entry {
         let key: Int
-        /// For those that wait.
+        /// The notification that the waiting observers get; nil when no observer waits.
         var newest: Notification?
-        /// By their observers' numbers.
+        /// In the order of their observers' numbers.
         var marks: [Mark] = []
-        /// How many of them wait.
+        /// The number of marks whose observers wait.
         var waiting = 0
-        /// The last one that went to the client's queue: what waits must not overtake it.
+        /// The serial of the last notification that went to the client's queue. A waiting notification must not
+        /// overtake it.
         var after: UInt64 = 0
-        /// When to look at it: not before the first of those that wait may have it.
+        /// The time of the next check: the earliest end among the waiting marks.
         var look: Int64 = .max
-        /// When what nothing waits for is over.
+        /// The time when the last mark of an idle entry ends.
         var over: Int64 = 0
-        /// Its place among those that nothing waits for; 0 for one that is not among them.
+        /// The entry's place among the idle entries, which have no waiting notification; 0 for an entry that is not
+        /// idle.
         var idlePlace: UInt64 = 0
 
         init(key: Int) {
@@ -72,7 +75,7 @@ struct IntervalQueue {
         let key: Int
     }
 
-    /// Of several at a time the oldest first.
+    /// The scheduled check of an entry. Of several at one time the oldest serial comes first.
     private struct Look: Comparable {
         let time: Int64
         let serial: UInt64
@@ -81,12 +84,13 @@ struct IntervalQueue {
         static func < (left: Look, right: Look) -> Bool { (left.time, left.serial) < (right.time, right.serial) }
     }
 
-    /// Notifications up to these serials go early: all, and those that are not for immediate delivery.
+    /// The serials up to which throttled notifications go early: for all observers, and for observers that do not want
+    /// immediate delivery.
     private struct Haste {
         var all: UInt64 = 0
         var some: UInt64 = 0
 
-        /// When an interval is over for what waits with this serial.
+        /// When the interval ends for the waiting notification with this serial.
         func end(of mark: Mark, _ serial: UInt64?, now: Int64) -> Int64 {
             guard let serial, mark.waits, serial <= some else { return mark.end }
             return serial <= all || !mark.isImmediate ? min(mark.end, now) : mark.end
@@ -94,31 +98,32 @@ struct IntervalQueue {
     }
 
     private let meter: StepMeter
-    /// By a hash of the kind.
+    /// By the hash of the key.
     private var entries: [Int: Entry] = [:]
-    /// What waits, by its serial; also what was replaced or has gone since.
+    /// The waiting notifications in the order of their serials; also places of replaced and removed ones.
     private var order = Deque<Place>()
-    /// When to look at which entry; also at what has gone or is to be looked at at another time.
+    /// The scheduled checks of entries; also obsolete ones, of entries that have gone or have another check time.
     private var looks = PriorityQueue<Look>()
-    /// Entries that nothing waits for, in the order in which that began; also some that are not so any more.
+    /// The idle entries, which have no waiting notification, in the order in which they became idle; also some that are
+    /// idle no more.
     private var idle = Deque<(key: Int, place: UInt64)>()
     private var lastIdlePlace: UInt64 = 0
     private(set) var count = 0
     private(set) var byteCount = 0
     private var markCount = 0
-    /// The observers that wait for something, each for every kind that it waits for.
+    /// The number of waiting marks: an observer counts once for each key that it waits for.
     private(set) var waitingCount = 0
     private var hastened = Haste()
-    /// Hastened notifications that were not looked at yet begin behind this serial; nil when there are none.
+    /// The flushed notifications that were not checked yet begin behind this serial; nil when there are none.
     private var hasteCursor: UInt64?
 
-    /// Entries that may be kept of what nothing waits for, and marks of them.
+    /// The maximum numbers of idle entries and of marks that do not wait.
     static let maxIdle = 2048
     private static let maxIdleMarks = 16_384
-    /// Entries that are due at a time, and marks that are looked at for that.
+    /// The maximum numbers of due entries in one slice, and of marks that are checked for it.
     private static let maxDue = 64
     private static let maxDueMarks = 8192
-    /// Microseconds until something is looked at again that would overtake what is due.
+    /// Microseconds until the next check of a notification that would overtake a due one.
     private static let pause: Int64 = 2000
 
     init(meter: StepMeter) {
@@ -130,10 +135,11 @@ struct IntervalQueue {
     /// The size of the marks and tables, in bytes.
     var stateBytes: Int { markCount * MemoryLayout<Mark>.stride + entries.count * Self.entryBytes }
 
-    /// An entry with its places in tables, roughly.
+    /// The estimated size of an entry with its places in tables, in bytes.
     private static let entryBytes = 224
 
-    /// Before this nothing has to be looked at; nil when nothing waits.
+    /// The time of the next check, as ``Clock/uptime``; 0 when flushed notifications are left to check, nil when
+    /// nothing waits.
     var firstEnd: Int64? {
         mutating get {
             guard count > 0 else { return nil }
@@ -147,7 +153,7 @@ struct IntervalQueue {
         }
     }
 
-    /// The serial of the oldest that waits.
+    /// The serial of the oldest waiting notification.
     var firstSerial: UInt64? {
         mutating get {
             dropGone()
@@ -164,17 +170,18 @@ struct IntervalQueue {
 
     // MARK: Waiting
 
-    /// A notification for observers with intervals: those whose intervals are over get it now, the others wait for it.
+    /// Takes a notification for observers with intervals. Observers whose intervals are over get it now; the others
+    /// wait for it.
     ///
     /// - Parameters:
-    ///   - wishes: by the observers' numbers.
+    ///   - wishes: in the order of the observers' numbers.
     ///   - now: ``Clock/uptime``.
-    /// - Returns: who gets it now, and whether it took the place of an older one.
+    /// - Returns: the observers that get it now, and whether it replaced an older waiting notification.
     mutating func admit(
         _ notification: Notification, for wishes: [Wish], now: Int64
     ) -> (observers: [ObserverID], hasReplaced: Bool) {
         let entry = entry(notification.kind)
-        // Two kinds with one hash: nothing of this one is known, so nothing holds it back.
+        // Two keys with the same hash: the queue knows no intervals of this key, so all observers get the notification.
         if let newest = entry.newest, newest.kind != notification.kind { return (wishes.map(\.observer), false) }
         let serialBefore = entry.newest?.serial
         var admitted: [ObserverID] = []
@@ -191,11 +198,11 @@ struct IntervalQueue {
         return (admitted, serialBefore != nil)
     }
 
-    /// Observers get a notification whatever their intervals, and these begin. What they waited for that is older is not
-    /// for them any more.
+    /// Begins the intervals of observers that get a notification regardless of them. These observers no longer wait for
+    /// older notifications with that key.
     ///
-    /// - Parameter wishes: by the observers' numbers.
-    /// - Returns: those that waited for something older.
+    /// - Parameter wishes: in the order of the observers' numbers.
+    /// - Returns: the observers that waited for an older notification.
     mutating func begin(_ notification: Notification, for wishes: [Wish], now: Int64) -> [ObserverID] {
         let entry = entry(notification.kind)
         if let newest = entry.newest, newest.kind != notification.kind { return [] }
@@ -212,21 +219,21 @@ struct IntervalQueue {
         return replaced
     }
 
-    /// A notification that waited in an earlier process (E3); it is due at once.
+    /// Restores a notification that waited in an earlier process (E3); it is due at once.
     mutating func restore(_ notification: Notification, for wishes: [Wish]) {
         let entry = entry(notification.kind)
         if let newest = entry.newest, newest.kind != notification.kind || newest.serial >= notification.serial {
             return
         }
         let changed = merge(wishes, into: entry) { _, wish in Mark(wish, end: 0, waits: true) }
-        // Nothing tells what its observers got before; it is among what is older.
+        // The last serial that its observers got is unknown; it is older than this one.
         entry.after = max(notification.serial, 1) - 1
         store(entry, newest: notification, changed: changed)
     }
 
-    /// Walks both, which are in the order of the observers' numbers.
+    /// Merges wishes into the marks of an entry. Both are in the order of the observers' numbers.
     ///
-    /// - Returns: the mark that changed, where it is a single one.
+    /// - Returns: the changed mark, if there is only one wish.
     private mutating func merge(_ wishes: [Wish], into entry: Entry, _ make: (Mark?, Wish) -> Mark) -> Mark? {
         if wishes.count == 1 { return merge(wishes[0], into: entry, make) }
         meter.count(wishes.count + entry.marks.count)
@@ -244,7 +251,7 @@ struct IntervalQueue {
         return nil
     }
 
-    /// The same without walking: the marks of one kind may be thousands, and each of their observers come alone.
+    /// Merges a single wish by binary search: a key may have thousands of marks, whose observers often come one by one.
     private mutating func merge(_ wish: Wish, into entry: Entry, _ make: (Mark?, Wish) -> Mark) -> Mark? {
         let place = entry.marks.place(of: wish.observer) { $0.observer }
         let isThere = place < entry.marks.count && entry.marks[place].observer == wish.observer
@@ -253,7 +260,7 @@ struct IntervalQueue {
         if isThere {
             entry.marks[place] = mark
         } else {
-            // Those behind it move.
+            // The marks behind it move.
             meter.countCopy(of: (entry.marks.count - place) * MemoryLayout<Mark>.stride)
             entry.marks.insert(mark, at: place)
         }
@@ -264,7 +271,7 @@ struct IntervalQueue {
             markCount += isThere ? 0 : 1
             waitingCount += moreWaiting
         }
-        // When the first of them is due may have to be found out again.
+        // Nil when the earliest end may have to be recomputed.
         return entry.look == before?.end ? nil : mark
     }
 
@@ -275,9 +282,9 @@ struct IntervalQueue {
         waitingCount += entry.waiting - before.waiting
     }
 
-    // MARK: Being due
+    // MARK: Due notifications
 
-    /// Ends the intervals of those that wait: of all, or of those to whom it matters whether their client is suspended.
+    /// Ends the intervals of waiting observers early: of all, or of observers without immediate delivery alone.
     mutating func flushThrottled(all: Bool) {
         guard let last = order.last?.serial else { return }
         if all { hastened.all = last }
@@ -285,9 +292,10 @@ struct IntervalQueue {
         hasteCursor = 0
     }
 
-    /// Some of what may go now, in the order of the serials. It stays until ``take(_:for:now:)``.
+    /// Returns a slice of the due notifications, in the order of their serials. They stay in the queue until
+    /// ``take(_:for:now:)``.
     ///
-    /// - Parameter mayGo: whether all that was due up to a serial has gone.
+    /// - Parameter mayGo: whether all due notifications up to a serial have been sent.
     mutating func due(now: Int64, mayGo: (UInt64) -> Bool) -> [Due] {
         let hastened = hastened
         var (due, marks): ([Due], Int) = ([], 0)
@@ -314,7 +322,7 @@ struct IntervalQueue {
                 continue
             }
             switch look(at: entry, newest) {
-            // Until it is taken.
+            // The entry stays scheduled until its notification is taken.
             case true?: again.append(first)
             case false?: setLook(entry)
             case nil:
@@ -325,12 +333,12 @@ struct IntervalQueue {
         for look in again { looks.insert(look) }
         meter.count(2 * marks)
         due.sort { $0.notification.serial < $1.notification.serial }
-        // One that was found by both ways.
+        // A notification may have been found in both ways.
         return due.enumerated().filter { $0 == 0 || due[$0 - 1].notification.serial != $1.notification.serial }.map(
             \.element)
     }
 
-    /// From the oldest on, until something can't go or there is no more room.
+    /// Checks flushed notifications from the oldest on, until one can't be sent or the slice is full.
     private mutating func lookAtHastened(while isRoom: () -> Bool, _ look: (Entry, Notification) -> Bool?) {
         guard var cursor = hasteCursor else { return }
         let end = max(hastened.some, hastened.all)
@@ -341,7 +349,7 @@ struct IntervalQueue {
             guard isRoom() else { return hasteCursor = cursor }
             guard isThere(place), let entry = entries[place.key], let newest = entry.newest else { continue }
             switch look(entry, newest) {
-            // Behind it is looked when it has gone.
+            // The cursor stays before this entry until its notification is taken.
             case true?: isFirst = false
             case false?: break
             case nil: return hasteCursor = cursor
@@ -360,7 +368,7 @@ struct IntervalQueue {
         return low
     }
 
-    /// Observers got what they waited for, or it is over for them: their intervals begin anew.
+    /// Ends the waiting of observers that got the notification, or no longer need it; their intervals begin anew.
     mutating func take(_ kind: NotificationKey, for observers: [ObserverID], now: Int64) {
         change(kind, for: observers) { mark in
             mark.waits = false
@@ -368,7 +376,7 @@ struct IntervalQueue {
         }
     }
 
-    /// The same without an interval: it went from an earlier process, or to nobody.
+    /// Ends the waiting without a new interval: an earlier process sent the notification, or it expired.
     mutating func forget(_ kind: NotificationKey, for observers: [ObserverID]) {
         change(kind, for: observers) { $0.waits = false }
     }
@@ -396,12 +404,14 @@ struct IntervalQueue {
         return place < marks.count && marks[place].observer == observer ? place : nil
     }
 
-    /// Takes the oldest that waits.
+    /// Takes the oldest waiting notification.
     ///
     /// - Returns: the observers that miss it.
     mutating func dropOldest() -> ObserverList? { popOldest().map { ObserverList($0.observers) } }
 
-    /// The same, with the notification.
+    /// Takes the oldest waiting notification.
+    ///
+    /// - Returns: the notification and the observers that miss it.
     mutating func popOldest() -> (notification: Notification, observers: [ObserverID])? {
         dropGone()
         guard let place = order.first, let entry = entries[place.key], let newest = entry.newest else { return nil }
@@ -418,9 +428,9 @@ struct IntervalQueue {
         store(entry, newest: nil)
     }
 
-    // MARK: Removing observers
+    // MARK: Removal of observers
 
-    /// Takes the observers out of everything; what nobody waits for any more goes.
+    /// Removes the observers from all entries, and the notifications for which no observer waits any more.
     mutating func remove(_ ids: Set<ObserverID>) {
         let ids = ids.sorted()
         meter.countSort(of: ids.count)
@@ -436,12 +446,12 @@ struct IntervalQueue {
         }
     }
 
-    // MARK: Looking
+    // MARK: Queries
 
-    /// How many marks there are of a kind.
+    /// The number of marks of a key.
     func countOfMarks(of kind: NotificationKey) -> Int { entries[Self.key(kind)]?.marks.count ?? 0 }
 
-    /// How long a notification would wait for an observer's interval; nil when it would not. In microseconds.
+    /// How long a notification would wait for an observer's interval, in microseconds; nil when it would not wait.
     func wait(of kind: NotificationKey, for observer: ObserverID, now: Int64) -> Int64? {
         guard let entry = entries[Self.key(kind)], entry.newest.map({ $0.kind == kind }) ?? true,
             let place = place(of: observer, in: entry.marks)
@@ -452,7 +462,7 @@ struct IntervalQueue {
         return mark.waits || end > now ? max(0, end - now) : nil
     }
 
-    /// All that waits, by its serial.
+    /// Calls `body` with each waiting notification and its waiting observers, in the order of the serials.
     func forEach(_ body: (Notification, [ObserverID]) -> Void) {
         meter.count(order.count)
         for place in order where isThere(place) {
@@ -462,13 +472,13 @@ struct IntervalQueue {
         }
     }
 
-    // MARK: Keeping count
+    // MARK: Accounting
 
-    /// Notes what an entry has now.
+    /// Records the present state of an entry.
     ///
     /// - Parameters:
-    ///   - newest: what its observers wait for, if any do.
-    ///   - changed: the only mark that is not as it was when this was done last; nil where others may be.
+    ///   - newest: the notification that its observers wait for, if any do.
+    ///   - changed: the only mark that has changed since the last call; nil where other marks may have changed.
     private mutating func store(_ entry: Entry, newest: Notification?, changed: Mark? = nil) {
         let before = entry.newest
         let newest = entry.waiting > 0 ? newest : nil
@@ -498,9 +508,9 @@ struct IntervalQueue {
         dropStale()
     }
 
-    /// Has it be looked at when the first of those that wait may have it.
+    /// Schedules the check of an entry at the earliest end among its waiting marks.
     ///
-    /// - Parameter changed: the only mark that is not as it was when that was found out.
+    /// - Parameter changed: the only mark that has changed since the last call; nil where other marks may have changed.
     private mutating func setLook(_ entry: Entry, changed: Mark? = nil) {
         var first = Int64.max
         if let changed, entry.look < .max {
@@ -517,7 +527,7 @@ struct IntervalQueue {
     private mutating func noteIdle(_ entry: Entry, changed: Mark?) {
         entry.look = .max
         guard !entry.marks.isEmpty else { return forget(entry) }
-        // Time goes on, so a mark that changed ends no earlier than it did.
+        // Time only grows, so a changed mark ends no earlier than before.
         if let changed, entry.idlePlace != 0 {
             entry.over = max(entry.over, changed.end)
         } else {
@@ -530,7 +540,7 @@ struct IntervalQueue {
         idle.append((entry.key, lastIdlePlace))
     }
 
-    /// How many entries there are that nothing waits for.
+    /// The number of idle entries.
     private var idleCount: Int { entries.count - count }
 
     private func isIdle(_ place: (key: Int, place: UInt64)) -> Bool { entries[place.key]?.idlePlace == place.place }
@@ -544,7 +554,7 @@ struct IntervalQueue {
         }
     }
 
-    /// Replaced and gone entries leave no more places than there are of the rest.
+    /// Drops obsolete places when they outnumber the valid ones.
     private mutating func dropStale() {
         if idle.count > 2 * idleCount + 64 {
             meter.count(idle.count)
@@ -556,7 +566,7 @@ struct IntervalQueue {
         }
         if looks.count > 2 * count + 64 {
             meter.count(looks.count)
-            // Also the second of two for the same time.
+            // Two checks of one entry may have the same time; one stays.
             var kept: Set<Int> = []
             looks.removeAll { [entries] look in
                 guard let entry = entries[look.key], entry.newest != nil, entry.look == look.time else { return true }
@@ -574,7 +584,7 @@ struct IntervalQueue {
         }
     }
 
-    /// Forgets intervals that are over, and if there are too many, those of what nothing waits for, the oldest first.
+    /// Forgets up to four idle entries whose intervals are over, and the oldest idle entries beyond the bound.
     private mutating func boundIdle(now: Int64) {
         var left = 4
         while let place = idle.first {
@@ -592,7 +602,7 @@ struct IntervalQueue {
         }
     }
 
-    /// Forgets the intervals of all that nothing waits for.
+    /// Forgets the intervals of all idle entries.
     ///
     /// - Returns: whether there were any.
     mutating func forgetIdle() -> Bool {

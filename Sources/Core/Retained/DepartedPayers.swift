@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// Connections that are not on the bus any more and have left values behind, by how much that is (E4).
+/// The connections that have left the bus and left retained values behind, in the order of the size of these values
+/// (E4).
 ///
-/// Nobody can use up for good what there is for all by coming and going: where there is no room for a value, those of the
-/// connection that left most behind give way, the oldest first, and of several the one that left first.
+/// Where there is no space for a new value, the values of the connection that left most behind are removed, the oldest
+/// first. Of several such connections, the first to leave comes first. Connections that come and go thus cannot use up
+/// the shared capacity for good.
 struct DepartedPayers {
-    /// One of them.
+    /// A departed connection and the size of its values.
     struct Entry: Comparable {
         let byteCount: Int
         let count: Int
-        /// In which they left.
+        /// The order in which the connections left.
         let order: UInt64
         let name: ClientName
 
@@ -28,12 +30,13 @@ struct DepartedPayers {
     private(set) var count = 0
     private(set) var byteCount = 0
 
-    /// Whose values give way first.
+    /// The connection whose values are removed first.
     var largest: ClientName? { entries.last?.name }
 
-    /// Notes what a connection that is not there has left behind now.
+    /// Updates the values that a departed connection has left behind.
     ///
-    /// - Parameter before: what it had before, which is the result of the last call; nil for none.
+    /// - Parameter before: the result of the last call for this connection; nil for none.
+    /// - Returns: nil for a present connection, and for one without values.
     mutating func note(_ peer: Peer, _ before: Entry?) -> Entry? {
         if let before {
             entries.remove(before)
@@ -51,7 +54,7 @@ struct DepartedPayers {
         return entry
     }
 
-    /// How much of a resource they use.
+    /// The usage of a resource by all departed connections.
     func usage(_ resource: Resource) -> Int {
         switch resource {
         case .retained: count

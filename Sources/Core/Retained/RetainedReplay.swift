@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// The values that an observer has yet to get because it asked for them (R2): those that were there when it registered,
-/// and still are when it is sent them. What took a value's place since, it gets as every observer does.
+/// The cursor of an observer that asked for the retained values (R2): it gets the values that existed when it
+/// registered and still exist when they are sent. A value that replaced one of these since arrives like any
+/// notification.
 public struct RetainedReplay: Equatable, Sendable {
     public let observer: ObserverID
-    /// It got those up to this serial, or they are gone.
+    /// The serial up to which the observer got the values, or they are gone.
     public var after: UInt64
-    /// The last serial that was given when it registered.
+    /// The last serial that the center had given when the observer registered.
     public let through: UInt64
-    /// Whether that waits until its client is resumed.
+    /// Whether the replay waits until its client is resumed.
     public var isHeld: Bool
 
     public init(observer: ObserverID, after: UInt64, through: UInt64, isHeld: Bool) {
@@ -20,23 +21,24 @@ public struct RetainedReplay: Equatable, Sendable {
     }
 }
 
-/// All that the observers of a client are owed, in the order in which they asked, and what of it waits until the client is
-/// resumed. Each change is O(1), however many observers ask, but for ``release()``, which moves them together.
+/// The replays for the observers of a client, in the order of their requests, divided into ready and held ones. Held
+/// replays wait until the client is resumed. Each change is O(1), except ``release()``, which makes all held replays
+/// ready.
 struct RetainedReplays {
     private struct Entry {
         var owed: RetainedReplay
-        /// The period in which it is held: until the next ``release()``. Nil for one that is not.
+        /// The period in which the replay is held, until the next ``release()``; nil for a replay that is not held.
         var period: UInt64?
     }
 
     private var entries: [ObserverID: Entry] = [:]
-    /// Those that may go, and those that are held; also some that are gone since.
+    /// The ready and the held observers; also some that are gone.
     private var ready = Deque<ObserverID>()
     private var held = Deque<ObserverID>()
     private var heldCount = 0
     private var period: UInt64 = 0
 
-    /// Gives up what is kept of those that are gone (E8).
+    /// Releases memory that removed entries have left unused (E8).
     mutating func releaseRoom() { entries.releaseRoom() }
 
     var count: Int { entries.count }
@@ -44,7 +46,7 @@ struct RetainedReplays {
     var hasReady: Bool { entries.count > heldCount }
     var hasHeld: Bool { heldCount > 0 }
 
-    /// In the order in which they may go.
+    /// All replays, in the order in which they may be sent.
     var all: [RetainedReplay] {
         var seen: Set<ObserverID> = []
         let placed =
@@ -61,7 +63,7 @@ struct RetainedReplays {
 
     private func isHeld(_ entry: Entry) -> Bool { entry.period == period }
 
-    /// The first that may go.
+    /// The first ready replay.
     var first: RetainedReplay? {
         mutating get {
             while let id = ready.first {
@@ -72,7 +74,8 @@ struct RetainedReplays {
         }
     }
 
-    /// Notes what an observer is owed, and forgets it when that is nothing. One that is known keeps its place.
+    /// Stores the cursor of an observer, and removes it when nothing is left to replay. A known observer keeps its
+    /// place.
     mutating func set(_ owed: RetainedReplay) {
         guard owed.after < owed.through else { return remove(owed.observer) }
         let before = entries.removeValue(forKey: owed.observer)
@@ -88,14 +91,14 @@ struct RetainedReplays {
         if let entry = entries.removeValue(forKey: observer), isHeld(entry) { heldCount -= 1 }
     }
 
-    /// All that is held may go.
+    /// Makes all held replays ready.
     mutating func release() {
         if ready.isEmpty { swap(&ready, &held) } else { for id in held { ready.append(id) } }
         held = Deque()
         (heldCount, period) = (0, period + 1)
     }
 
-    /// Observers that come and go leave no more places than there are observers.
+    /// Drops obsolete places when they outnumber the observers.
     private mutating func dropStale() {
         guard ready.count + held.count > 2 * entries.count + 64 else { return }
         ready = Deque(ready.filter { id in entries[id].map { !isHeld($0) } ?? false })

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// The values that are kept (R1), each alone with its kind, in the order of their serials.
+/// The retained values (R1), one for each key, in the order of their serials.
 struct RetainedValues {
     private struct Pair: Hashable {
         let name: ExactText
@@ -20,26 +20,26 @@ struct RetainedValues {
     private var values: [UInt64: RetainedValue] = [:]
     private var order = SortedSet<UInt64>()
     private var serials: [NotificationKey: UInt64] = [:]
-    /// The serials of each name, and of each object: what an observer of one of them is given.
+    /// The serials of each name and of each object, for observers of only one of them.
     private var names: [ExactText: SortedSet<UInt64>] = [:]
     private var objects: [ExactText: SortedSet<UInt64>] = [:]
-    /// For a name and object that have values from outside, the serials of all, in their order. Most have none, and cost
-    /// nothing here.
+    /// For each name and object with values from outside, the serials of all its values, in order. A name and object
+    /// without such values has no entry here.
     private var beside: [Pair: SortedSet<UInt64>] = [:]
-    /// Those that go with each connection.
+    /// The serials of values with `while-connected`, by poster.
     private var ofConnections: [ClientName: SortedSet<UInt64>] = [:]
-    /// Those that other sessions have as well.
+    /// The serials of values that other sessions get as well.
     private var forSessions = SortedSet<UInt64>()
-    /// The payer of each poster's values, and their serials.
+    /// The peer that is charged for each poster's values, and their serials.
     private var payers: [ClientName: (peer: Peer, serials: SortedSet<UInt64>)] = [:]
-    /// The values of each payer from each place.
+    /// The values of each payer from each origin.
     private var shares: [Place: Share] = [:]
-    /// The machines of each payer's values.
+    /// The machines from which each payer's values come.
     private var machines: [ClientName: Set<ExactText>] = [:]
-    /// The payers that have left, and what they pay for together, for each machine.
+    /// The payers that have left, and the values that they are charged for together, by machine.
     private var departed: Set<ClientName> = []
     private var departedShares: [ExactText: Share] = [:]
-    /// When they expire, the first first; also of some that are gone.
+    /// The expiries of values, the earliest first; also of some values that are gone.
     private var expiries = PriorityQueue<Expiry>()
 
     private struct Expiry: Comparable {
@@ -49,7 +49,8 @@ struct RetainedValues {
         static func < (left: Expiry, right: Expiry) -> Bool { (left.time, left.serial) < (right.time, right.serial) }
     }
 
-    /// This session, another one of this machine, or another machine, for whose values somebody pays.
+    /// An origin of values and the payer that is charged for them: this session, another session of this machine, or
+    /// another machine.
     private struct Place: Hashable {
         let payer: ClientName
         let text: ExactText
@@ -59,13 +60,13 @@ struct RetainedValues {
 
         init(_ payer: ClientName, _ origin: OutsideOrigin?) {
             self.payer = payer
-            // All users of a machine are one.
+            // All users of a machine count as one.
             text = ExactText(origin?.host ?? origin?.user ?? "")
             isMachine = origin?.host != nil
         }
     }
 
-    /// A number of values, and their bytes.
+    /// A number of values, and their size in bytes.
     struct Share: Equatable {
         var count = 0
         var byteCount = 0
@@ -101,12 +102,12 @@ struct RetainedValues {
     var isEmpty: Bool { values.isEmpty }
     var all: some Sequence<RetainedValue> { snapshot.all }
 
-    /// The values as they are at one moment.
+    /// The values at one moment.
     struct Snapshot {
         fileprivate let values: [UInt64: RetainedValue]
         fileprivate let order: SortedSet<UInt64>
 
-        /// In the order of their serials.
+        /// The values in the order of their serials.
         var all: some Sequence<RetainedValue> { order.lazy.map { values[$0]! } }
     }
 
@@ -114,10 +115,12 @@ struct RetainedValues {
 
     subscript(kind: NotificationKey) -> RetainedValue? { serials[kind].flatMap { values[$0] } }
 
-    /// Whether a value with this serial may be put in: it is newer than all that there are.
+    /// Whether a value with this serial may be put in, because it is newer than all present values.
     func mayPut(_ serial: UInt64) -> Bool { order.last.map { $0 < serial } ?? true }
 
-    /// - Returns: the one whose place it took.
+    /// Puts a value in.
+    ///
+    /// - Returns: the value that it replaced.
     mutating func put(_ value: RetainedValue) -> RetainedValue? {
         let notification = value.notification
         let serial = notification.serial
@@ -168,8 +171,8 @@ struct RetainedValues {
         if departedShares[machine]!.count == 0 { departedShares[machine] = nil }
     }
 
-    /// A payer has left, or has come again. What one that has left pays for of a machine counts for who posts for that machine
-    /// next: otherwise a machine would have another share with each start of the bridge.
+    /// Notes that a payer has left, or has returned. The values of a machine that departed payers left behind count for
+    /// the next poster for that machine. Otherwise each start of the bridge would give a machine another share.
     mutating func note(_ payer: ClientName, hasLeft: Bool) {
         guard payers[payer] != nil, departed.contains(payer) != hasLeft else { return }
         if hasLeft { departed.insert(payer) } else { departed.remove(payer) }
@@ -181,19 +184,20 @@ struct RetainedValues {
         }
     }
 
-    /// The values that somebody pays for, from one place; nil for this session. Of a machine those as well whose payers have left.
+    /// Returns the values that a payer is charged for, from one origin; nil for this session. For a machine, they
+    /// include the values of departed payers.
     ///
-    /// - Parameter payer: nil for one that pays for nothing yet.
+    /// - Parameter payer: nil for a payer without values.
     func share(of payer: ClientName?, from origin: OutsideOrigin?) -> Share {
         let left = origin?.host.flatMap { departedShares[ExactText($0)] } ?? Share()
-        // All that have left are one.
+        // All departed payers count as one.
         if let payer, origin?.host != nil, departed.contains(payer) { return left }
         var share = payer.flatMap { shares[Place($0, origin)] } ?? Share()
         share += left
         return share
     }
 
-    /// Whether a value is among those of ``share(of:from:)`` of its place.
+    /// Whether a value is part of the ``share(of:from:)`` of its origin.
     func isCounted(_ value: RetainedValue, for payer: Peer?) -> Bool {
         value.payer === payer
             || value.notification.kind.origin?.host != nil && departed.contains(value.payer.name)
@@ -247,9 +251,9 @@ struct RetainedValues {
         if table[key]!.isEmpty { table[key] = nil }
     }
 
-    /// Those of this name and object, nil for any, in their order, with serials from `after` on, exclusively.
+    /// Returns the values with this name and object, nil for any, in order, with serials greater than `after`.
     ///
-    /// - Parameter now: those whose time is over by then are not among them.
+    /// - Parameter now: ``Clock/uptime``; values that have expired by then are skipped.
     func matching(name: String?, object: String?, after: UInt64 = 0, now: Int64) -> some Sequence<RetainedValue> {
         list(name, object).all(from: after == .max ? after : after + 1).lazy.compactMap { [values, meter] serial in
             meter.count()
@@ -258,7 +262,7 @@ struct RetainedValues {
         }
     }
 
-    /// The serials of all that may match, in their order: where there is a name they are those of the name, and so on.
+    /// The serials of all values that may match, in order.
     private func list(_ name: String?, _ object: String?) -> SortedSet<UInt64> {
         let list: SortedSet<UInt64>? =
             if let name, let object {
@@ -274,9 +278,9 @@ struct RetainedValues {
         return list ?? SortedSet()
     }
 
-    /// The first of those that a registration matches, with a serial beyond `after` and up to `through`.
+    /// Returns the first value that a registration matches, with a serial greater than `after` and up to `through`.
     ///
-    /// - Parameter now: one whose time is over by then is passed over.
+    /// - Parameter now: ``Clock/uptime``; values that have expired by then are skipped.
     func first(matching registration: Registration, after: UInt64, through: UInt64, now: Int64) -> RetainedValue? {
         let list = list(registration.name, registration.object)
         var next = after
@@ -289,39 +293,41 @@ struct RetainedValues {
         return nil
     }
 
-    /// All who pay for values, in no particular order.
+    /// The peers that are charged for values, in no particular order.
     var allPayers: [Peer] { payers.values.map(\.peer) }
 
-    /// Who pays for the last one of a poster, which may have left.
+    /// The peer that is charged for the last value of a poster, which may have left.
     func payer(named poster: ClientName) -> Peer? { payers[poster]?.peer }
 
-    /// The oldest of those that a poster pays for.
+    /// The oldest value for which a poster is charged.
     func first(paidBy poster: ClientName) -> RetainedValue? {
         payers[poster]?.serials.first(from: 0).flatMap { values[$0] }
     }
 
-    /// The oldest of those that go when a connection does.
+    /// The oldest value that ends with a connection.
     func firstOfConnection(_ poster: ClientName) -> RetainedValue? {
         ofConnections[poster]?.first(from: 0).flatMap { values[$0] }
     }
 
-    /// How many go when a connection does.
+    /// The number of values that end with a connection.
     func count(ofConnection poster: ClientName) -> Int { ofConnections[poster]?.count ?? 0 }
 
-    /// The first that other sessions have as well, with a serial beyond `after` and up to `through`.
+    /// The first value that other sessions get as well, with a serial greater than `after` and up to `through`.
     func firstForSessions(after: UInt64, through: UInt64) -> RetainedValue? {
         guard let serial = forSessions.first(from: after + 1), serial <= through else { return nil }
         return values[serial]
     }
 
-    /// Those that came from other sessions of this machine, in no particular order.
+    /// The values from other sessions of this machine, in no particular order.
     var fromSessions: some Sequence<RetainedValue> {
         beside.lazy.flatMap(\.value).compactMap { [values] serial in
             values[serial].flatMap { $0.retention.isFromSession ? $0 : nil }
         }
     }
 
-    /// One whose time is over; nil when there is none.
+    /// Returns an expired value; nil when there is none.
+    ///
+    /// - Parameter now: ``Clock/uptime``.
     mutating func expired(at now: Int64) -> RetainedValue? {
         while let first = expiries.first, first.time <= now {
             if let value = values[first.serial] { return value }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/// That the service keeps a notification as the value of its name, object and origin (R1), until a newer one takes its place or
-/// somebody removes it, or its time is over (``PostOptions/expiresAfter``).
+/// How the service retains a notification as the value of its name, object and origin (R1). The value ends when a newer
+/// one replaces it, a client removes it, or it expires (``PostOptions/expiresAfter``).
 public struct Retention: Equatable, Sendable {
-    /// A bit for each of the properties, from the lowest on. The recovery log has it, so no bit ever changes its meaning.
+    /// One bit for each property, from the lowest on. It is part of the recovery log's format, so no bit ever changes
+    /// its meaning.
     public private(set) var flags: UInt8 = 0
 
-    /// - Returns: nil where a bit is set that has no meaning.
+    /// - Returns: nil where a bit without a meaning is set.
     public init?(flags: UInt8) {
         guard flags < 1 << 4 else { return nil }
         self.flags = flags
@@ -21,25 +22,25 @@ public struct Retention: Equatable, Sendable {
         self.endsWithSession = endsWithSession
     }
 
-    /// Whether it goes when its poster leaves the bus.
+    /// Whether the value ends when its poster leaves the bus.
     public var whileConnected: Bool {
         get { self[0] }
         set { self[0] = newValue }
     }
 
-    /// Whether other sessions have it as well, also those that come later (R8).
+    /// Whether other sessions get the value as well, including sessions that begin later (R8).
     public var goesToAllSessions: Bool {
         get { self[1] }
         set { self[1] = newValue }
     }
 
-    /// Whether it came from another session of this machine, as its service has told this one (R8).
+    /// Whether the value came from another session of this machine, as reported by that session's service (R8).
     public var isFromSession: Bool {
         get { self[2] }
         set { self[2] = newValue }
     }
 
-    /// Of such: whether it is over when that session is.
+    /// Whether a value from another session ends with that session.
     public var endsWithSession: Bool {
         get { self[3] }
         set { self[3] = newValue }
@@ -51,22 +52,22 @@ public struct Retention: Equatable, Sendable {
     }
 }
 
-/// A notification that is kept.
+/// A retained notification.
 struct RetainedValue {
     let notification: Notification
     let retention: Retention
-    /// Who pays for it, also when it has left.
+    /// The peer that is charged for the value, also after it has left.
     let payer: Peer
 
-    /// What it counts against the limits, in bytes.
+    /// The size that counts against the limits, in bytes.
     var byteCount: Int { notification.byteCount + Self.overhead }
 
-    /// Entry and places in tables, roughly.
+    /// The estimated size of an entry and its places in tables, in bytes.
     static let overhead = 128
 
     var isOfConnection: Bool { retention.whileConnected }
 
-    /// Whether its time is over.
+    /// Whether the value has expired.
     ///
     /// - Parameter now: ``Clock/uptime``.
     func isOver(at now: Int64) -> Bool { notification.expiry.map { $0 <= now } ?? false }

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// The identities of what came from other sessions of the machine (G1, G2), so that what comes by two ways is told once. The last
-/// that came; of those before, and of those before a start of the service, nobody knows any more that they did.
+/// The identities of the last 16,384 notifications from other sessions of the machine (G1, G2), so that a notification
+/// that arrives in two ways is delivered once. Earlier ones, and notifications before a start of the service, are
+/// unknown.
 struct Arrivals {
     private var known: Set<Int> = []
     private var order = Deque<Int>()
     private static let maxCount = 16_384
 
-    /// Something came.
+    /// Notes the arrival of a notification.
     ///
     /// - Parameters:
-    ///   - identity: that of the notification in the session that it comes from.
+    ///   - identity: the identity of the notification in the session of its origin.
     ///   - user: the user of that session.
     /// - Returns: whether it is the first with this identity.
     mutating func note(_ identity: String, of user: String) -> Bool {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/// So much at once, and so much a second from then on.
+/// A token bucket: it lets a burst through at once, and from then on a number per second.
 public struct RateLimit {
     private let perSecond: Double
     private let burst: Double
     private var left: Double
-    /// When that was so, in microseconds.
+    /// The time at which ``left`` was computed, in microseconds.
     private var time: Int64?
 
     public init(perSecond: Int, burst: Int) {
@@ -13,15 +13,15 @@ public struct RateLimit {
         left = Double(burst)
     }
 
-    /// Whether it lets as much through at once as it ever does.
+    /// Whether the whole burst is available.
     ///
-    /// - Parameter now: microseconds since some moment.
+    /// - Parameter now: microseconds since a fixed moment.
     public func isFull(at now: Int64) -> Bool { remaining(at: now) >= burst }
 
-    /// How much it lets through now.
+    /// The amount that is available now.
     public func left(at now: Int64) -> Int { Int(remaining(at: now)) }
 
-    /// How long it is until there is as much, in microseconds; 0 when there is.
+    /// The time until an amount is available, in microseconds; 0 when it is.
     public func time(until amount: Int, at now: Int64) -> Int64 {
         let missing = Double(amount) - remaining(at: now)
         return missing <= 0 ? 0 : Int64((missing / perSecond * 1_000_000).rounded(.up))
@@ -32,10 +32,10 @@ public struct RateLimit {
         return min(burst, left + Double(now - time) / 1_000_000 * perSecond)
     }
 
-    /// Takes an amount, where there is as much.
+    /// Takes an amount if it is available.
     ///
-    /// - Parameter now: microseconds since some moment.
-    /// - Returns: whether there was.
+    /// - Parameter now: microseconds since a fixed moment.
+    /// - Returns: whether it was available.
     public mutating func take(_ amount: Int = 1, at now: Int64) -> Bool {
         left = remaining(at: now)
         time = now

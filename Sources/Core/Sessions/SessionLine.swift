@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// What goes to one other session (G1), as far as that takes it. Method calls are denied between users, so the other side
-/// says by signals how far it has come.
+/// The queue of messages to one other session (G1). Method calls between users are denied, so the other side
+/// acknowledges by signals.
 ///
-/// Past a window that is not confirmed nothing is sent; past a bound of what waits the oldest are lost, and the next one
-/// tells how many. A bus may have dropped what is on its way, so where nothing is confirmed for long the line is tried
-/// again, with one at a time, until something is.
+/// Beyond a window of unacknowledged messages nothing is sent. Beyond a bound of the queue the oldest messages are
+/// lost, and the next message reports their number. The bus may have discarded messages in flight. After a long time
+/// without acknowledgment the driver therefore gives these up (``giveUp()``); from then on the queue sends one message
+/// at a time, until something is acknowledged.
 public struct SessionLine<Item> {
-    /// How much it takes.
+    /// The bounds of a queue.
     public struct Bounds: Sendable {
-        /// On the way: so many, or so many bytes.
+        /// The maximum number and size of messages in flight. When either is reached, nothing more is sent.
         public var window: (count: Int, bytes: Int)
-        /// Waiting.
+        /// The maximum number and size of waiting messages.
         public var queue: (count: Int, bytes: Int)
 
         public init(window: (count: Int, bytes: Int), queue: (count: Int, bytes: Int)) {
@@ -23,16 +24,16 @@ public struct SessionLine<Item> {
 
     private let bounds: Bounds
     private var waiting = Deque<(item: Item, byteCount: Int, countsAsLoss: Bool)>()
-    /// The bytes of what waits.
+    /// The size of the waiting messages, in bytes.
     public private(set) var waitingBytes = 0
     private var onTheWay = Deque<(number: UInt64, byteCount: Int)>()
     private var bytesOnTheWay = 0
     private var lastNumber: UInt64 = 0
-    /// What was lost and not told yet.
+    /// The number of losses that were not reported yet.
     private var untold: UInt64 = 0
-    /// Whether nothing was confirmed since it was given up.
+    /// Whether nothing was acknowledged since ``giveUp()``.
     private var isInDoubt = false
-    /// Those that were lost here.
+    /// The number of messages that this queue has lost.
     public private(set) var lost: UInt64 = 0
     public private(set) var sent: UInt64 = 0
 
@@ -42,20 +43,20 @@ public struct SessionLine<Item> {
 
     public var waitingCount: Int { waiting.count }
 
-    /// Whether something waits for the other side to confirm.
+    /// Whether a message waits for the other side to acknowledge earlier ones.
     public var isBlocked: Bool { !waiting.isEmpty && !hasRoom }
 
     public var hasRoom: Bool {
         if isInDoubt { return onTheWay.isEmpty }
-        // One goes, however large it is.
+        // A single message goes, however large it is.
         return onTheWay.isEmpty
             || onTheWay.count < bounds.window.count && bytesOnTheWay < bounds.window.bytes
     }
 
-    /// Puts one behind the others.
+    /// Appends a message.
     ///
-    /// - Parameter countsAsLoss: whether it is told as lost when it is.
-    /// - Returns: those that were lost for it, the oldest first.
+    /// - Parameter countsAsLoss: whether a loss of the message is reported.
+    /// - Returns: the messages that were lost because of the bounds, the oldest first.
     public mutating func append(_ item: Item, byteCount: Int, countsAsLoss: Bool = true) -> [Item] {
         waiting.append((item, byteCount, countsAsLoss))
         waitingBytes += byteCount
@@ -68,7 +69,9 @@ public struct SessionLine<Item> {
         return dropped
     }
 
-    /// Loses the oldest of those that wait.
+    /// Loses the oldest waiting message.
+    ///
+    /// - Returns: nil when none waits.
     public mutating func dropFirst() -> Item? {
         guard let oldest = waiting.popFirst() else { return nil }
         waitingBytes -= oldest.byteCount
@@ -81,27 +84,27 @@ public struct SessionLine<Item> {
         lost += count
     }
 
-    /// The number of those that were lost since that was told: it is told now.
+    /// Returns the number of unreported losses, which now count as reported.
     public mutating func takeUntold() -> UInt64 {
         defer { untold = 0 }
         return untold
     }
 
-    /// Takes the next that may go.
+    /// Takes the next message, if it may be sent.
     ///
-    /// - Returns: it, its number, and how many before it were lost; nil when nothing may go.
+    /// - Returns: the message, its number, and the number of unreported losses before it; nil when nothing may be sent.
     public mutating func next() -> (item: Item, number: UInt64, lost: UInt64)? {
         guard hasRoom, let (item, byteCount, _) = waiting.popFirst() else { return nil }
         waitingBytes -= byteCount
         return (item, send(byteCount), takeUntold())
     }
 
-    /// The same for what does not wait here, and goes before all that does.
+    /// Numbers a message that is not in the queue and goes before the queued ones.
     ///
-    /// - Returns: its number; nil when nothing may go.
+    /// - Returns: its number; nil when nothing may be sent.
     public mutating func next(byteCount: Int) -> UInt64? { hasRoom ? send(byteCount) : nil }
 
-    /// The same for the last of all, which goes whatever is on the way.
+    /// Numbers the last message of all, which may be sent regardless of the window.
     public mutating func last(byteCount: Int) -> UInt64 { send(byteCount) }
 
     private mutating func send(_ byteCount: Int) -> UInt64 {
@@ -112,9 +115,9 @@ public struct SessionLine<Item> {
         return lastNumber
     }
 
-    /// The other side has taken all up to this number.
+    /// Takes the acknowledgment of all messages up to a number.
     ///
-    /// - Returns: false for a number that was not given.
+    /// - Returns: false for a number that was never given.
     public mutating func confirm(upTo number: UInt64) -> Bool {
         guard number <= lastNumber else { return false }
         while let first = onTheWay.first, first.number <= number {
@@ -125,9 +128,9 @@ public struct SessionLine<Item> {
         return true
     }
 
-    /// Nothing that waits goes any more: it is lost, and the next one tells.
+    /// Loses all waiting messages; the next message reports them.
     ///
-    /// - Returns: how many that are told as lost.
+    /// - Returns: the number of losses that are reported.
     @discardableResult
     public mutating func clear() -> UInt64 {
         let before = lost
@@ -136,7 +139,7 @@ public struct SessionLine<Item> {
         return lost - before
     }
 
-    /// Nothing was confirmed for long: what is on the way may be lost.
+    /// Gives up the messages in flight, which may be lost, because nothing was acknowledged for long.
     public mutating func giveUp() {
         onTheWay = Deque()
         bytesOnTheWay = 0
