@@ -6,29 +6,31 @@ import CarillonCore
 import CarillonDBus
 import CarillonMainLoop
 
-/// Who is behind the connections that call, as the bus verified it.
+/// The identities of calling connections, as the bus verified them.
 ///
-/// Nobody is served before that is known: it decides who pays for what a call makes the service hold (E4). The bus is
-/// asked over the control connection, where its answer does not wait behind all that callers send. What arrives
-/// meanwhile waits, whoever sent it, so that the bus's order stays what it was (D4, S5); but only for a few: when
-/// thousands come at once nobody else waits for them. Messages that wait are bounded by what the connection may have received.
+/// No call is served before its caller is identified: the identity decides which account is charged for the memory that
+/// a call takes (E4). The bus is asked over the control connection, where its answer does not wait behind the callers'
+/// messages. Messages of all callers wait meanwhile, so that the bus's order is kept (D4, S5). When more than
+/// ``maxInOrder`` connections wait, known callers no longer wait for them. The messages that wait are bounded by the
+/// bytes that the connection may have received.
 ///
-/// Where a process runs in files of its own, these are asked, and may not answer. For that nobody else waits: only what
-/// this caller sent does, for a moment, as long as it is not too much. Then it is served as one of whom nothing is known.
+/// A process may run in a mount namespace whose files may not answer. Only the messages of that caller wait for the
+/// look at them, for a limited time and up to 256 KiB. Then the caller is served as unidentified.
 final class Callers {
     final class Caller {
-        /// 0 when the bus does not know it, as it left before it was asked.
+        /// The process ID; 0 when the connection left before the bus was asked.
         let processID: UInt32
         fileprivate let name: UniqueName
-        /// Whether it runs in the sandbox of an application.
+        /// Whether it runs in the sandbox of an application, if that is known.
         let confinement: Confinement
-        /// Whether the bus, or the files of its process, could not be asked.
+        /// Whether the lookup failed at the bus or in the files of the process, so that it is repeated.
         fileprivate let isProvisional: Bool
-        /// Whether it had left when the bus was asked: nobody waits for answers.
+        /// Whether it had left when the bus was asked, so that no reply is wanted.
         let hasLeft: Bool
-        /// Who pays for it.
+        /// The account that is charged for the caller.
         let account: AccountID
-        /// The same for those who ask (P1), read at once: it may be a command that has ended a moment later.
+        /// The identity for ListClients and notification details (P1). It is read at once: the process may be a command
+        /// that ends a moment later.
         let identity: Identity
 
         fileprivate init(
@@ -56,91 +58,92 @@ final class Callers {
                 }
         }
 
-        /// What is no name is none: nothing, or what no signal could carry, or what somebody made up to be long.
+        /// Returns the text; nil when it is empty, longer than 255 bytes, or contains a NUL, which no signal can carry.
         private static func checked(_ text: String?) -> String? {
             text.flatMap { $0.isEmpty || $0.utf8.count > 255 || $0.utf8.contains(0) ? nil : $0 }
         }
 
-        /// Nil when the bus does not know it.
+        /// The user ID; nil when the bus does not know it.
         var userID: UInt32? { identity.userID }
-        /// The id of its application, as its desktop file is named; nil where nothing tells.
+        /// The application's ID, which names its desktop file; nil where it is unknown.
         var application: String? { identity.application }
 
-        /// The application in whose sandbox it runs; nil where it is in none, or nothing tells.
+        /// The application in whose sandbox it runs; nil where it runs in none, or that is unknown.
         var sandbox: String? { confinement.sandbox }
     }
 
     private unowned let bus: any MessageBus
-    /// Where the bus is asked; by default on the connection that is served.
+    /// The control connection, over which the bus is asked; nil to ask on the main connection.
     weak var control: (any MessageBus)?
-    /// Where the bus answers soonest.
+    /// The connection on which the bus answers soonest.
     var way: any MessageBus { control ?? bus }
     private let table: any ProcessTable
     private let lookups: ProcessLookups
-    /// Called when it is known who is behind a connection, before its first call is served.
+    /// Called when a connection has been identified, before its first call is served.
     var onKnown: ((UniqueName, Caller) -> Void)!
-    /// Gets what had to wait.
+    /// Handles a message that had to wait.
     var handle: ((Message) -> Void)!
     private var callers: [UniqueName: Caller] = [:]
-    /// That of them that was looked up last: messages come in rows.
+    /// The caller that was looked up last: messages of one caller often follow each other.
     private var last: Caller?
-    /// That of the one that was learned last: a process may have thousands of connections, and what is remembered of
-    /// those that left shall not keep the memory of all others from being given back.
+    /// The identity that was learned last, shared by the connections of one process. A process may have thousands, and
+    /// the remembered identities of departed ones must not keep the memory of all others from being given back.
     private var lastIdentity: Identity?
-    /// Since when.
+    /// The connections that the bus was asked about, with the time of the question.
     private var asked: [UniqueName: UInt64] = [:]
     private var departed = Departed()
-    /// In the order of their arrival.
+    /// The messages that wait, in the order of their arrival.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     private var waiting = Deque<Waiting>()
-    /// How many of them are a connection's.
+    /// The number of waiting messages of each connection.
     private var waitingOf: [UniqueName: Int] = [:]
-    /// Their size, in bytes.
+    /// The size of the waiting messages, in bytes.
     private var waitingBytes = 0 {
         didSet { tellKept() }
     }
-    /// Answers of the bus, in its order, as long as many wait.
+    /// Answers of the bus that are yet to be taken up, in their order, while many connections wait.
     private var answers = Deque<(name: UniqueName, answer: Answer)>()
-    /// Those whom nobody needs to know any more, but for messages of theirs that wait.
+    /// Forgotten connections that are kept until their waiting messages are handled.
     private var forgotten: Set<UniqueName> = []
-    /// Goes on with these.
+    /// The source that handles waiting messages and answers.
     private var rest: ReadySource!
-    /// As long as something of no more connections waits everything does, in its order, however much that is.
+    /// Up to this number of waiting connections, all messages wait in their order, regardless of size.
     private static let maxInOrder = 32
-    /// The bytes that may wait while more is read.
+    /// The maximum of ``waitingBytes`` that counts in ``onPutOff``.
     private static let maxWaitingBytes = 8 << 20
-    /// Messages that wait for the look at their own caller's process; below, the maximum of each caller in bytes.
+    /// The messages that wait for the confinement lookup of their caller's process.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     private var putOff: [UniqueName: PutOff] = [:]
     private static let maxPutOff = 256 << 10
-    /// The same in bytes, of all together.
+    /// The maximum of all messages that are put off, in bytes.
     private static let maxPutOffTogether = 8 << 20
-    /// Gets what the files of a process tell, for each of its connections that waits for it.
+    /// Completions of confinement lookups, by process: one for each waiting connection.
     private var lookingUp: [UInt32: [(Confinement?) -> Void]] = [:]
-    /// The size of all messages that are put off, in bytes; ``onPutOff`` is told of each change.
+    /// The size of all messages that are put off, in bytes.
     private var putOffBytes = 0 {
         didSet { tellKept() }
     }
-    /// Told how much is kept here, in bytes, that is not to keep others from being read.
+    /// Called at each change with the bytes kept here, up to a bound, so that they do not keep other messages from
+    /// being read.
     var onPutOff: ((Int) -> Void)?
 
     private func tellKept() { onPutOff?(putOffBytes + min(waitingBytes, Self.maxWaitingBytes)) }
 
     private enum Answer {
-        /// With what the kernel says of the process; nil where the bus does not know that.
+        /// With the kernel's information about the process; nil where the bus does not know the process.
         case found(ConnectionCredentials, (description: ProcessDescription?, confinement: Lookup<Confinement>)?)
         case failed(BusError)
     }
 
     private struct Waiting {
         let message: Message
-        /// Nil for what is no call.
+        /// Nil for a message that is no call.
         let caller: UniqueName?
-        /// The same, or the connection whose end it tells.
+        /// The caller, or the connection whose departure the message reports.
         let about: UniqueName?
     }
 
@@ -151,7 +154,7 @@ final class Callers {
         var byteCount = 0
     }
 
-    /// - Parameter bus: the caller keeps it.
+    /// - Parameter bus: the main connection; the caller keeps it.
     init(bus: any MessageBus, table: any ProcessTable, lookups: ProcessLookups) {
         self.bus = bus
         self.table = table
@@ -168,9 +171,10 @@ final class Callers {
         return caller
     }
 
-    /// Whether a message that arrived may be handled now. Otherwise it is kept, and given to ``handle`` in its turn.
+    /// Whether a message that arrived may be handled now. Otherwise it is kept, and passed to ``handle`` later, in its
+    /// order.
     func admit(_ message: Message) -> Bool {
-        // What has descriptors is refused in any case, and they are not kept open for that.
+        // Messages with descriptors are refused in any case, so their descriptors are not kept open.
         guard !message.hasDescriptors else { return true }
         let caller = message.kind == .methodCall ? message.sender : nil
         let isKnown = caller.map(isKnown) ?? true
@@ -185,10 +189,11 @@ final class Callers {
         return false
     }
 
-    /// Whether something arrived that was not handled yet.
+    /// Whether messages arrived that were not handled yet.
     var isAnythingWaiting: Bool { !waiting.isEmpty || !putOff.isEmpty }
 
-    /// Keeps what a caller sent, or the bus tells of it, whose process's files are being asked.
+    /// Keeps a message of, or about the departure of, a caller whose process's files are being looked at. Returns
+    /// whether it was kept.
     private func isPutOff(_ message: Message, _ caller: UniqueName?) -> Bool {
         guard let name = caller ?? OwnerChange(message)?.departed, var kept = putOff.removeValue(forKey: name) else {
             return false
@@ -203,12 +208,13 @@ final class Callers {
         return true
     }
 
-    /// Finds out who is behind a connection that has not called, as an earlier process knew it.
+    /// Identifies a connection that has not called, such as a restored client.
     func identify(_ name: UniqueName) {
         _ = isKnown(name)
     }
 
-    /// Asks where it is not. One whose process's files are being asked counts as known, and is put off.
+    /// Whether the connection is identified; asks the bus otherwise. A caller whose process's files are being looked at
+    /// counts as known, and its messages are put off.
     private func isKnown(_ name: UniqueName) -> Bool {
         if let caller = self[name] {
             if caller.isProvisional, !lookups.isStuck(caller.processID) { ask(about: name) }
@@ -224,7 +230,8 @@ final class Callers {
         asked[name] = table.now
         way.credentials(of: name) { [weak self] result in
             guard let self else { return }
-            // With the connection ends the whole link, and the next one asks: what waits is handed over to it.
+            // With the connection the whole link ends, and waiting messages are handed over to the next link, which
+            // asks again.
             if case .failure(let error) = result, error.name == BusError.disconnectedName { return }
             let answer = answer(result, of: name)
             guard answers.isEmpty, waitingOf.count <= Self.maxInOrder else { return answers.append((name, answer)) }
@@ -239,7 +246,7 @@ final class Callers {
         case .success(let credentials):
             let processID = credentials.processID
             guard processID > 0 else { return .found(credentials, nil) }
-            // At once: it may be a command that ends a moment later.
+            // Read at once: the process may be a command that ends a moment later.
             let description = table.description(of: processID, startedBy: asked[name] ?? table.now)
             return .found(credentials, (description, table.confinement(of: processID)))
         }
@@ -250,8 +257,8 @@ final class Callers {
         case .found(let credentials, nil): learned(credentials, nil, of: name, confinement: .unknown)
         case .found(let credentials, let process?):
             found(credentials, process.description, process.confinement, of: name)
-        // The bus had no room for the question or the answer. Served as one of whom nothing is known, it is asked
-        // about again with its next call.
+        // The bus could not carry the question or the answer. The caller is served as unidentified, and looked up again
+        // at its next call.
         case .failed(let error):
             let hasLeft = error.name == BusError.nameHasNoOwnerName
             learned(
@@ -260,15 +267,15 @@ final class Callers {
         }
     }
 
-    /// What is known of who is behind a connection; of one that has left, for a minute.
+    /// Returns the identity of a connection; of a departed one for 60 s.
     func identity(of name: UniqueName) -> Identity? {
         self[name]?.identity ?? departed.identity(of: name, at: bus.context.now)
     }
 
-    /// Those of whom something is kept, to look at.
+    /// The connections for which an entry is kept, for tests.
     var names: some Collection<UniqueName> { callers.keys }
 
-    /// Gives up what is kept of connections that are gone (E8).
+    /// Releases the memory of entries of departed connections (E8).
     func releaseRoom() {
         callers.releaseRoom()
         asked.releaseRoom()
@@ -278,7 +285,7 @@ final class Callers {
         lookingUp.releaseRoom()
     }
 
-    /// Nothing of the connection is left, but for what may wait here.
+    /// Forgets a connection after its departure. Its messages may still wait here.
     func forget(_ name: UniqueName) {
         if waitingOf[name] != nil, callers[name] != nil {
             forgotten.insert(name)
@@ -304,14 +311,14 @@ final class Callers {
             learned(credentials, description, of: name, confinement: confinement)
         }
         if !isAsked {
-            // Once for all connections of the process.
+            // One lookup serves all connections of the process.
             lookups.find(lookup, of: processID) { [weak self] confinement in
                 for completion in self?.lookingUp.removeValue(forKey: processID) ?? [] { completion(confinement) }
             }
         }
     }
 
-    /// - Parameter confinement: nil when it could not be found out, for now.
+    /// - Parameter confinement: nil when the lookup failed for now.
     private func learned(
         _ credentials: ConnectionCredentials, _ description: ProcessDescription?, of name: UniqueName,
         confinement: Confinement?, isProvisional: Bool = false, hasLeft: Bool = false
@@ -329,8 +336,8 @@ final class Callers {
         for message in kept.messages { handle(message) }
     }
 
-    /// Takes up answers, and handles what waits and does not have to any more, some of it: what comes of many at once may
-    /// be much, and others are to be read meanwhile.
+    /// Takes up answers, and handles the messages that no longer have to wait, a limited number per iteration of the
+    /// loop. Many connections may bring many messages, and others are to be read meanwhile.
     private func goOn() {
         let start = bus.context.now
         let areMany = waitingOf.count > Self.maxInOrder || !answers.isEmpty
@@ -341,7 +348,7 @@ final class Callers {
                     onKnown(name, caller)
                 }
                 if putOff.isEmpty || !isPutOff(first.message, first.caller) { handle(first.message) }
-                // Its end was the last of it.
+                // The report of the departure was the last of its messages.
                 if let name = first.about, waitingOf[name] == nil, forgotten.remove(name) != nil { forget(name) }
             } else if let answer = answers.popFirst() {
                 takeUp(answer.answer, of: answer.name)
@@ -353,8 +360,8 @@ final class Callers {
         }
     }
 
-    /// Messages that are handled in one turn of the loop, for so long; of a few callers as many as are read in one at
-    /// least. That they are more has what waits come to an end while a flood is being read.
+    /// The number of messages handled per iteration of the loop, and the time for it. Few callers get at least as many
+    /// as one iteration reads. The maximum is higher than that, so that the backlog ends while a flood is being read.
     private static let minAtOnceOfFew = 32
     private static let maxAtOnce = 256
     private static let maxTime = Duration.microseconds(500)
@@ -366,25 +373,26 @@ final class Callers {
         waitingOf[about] = count > 1 ? count - 1 : nil
     }
 
-    /// Takes out what waits: of each caller in the order of its arrival.
+    /// Takes out the waiting messages: those of each caller in the order of their arrival.
     func takeWaiting() -> [Message] {
         defer {
             (waiting, waitingOf, waitingBytes, forgotten) = (Deque(), [:], 0, [])
             (putOff, putOffBytes) = ([:], 0)
         }
-        // Those came before what waits of the same callers.
+        // Messages that were put off arrived before the waiting messages of the same callers.
         return putOff.sorted { $0.key < $1.key }.flatMap(\.value.messages) + waiting.map(\.message)
     }
 
     private var mayGoOn: Bool {
         guard !waiting.isEmpty else { return false }
         guard let caller = waiting.first?.caller else { return true }
-        // One whose answer has come and that is not known any more is asked about again.
+        // A caller that was answered and forgotten meanwhile is asked about again.
         return self[caller] != nil || putOff[caller] != nil || asked[caller] == nil
     }
 }
 
-/// Who was behind connections that are gone, so many of them, and for so long (P1). What is too old goes with the next one.
+/// The identities of departed connections: at most 1,024, for 60 s (P1). Expired entries are removed with the next
+/// access.
 private struct Departed {
     typealias Instant = SuspendingClock.Instant
 
@@ -392,7 +400,7 @@ private struct Departed {
     private static let time = Duration.seconds(60)
 
     private var identities: [UniqueName: Identity] = [:]
-    /// The oldest first.
+    /// In the order of departure, the oldest first.
     private var order = Deque<(name: UniqueName, since: Instant)>()
 
     mutating func append(_ name: UniqueName, _ identity: Identity, at now: Instant) {

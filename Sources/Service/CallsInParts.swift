@@ -2,31 +2,31 @@
 import CarillonCore
 import CarillonDBus
 
-/// Calls that are served part by part, as all of one would be more than one event may do (E4, E8): others have their turns
-/// in between.
+/// The calls that are served in parts, because a whole call would exceed the work of one event (E4, E8). Other calls
+/// are served in between.
 ///
-/// Until the last part a call counts as waiting; what the caller sends behind it waits as well (`CallQueue`).
+/// Until its last part a call counts as waiting; later calls of the caller wait as well (`CallQueue`).
 final class CallsInParts {
-    /// Serves a part of a call, and answers it with the last. Returns whether that was the last.
+    /// Serves a part of a call, and replies with the last part. Returns whether that was the last.
     typealias Part = (WorkSlice) -> Bool
 
     private struct Begun {
         let message: Message
-        /// The place among all that were begun.
+        /// The order in which the calls were begun.
         let number: Int
         let serve: Part
     }
 
     private unowned let driver: CenterDriver
-    /// By the call's message, which lives as long.
+    /// By the identity of the message, which the entry retains.
     private var begun: [ObjectIdentifier: Begun] = [:]
     private var count = 0
-    /// Posts that were taken since somebody asked.
+    /// The number of posts taken since ``takePostCount()``.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     private var posts = 0
-    /// Whether somebody goes on with what has been begun: otherwise nothing is left over.
+    /// Whether the calls that were begun are continued later. Otherwise they are served completely at once.
     var isContinued = false
 
     init(driver: CenterDriver) {
@@ -36,7 +36,7 @@ final class CallsInParts {
     /// Serves the first part of a call.
     func begin(_ call: MethodCall, _ serve: @escaping Part) { begin(call.message, serve) }
 
-    /// Serves the first part of what a message brought.
+    /// Serves the first part of the work for a message.
     func begin(_ message: Message, _ serve: @escaping Part) {
         count += 1
         let work = Begun(message: message, number: count, serve: serve)
@@ -44,7 +44,7 @@ final class CallsInParts {
         if isContinued { goOn(work) } else { finish(work) }
     }
 
-    /// Whether some parts of a call were served, and not all.
+    /// Whether a call was served in part.
     func hasBegun(_ message: Message) -> Bool {
         !begun.isEmpty && begun[ObjectIdentifier(message)] != nil
     }
@@ -58,7 +58,7 @@ final class CallsInParts {
         return true
     }
 
-    /// Serves the calls that were begun to their ends: there will be no later.
+    /// Serves the remaining parts of all calls that were begun, because the service stops.
     ///
     /// - Returns: these calls.
     func finishAll() -> [Message] {
@@ -67,10 +67,11 @@ final class CallsInParts {
         return works.map(\.message)
     }
 
-    /// Posts were taken.
+    /// Adds to the number of posts taken.
     func notePosts(_ count: Int) { posts += count }
 
-    /// How many posts were taken since the last time, besides the one that each call has that is no call of many.
+    /// Returns the number of posts taken since the last call of this method, minus one, which the served call counts as
+    /// anyway.
     func takePostCount() -> Int {
         defer { posts = 0 }
         return max(0, posts - 1)

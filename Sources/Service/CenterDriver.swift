@@ -5,7 +5,7 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// The core, driven: events go in one at a time, and what it decides is carried out at once, in its order.
+/// The driver of the core: passes events to it one at a time, and carries out its decisions at once, in their order.
 ///
 /// Threads: that of the bus's context. Nothing here blocks.
 final class CenterDriver {
@@ -15,19 +15,19 @@ final class CenterDriver {
         @exclusivity(unchecked)
     #endif
     private var waitingPosters = PendingReplies()
-    /// Whether some of those are being answered, which is an event for each.
+    /// Whether pending replies are being sent; each reply is an event of its own.
     private var isAnswering = false
     private let memory: MemoryReturn
     private let machine: Machine
     let context: MainContext
-    /// Whether all that there was has been given to the next connection, or left to the next process. From then on
-    /// nothing is carried out: numbers would be given twice, and what was accepted would not be kept.
+    /// Whether the state has been handed over to the next connection or left to the next process. From then on no
+    /// effects are carried out: numbers would be given twice, and accepted posts would not be persisted.
     private(set) var isOver = false
-    /// Called in a quiet moment behind a load, for tables that are kept elsewhere.
+    /// Called in a quiet moment after a load, so that other tables release memory.
     var onRest: (() -> Void)?
-    /// Called after each event while posts are to be read slowly.
+    /// Called after each event while the core is under backpressure.
     var onCrowded: (() -> Void)?
-    /// An empty array whose memory is used again from event to event.
+    /// An empty array whose memory is reused from event to event.
     private var spareEffects: [Effect] = []
 
     init(bus: any MessageBus, clients: ClientRegistry, barrier: BusBarrier, machine: Machine) {
@@ -79,7 +79,7 @@ final class CenterDriver {
         }
     }
 
-    /// Tables give up what they keep of what is gone (E8).
+    /// Releases the unused memory of tables (E8).
     private func releaseRoom() {
         spareEffects = []
         center.releaseRoom()
@@ -87,8 +87,8 @@ final class CenterDriver {
         onRest?()
     }
 
-    /// Makes one call into the core, and carries out what it decided, also where it throws: an event that is refused may have
-    /// found before that the time of a value is over.
+    /// Makes one call into the core, and carries out its decisions, also when it throws: a refused event may have found
+    /// before that a value has expired.
     func perform<Value, Failure: Error>(
         _ event: (inout [Effect]) throws(Failure) -> Value
     ) throws(Failure) -> Value {
@@ -107,7 +107,8 @@ final class CenterDriver {
             if PlantedFault.strikes(.wrongOrder, oneOf: 8) { decided.reverse() }
         #endif
         if isOver || decided.isEmpty {
-            // The numbers, before any answer. What is carried out is kept with them, and then.
+            // Numbers are persisted before any answer. Effects are persisted together with them, before they are
+            // carried out.
             store?.flush()
         } else {
             effects.carryOut(decided)
@@ -122,9 +123,10 @@ final class CenterDriver {
         return try result.get()
     }
 
-    /// Takes out a part of what a post takes the place of, where that is much.
+    /// Removes some of the queued posts that this post replaces by coalescing, where they are too many for one event.
     ///
-    /// - Returns: whether it may be posted now; otherwise this is to be called again, and nothing else done for its poster.
+    /// - Returns: whether the post may be made now; otherwise call this again, with no other event of the poster
+    ///   between.
     func makeWay(
         for post: Post<WireUserInfo>, from poster: ClientName, effects: inout [Effect]
     ) throws(BusError) -> Bool {
@@ -136,13 +138,13 @@ final class CenterDriver {
         }
     }
 
-    /// A call is served.
+    /// Notes that a call is served.
     func noteServing() {
         machine.noteServing()
         memory.noteServing()
     }
 
-    /// Answers a post that was accepted, behind its deliveries.
+    /// Answers an accepted post, behind its deliveries.
     func answer(_ post: MethodCall, with receipt: Receipt) {
         guard post.answer.isWanted, let mark = mark(for: receipt, to: post.sender) else {
             return post.answer.reply(toPost: receipt.receivers)
@@ -150,8 +152,8 @@ final class CenterDriver {
         waitingPosters.append(post, receivers: receipt.receivers, behind: mark)
     }
 
-    /// What a post that came on a channel and was accepted is answered with now; nil where the answer waits for its
-    /// deliveries, and comes behind them.
+    /// Returns the answer to an accepted post on a channel; nil where the answer waits for the deliveries, and is sent
+    /// after them.
     func answer(to post: ChannelPost, with receipt: Receipt) -> ChannelAnswer? {
         guard let mark = mark(for: receipt, to: post.channel.client) else {
             return post.answered(ChannelOutcome(receivers: receipt.receivers))
@@ -160,13 +162,13 @@ final class CenterDriver {
         return nil
     }
 
-    /// What an answer to `poster` waits behind.
+    /// The watermark that an answer to `poster` waits for; nil when it may be sent now.
     private func mark(for receipt: Receipt, to poster: ClientName) -> Watermark? {
         if let mark = receipt.mark, !center.hasPassed(mark) { return mark }
         return waitingPosters.lastMark(of: poster)
     }
 
-    /// Answers posts that came on channels, as far as their posters read that (A4): as one event, so that all go together.
+    /// Answers posts on channels, as far as their posters read the answers (A4). All go together, as one event.
     func send(_ answers: [ChannelAnswer]) {
         guard !answers.isEmpty, !isOver else { return }
         perform { decided in
@@ -185,7 +187,7 @@ final class CenterDriver {
         while true {
             while let waiting = waitingPosters.popPassed(hasPassed: center.hasPassed) {
                 if waiting.isCall, !answers.isEmpty {
-                    // In their order: answering a call is an event as well.
+                    // The order is kept: answering a call is an event as well.
                     send(answers)
                     answers = []
                 }
@@ -197,9 +199,9 @@ final class CenterDriver {
         }
     }
 
-    /// Answers a call that brought many posts, behind the deliveries of all of them.
+    /// Answers a call of many posts, behind the deliveries of all of them.
     ///
-    /// - Parameter marks: behind the last of them in each lane.
+    /// - Parameter marks: the watermark of the last post in each lane.
     func answer(_ call: MethodCall, with outcomes: [PostOutcome], behind marks: [Watermark]) {
         var marks = marks.filter { !center.hasPassed($0) }
         if marks.isEmpty, let last = waitingPosters.lastMark(of: call.sender) { marks = [last] }
@@ -207,17 +209,17 @@ final class CenterDriver {
         waitingPosters.append(call, outcomes: outcomes, behind: marks)
     }
 
-    // MARK: From one process to the next (E3)
+    // MARK: Process restart (E3)
 
-    /// Takes up what an earlier process left for this bus, and keeps state for a later one from now on. Call it before
-    /// the first event, until it succeeds.
+    /// Restores the state that an earlier process left for this bus, and persists state from now on. Call it before the
+    /// first event, until it succeeds.
     ///
     /// - Parameters:
-    ///   - directory: private to the user.
-    ///   - busID: of the bus.
-    ///   - address: of the bus.
+    ///   - directory: a directory private to the user.
+    ///   - busID: the ID of the bus.
+    ///   - address: the address of the bus.
     ///   - takesLock: see ``RecoveryLog``.
-    /// - Returns: false while another process has the state.
+    /// - Returns: false while another process holds the state.
     func recover(directory: String, busID: String, address: String, takesLock: Bool) -> Bool {
         do throws(FileError) {
             let store = try RecoveryStore(
@@ -236,10 +238,10 @@ final class CenterDriver {
         }
     }
 
-    /// The process is about to end, and gets no more calls; a later one will take up from here. What is on its way goes
-    /// out; what is queued is left to the later one, as a loop that is about to quit is not idle (Q2).
+    /// Sends the scheduled messages before the process ends; no more calls arrive. Queued posts are left to a later
+    /// process, as a loop that is about to quit is not idle (Q2).
     ///
-    /// - Parameter completion: called when the bus has carried all of it, or is gone. Then ``finish()``.
+    /// - Parameter completion: called when the bus has carried all of them, or is gone. Then call ``finish()``.
     func settle(_ completion: @escaping () -> Void) {
         perform { effects in center.sendAllReady(effects: &effects) }
         beginEnding()
@@ -250,7 +252,7 @@ final class CenterDriver {
         effects.store?.tryAgain(from: center)
         let isKept = effects.store?.isWhole == true
         perform { effects in
-            // If it can't be kept, it is better sent.
+            // Queues that can't be persisted are sent instead.
             if isKept {
                 center.beginEnding(effects: &effects)
             } else {
@@ -260,24 +262,24 @@ final class CenterDriver {
         }
     }
 
-    /// The same where there is no time left: nothing more goes out.
+    /// Ends where no time is left: nothing more is sent.
     ///
-    /// - Parameter completion: called when the bus has carried what was sent before.
+    /// - Parameter completion: called when the bus has carried all messages sent before.
     func settleAtOnce(_ completion: @escaping () -> Void) {
         beginEnding()
         effects.settle(hearsRefusals: false, completion)
     }
 
-    /// The process ends now.
+    /// Writes the final state; the process ends now.
     func finish() {
         beginEnding()
         effects.store?.finish(from: center)
         isOver = true
     }
 
-    // MARK: From one connection to the next (E5)
+    // MARK: Connection handover (E5)
 
-    /// The bus closed the connection: gives away what there is, in order, for ``inherit(_:_:)``.
+    /// Gives up the center and the store in order, when the bus has closed the connection, for ``inherit(_:_:)``.
     func handOver() -> (center: DistributedCenter, store: RecoveryStore?, largest: Int) {
         var (counts, largest) = effects.recentDeliveries()
         let lost = effects.channels.closeAll()
@@ -285,7 +287,8 @@ final class CenterDriver {
         perform { effects in
             for (client, recent) in counts.sorted(by: { $0.key < $1.key }) {
                 let channel = lost[client]
-                // Before a channel that was not carried, nothing was either; but to the channel's windows it is confirmed.
+                // If the bus may not have carried the channel's descriptor, it may not have carried earlier messages
+                // either, but the channel's window counts those as acknowledged.
                 var unreachable: SentSignals.Recent?
                 if let channel, !channel.isCarried {
                     unreachable = channel.unread
@@ -297,7 +300,7 @@ final class CenterDriver {
                 #if CARILLON_PLANTED
                     if PlantedFault.strikes(.resetForgotten) { continue }
                 #endif
-                // So it is to who has left it unread.
+                // The same holds for a client that closed its channel with messages unread.
                 if let channel, channel.isCarried, channel.isReset {
                     center.inFlightLost(
                         client, atMost: 0, losses: 0,
@@ -313,14 +316,14 @@ final class CenterDriver {
         defer {
             effects.store = nil
             isOver = true
-            // What comes now, as an answer on the other connection, is for nobody: it would have the center believe that
-            // the client was told what it was not.
+            // Answers that still arrive on the other connection are dropped: they would acknowledge messages that the
+            // client has not received.
             center = DistributedCenter()
         }
         return (center, effects.store, largest)
     }
 
-    /// Takes up what the driver had whose connection the bus closed. Call once, before the first event.
+    /// Takes over the state of the driver whose connection the bus closed. Call once, before the first event.
     func inherit(_ before: DistributedCenter, _ store: RecoveryStore?) {
         center.takeOver(before)
         center.remembersChanges = store != nil

@@ -6,7 +6,7 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// The methods of the wire contract: one call into the core each.
+/// The methods of the wire contract: each makes one call into the core.
 struct CenterHandlers {
     unowned let driver: CenterDriver
     unowned let turns: DeliveryTurns
@@ -22,7 +22,7 @@ struct CenterHandlers {
     unowned let sessions: Sessions
     unowned let present: PresentConnections
 
-    /// The contract as the table that calls are dispatched by, and that introspection is made of.
+    /// The contract as a table, from which calls are dispatched and the introspection data is made.
     var interface: Interface {
         Interface(
             name: Wire.interface,
@@ -41,7 +41,7 @@ struct CenterHandlers {
                 method(ListPosters.self, shows: listPosters),
                 method(ListObservers.self, shows: listObservers),
                 method(ListObserversFrom.self, shows: listObserversFrom),
-                // Policy is asked about each post (``PostBatches``).
+                // The policy check of each post is in ``PostBatches``.
                 method(PostMany.self, needs: { (_: MethodCall) in .nothing }, answers: manyPosts.begin),
                 method(SetClientOptions.self, needs: Self.optionsNeed, handler: setClientOptions),
                 method(GetClient.self, shows: getClient),
@@ -54,7 +54,7 @@ struct CenterHandlers {
                 method(RemoveRetained.self, needs: { .post(name: $0.name) }, inParts: removeRetained),
                 method(RemoveRetainedFrom.self, needs: { .post(name: $0.name) }, handler: removeRetainedFrom),
                 method(WithdrawPosts.self, needs: { _ in .nothing }, inParts: withdrawPosts),
-                // Policy is asked about each post on it (``ChannelPosts``).
+                // The policy check of each post on a channel is in ``ChannelPosts``.
                 method(OpenChannel.self, needs: { (_: MethodCall) in .nothing }, answers: channelPosts.open),
                 method(
                     ReloadConfiguration.self,
@@ -72,7 +72,7 @@ struct CenterHandlers {
 
     private var center: DistributedCenter { driver.center }
 
-    // MARK: Rows. Each says what policy is asked (P2), and there is no way into the table without that.
+    // MARK: Rows of the method table
 
     private func method<Method: CenterMethod>(
         _: Method.Type, needs: @escaping (Method) -> PolicyGate.Need,
@@ -84,7 +84,7 @@ struct CenterHandlers {
         }
     }
 
-    /// One whose handler answers by itself.
+    /// Makes a row whose handler sends the reply itself.
     private func method<Method: CenterMethod>(
         _: Method.Type, needs: @escaping (MethodCall) throws(BusError) -> PolicyGate.Need,
         answers handler: @escaping (MethodCall) throws(BusError) -> Void
@@ -95,7 +95,7 @@ struct CenterHandlers {
         }
     }
 
-    /// One that counts what it has done, a part at a time.
+    /// Makes a row that is served in parts, and replies with a count.
     private func method<Method: CenterMethod>(
         _: Method.Type, needs: @escaping (Method) -> PolicyGate.Need,
         inParts begin: @escaping (Method, UniqueName) -> () -> (count: Int, isMore: Bool)
@@ -116,7 +116,7 @@ struct CenterHandlers {
         }
     }
 
-    /// One that shows other clients: as many of them as the caller may see.
+    /// Makes a row that shows other clients, as many of them as the caller may see.
     private func method<Method: CenterMethod>(
         _: Method.Type, shows handler: @escaping (Method, PolicyGate.Visibility) throws(BusError) -> Method.Reply
     ) -> Interface.Method {
@@ -130,7 +130,8 @@ struct CenterHandlers {
             })
     }
 
-    /// The same, when it answers by itself. Who wants no answer has asked nothing, and it may be long.
+    /// Makes a row that shows other clients and sends the reply itself. A caller that wants no reply gets none of the
+    /// work, which may be long.
     private func method<Method: CenterMethod>(
         _: Method.Type, shows handler: @escaping (MethodCall, PolicyGate.Visibility) throws(BusError) -> Void
     ) -> Interface.Method {
@@ -140,19 +141,20 @@ struct CenterHandlers {
         }
     }
 
-    /// That a name is missing is for the post's own check to say.
+    /// An empty name is reported by the post's own check.
     private static func postNeeds(_ call: MethodCall) throws(BusError) -> PolicyGate.Need {
         let name = try Post.nameAndObject(of: call.message).name
         return name.isEmpty ? .nothing : .post(name: name)
     }
 
-    /// Who may observe a name may read its values.
+    /// Returns the need of reading values: a client that may observe a name may read its values.
     private static func getNeeds(_ call: MethodCall) throws(BusError) -> PolicyGate.Need {
         var arguments = call.arguments
         return .observe(name: try Get(from: &arguments).name)
     }
 
-    /// A sandbox sees no other client, so it is not told who posted either (P2).
+    /// Returns the need of changing options: a sandbox sees no other client, so it may not have the poster's identity
+    /// either (P2).
     private static func optionsNeed(_ call: SetClientOptions) -> PolicyGate.Need {
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.sandboxIsToldPosters) { return .nothing }
@@ -161,7 +163,7 @@ struct CenterHandlers {
             ? .session("be told who posted") : .nothing
     }
 
-    // MARK: The methods, in the order of the table
+    // MARK: Methods in the table's order
 
     func addObserver(_ call: AddObserver, from client: UniqueName) throws(BusError) -> ObserverID {
         try perform { effects throws(CenterError) in
@@ -271,7 +273,8 @@ struct CenterHandlers {
 
     private func listed(_ client: ClientStatus) -> ListedClient {
         let process = clients.process(of: client.name)
-        // Of one that has no observers, and is listed as it does not read, that is known as it has called.
+        // A client without observers is listed because it does not read its replies; its identity is known from its
+        // calls.
         let identity = callers[client.name]?.identity
         return ListedClient(
             name: client.name, processID: process?.id ?? identity?.processID ?? 0,
@@ -288,7 +291,7 @@ struct CenterHandlers {
         let most = try ListPosters(from: &arguments).most
         try call.expectNoDescriptors()
         try present.ask { names in
-            // Many may have waited for the same word of the bus.
+            // Many requests may have waited for the same answer of the bus.
             guard center.isServed(call.sender) else {
                 guard center.mayRefuse(call.sender) else { return refusals.noteUnserved(call.message, of: call.sender) }
                 refusals.note(call, ChannelPosts.unread)
@@ -332,7 +335,7 @@ struct CenterHandlers {
         for registration in registrations(of: call.client, sight) where registration.id > call.after {
             guard observers.count < call.most else { break }
             let observer = ListedRegistration(registration)
-            // One alone is never too large: names and objects have bounds.
+            // A single entry is never too large: names and objects have limits.
             guard observers.isEmpty || observer.byteCount <= room else { break }
             room -= observer.byteCount
             observers.append(observer)
@@ -340,7 +343,8 @@ struct CenterHandlers {
         return observers
     }
 
-    /// What is no name of a client has no observers; one that the caller may not see is as one that is not there.
+    /// Returns the observers of a client: none where the text is no client's name, or the caller may not see the
+    /// client.
     private func registrations(of client: String, _ sight: PolicyGate.Visibility) -> [Registration] {
         guard let client = ClientName(rawValue: client), sight.shows(client) else { return [] }
         return center.registrations(of: client) ?? []
@@ -369,7 +373,7 @@ struct CenterHandlers {
                 try center.checkPost(name: call.name, object: call.object)
             }
         }
-        // One that the caller may not see is as one that is not there.
+        // A client that the caller may not see is reported as absent.
         guard sight.shows(client),
             let explanation = center.explanation(of: client, name: call.name, object: call.object)
         else { return [Reasons.noClient(client)] }
@@ -439,7 +443,7 @@ struct CenterHandlers {
         }
     }
 
-    /// Answered when nobody has any more what the new policy does not allow.
+    /// Replies when no client holds anything that the new policy forbids.
     func reloadConfiguration(_ call: MethodCall) throws(BusError) {
         try call.expectNoDescriptors()
         do throws(KeyFile.Fault) {
@@ -450,7 +454,7 @@ struct CenterHandlers {
         revocations.serve(call, by: parts)
     }
 
-    /// A sandbox is not told the paths of files.
+    /// Returns the configuration as a reader may see it: a sandbox does not get the paths of files.
     private func shownConfiguration(for reader: UniqueName?) -> ShownConfiguration {
         let isTold = reader.map { gate.sight(of: $0).isWhole } == true
         return ShownConfiguration(
@@ -458,7 +462,7 @@ struct CenterHandlers {
             errors: isTold ? configuration.faults.map(\.description) : [])
     }
 
-    /// - Parameter reader: who reads them; nil for what is announced to all.
+    /// - Parameter reader: the client that reads the properties; nil for `PropertiesChanged`, which goes to all.
     func properties(for reader: UniqueName?) -> CenterProperties {
         let statistics = center.statistics
         return CenterProperties(
@@ -496,12 +500,12 @@ struct CenterHandlers {
                 case .rejected: refusals.rejected
                 }
             },
-            // Whose sessions there are concerns no sandbox.
+            // A sandbox does not see the other sessions.
             sessions: reader.map { gate.sight(of: $0).isWhole } == true ? sessions.shown : [:],
             configuration: shownConfiguration(for: reader))
     }
 
-    /// One call into the core, whose error is answered.
+    /// Makes one call into the core, whose error is the reply.
     private func perform<Result>(
         _ event: (inout [Effect]) throws(CenterError) -> Result
     ) throws(BusError) -> Result {

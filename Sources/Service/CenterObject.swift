@@ -6,9 +6,10 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// The object of the wire contract: what arrives goes to the table of methods, to the core, or to the desktop's part.
+/// The D-Bus object of the wire contract: dispatches arriving messages to the table of methods, the core, or the
+/// activity monitor.
 ///
-/// It runs on the thread of the bus's context, and nothing in it blocks.
+/// It runs on the thread of the bus's context, and no member blocks.
 package final class CenterObject {
     private let barrier: BusBarrier
     private unowned let bus: any MessageBus
@@ -28,22 +29,22 @@ package final class CenterObject {
     private var sessionsCenter: SessionsCenter?
     private let present: PresentConnections
     private var exporter: ObjectExporter!
-    /// Nil where nothing is read from a bus.
+    /// The queue of calls; nil while no control connection is in use.
     private var calls: CallQueue?
     private let lookups: ProcessLookups
-    /// Where what arrives from the bus is answered.
+    /// The bus through which replies to calls go out (``ReplyQueue``).
     private let answers: any MessageBus
 
-    /// - Parameter bus: where effects go; the caller keeps it.
+    /// - Parameter bus: the bus on which effects are carried out; the caller keeps it.
     package convenience init(bus: any MessageBus) {
         self.init(bus: bus, on: .own(address: ""), configuration: nil, sessions: nil)
     }
 
     /// - Parameters:
-    ///   - bus: where effects go; the caller keeps it.
-    ///   - machine: where the service runs.
-    ///   - inherited: what was read before; nil to read it.
-    ///   - sessions: the other sessions, where they are known already.
+    ///   - bus: the bus on which effects are carried out; the caller keeps it.
+    ///   - machine: the machine on which the service runs.
+    ///   - inherited: the configuration of an earlier object; nil to read the files.
+    ///   - sessions: the connection to other sessions of an earlier object; nil to make a new one.
     init(
         bus: any MessageBus, on machine: Machine, configuration inherited: ConfigurationKeeper?, sessions: Sessions?
     ) {
@@ -77,7 +78,8 @@ package final class CenterObject {
         exporter.onRefusal = { [unowned self] call, error in refusals.note(call, error) }
         callers.onKnown = { [unowned self] name, caller in
             gate.learned(caller)
-            // Before anything is sent to one that came back: it may have what policy allows no more.
+            // Revocation precedes identification, so that a restored client is sent nothing that policy no longer
+            // allows.
             revocations.revoke(of: name)
             driver.perform { effects in
                 driver.center.identify(
@@ -87,7 +89,7 @@ package final class CenterObject {
         callers.handle = { [unowned self] message in _ = handleNow(message) }
         clients.knownProcess = { [callers] name in callers[name].flatMap { $0.processID > 0 ? $0.processID : nil } }
         driver.effects.onWatched = { [unowned self] name in callers.identify(name) }
-        // As the bus tells it of those that are watched: behind what they sent, and part by part.
+        // Handled like a departure that the bus reports: behind the client's messages, and in parts.
         driver.effects.onGone = { [unowned self] name in _ = handle(OwnerChange.departure(of: name)) }
         driver.effects.onForgotten = { [unowned self] name in callers.forget(name) }
         driver.onRest = { [unowned self] in
@@ -104,25 +106,26 @@ package final class CenterObject {
         }
     }
 
-    // MARK: Its life
+    // MARK: Life cycle
 
-    /// Takes up what an earlier process left for this bus, and keeps state for a later one from now on. Call it before
-    /// the first message is handled, until it succeeds; ``resume()`` follows when the service has its name.
+    /// Restores the state that an earlier process left for this bus, and persists state from now on. Call it before the
+    /// first message is handled, until it succeeds; ``resume()`` follows when the service has its name.
     ///
     /// - Parameters:
-    ///   - directory: private to the user.
-    ///   - busID: of the bus that the object is on.
-    ///   - takesLock: false for whoever knows that the process that has the state can't use it any more.
-    /// - Returns: false while another process has the state.
+    ///   - directory: a directory private to the user.
+    ///   - busID: the ID of the object's bus.
+    ///   - address: the address of the bus.
+    ///   - takesLock: false where the process that holds the state is known to be unable to use it any more.
+    /// - Returns: false while another process holds the state.
     package func recover(
         directory: String, busID: String, address: String = "", takesLock: Bool = true
     ) -> Bool {
         driver.recover(directory: directory, busID: busID, address: address, takesLock: takesLock)
     }
 
-    /// Follows the activity of applications in the session from now on. Call once, before ``resume()``.
+    /// Tracks the activity of applications in the session from now on. Call once, before ``resume()``.
     ///
-    /// - Parameter uniqueName: that of the bus connection, for desktops that report to it.
+    /// - Parameter uniqueName: the unique name of the bus connection, to which some desktops report.
     func followActivity(uniqueName: UniqueName) {
         let driver = driver
         let monitor = ActivityMonitor(
@@ -141,9 +144,9 @@ package final class CenterObject {
         monitor.start()
     }
 
-    /// Looks for the other sessions of the machine from now on (G1). Call once, when it has its name.
+    /// Connects to the other sessions of the machine from now on (G1). Call once, when the service has its name.
     ///
-    /// - Parameter uniqueName: that of the bus connection, which posts what comes from them.
+    /// - Parameter uniqueName: the unique name of the bus connection, which is the poster of their notifications.
     func joinSessions(as uniqueName: UniqueName) {
         sessions.limits = { [unowned driver] in driver.center.limits }
         driver.effects.ownName = { uniqueName }
@@ -167,23 +170,24 @@ package final class CenterObject {
         sessions.begin()
     }
 
-    /// Watches the clients that came back, and delivers what waited for them.
+    /// Watches the restored clients, and delivers their queued notifications.
     package func resume() {
         driver.center.restoresOnlyIdentified = true
         driver.perform { effects in driver.center.finishRestoring(effects: &effects) }
         if driver.center.hasQueuedPosts(.whenIdle) { turns.expectIdleness() }
     }
 
-    /// Whether nothing more is served, as the process is about to end.
+    /// Whether the service has stopped serving, because the process is about to end.
     private var isSettling = false
-    /// Set while the process would end, but for clients that may have a question.
+    /// A timer that delays the end of the process for clients that may still ask about their posts.
     private var lingering: EventSource?
-    /// In milliseconds.
+    /// The length of ``lingering``, in milliseconds.
     private static let lingeringTime: UInt32 = 20
-    /// What had to wait is served for so long when the process is about to end.
+    /// The time for which queued calls are still served when the process is about to end.
     private static let timeToSettle = Duration.milliseconds(1500)
 
-    /// The process is about to end, and gets no more calls: ``CenterDriver/settle(_:)``.
+    /// Serves queued calls and sends scheduled messages before the process ends. No more calls arrive:
+    /// ``CenterDriver/settle(_:)``.
     func settle(_ completion: @escaping () -> Void) {
         guard !isSettling else { return }
         calls?.serveAll(for: Self.timeToSettle)
@@ -192,14 +196,14 @@ package final class CenterObject {
             endServing()
             return driver.settle { [weak self] in self?.finishServing(completion) ?? completion() }
         }
-        // Behind the answers that are waited for.
+        // Its answer comes behind the answers that queued calls wait for.
         callers.way.busID { [weak self] result in
             guard let self, case .success = result else { return completion() }
             settle(completion)
         }
     }
 
-    /// The same where there is no time left: what waits is not served.
+    /// Ends without serving queued calls, where no time is left: ``CenterDriver/settleAtOnce(_:)``.
     func settleAtOnce(_ completion: @escaping () -> Void) {
         if !isSettling {
             channelPosts.endAll(isLast: true)
@@ -208,17 +212,17 @@ package final class CenterObject {
         driver.settleAtOnce { [weak self] in self?.finishServing(completion) ?? completion() }
     }
 
-    /// Serves nothing from now on. Calls for which there was no time are lost, and posters hear of everything that was.
+    /// Stops serving. Queued calls are lost; their posters and the affected observers are notified.
     private func endServing() {
         isSettling = true
         calls?.stop()
         loseWaitingCalls()
     }
 
-    /// The bus has carried everything. Calls to the service's own name, which it still has, may have come meanwhile.
+    /// Finishes when the bus has carried everything. Calls to the service's unique name may have arrived meanwhile.
     private func finishServing(_ completion: @escaping () -> Void) {
         guard loseWaitingCalls() else {
-            // A client that has read just now who has the name may still ask what became of its posts.
+            // A client that has just learned the new owner of the name may still ask about its posts.
             lingering = .once(milliseconds: Self.lingeringTime, on: bus.context, priority: .of(.control)) {
                 [weak self] in
                 guard let self else { return }
@@ -231,10 +235,10 @@ package final class CenterObject {
         driver.settleAtOnce { [weak self] in self?.finishServing(completion) ?? completion() }
     }
 
-    /// Announces calls that wait as lost. Those of `org.freedesktop.DBus.Peer` are answered behind that: a client learns so that
-    /// everything that it sent before is known.
+    /// Announces queued calls as lost. Calls of `org.freedesktop.DBus.Peer` are answered after the announcements: a
+    /// client learns from the answer that everything it sent before has been accounted for.
     ///
-    /// - Returns: whether there were any.
+    /// - Returns: whether there were any calls.
     @discardableResult
     private func loseWaitingCalls() -> Bool {
         let left = ((takeKeptCalls() ?? []) + callers.takeWaiting()).filter { $0.kind == .methodCall }
@@ -254,30 +258,31 @@ package final class CenterObject {
         return left.count > 0
     }
 
-    /// The process ends now; a later one will take up from here.
+    /// Ends serving and writes the state, from which a later process continues.
     package func finish() {
         loseWaitingCalls()
         driver.finish()
         sessions.end()
     }
 
-    /// The bus closed the connection, and this object is at its end: what another on the same bus takes up.
+    /// Hands over everything to the object of the next connection, when the bus has closed this one.
     func handOver(busID: String) -> HandoverState {
-        // The bus has told the callers that nobody answers. Who gets no descriptor has no channel.
+        // The bus has already answered these callers with an error. OpenChannel is left out: the reply with its
+        // descriptor can't arrive.
         let kept = ((takeKeptCalls() ?? []) + callers.takeWaiting()).filter { $0.member != OpenChannel.member }
         let (center, store, largest) = driver.handOver()
         driver.effects.sessions = nil
         sessions.pause(true)
         sessions.post = nil
         sessions.center = nil
-        // The driver goes, and its limits are those of the next one.
+        // The driver is released; the next driver inherits its limits.
         sessions.limits = { [limits = center.limits] in limits }
         return HandoverState(
             busID: busID, center: center, store: store, configuration: configuration, sessions: sessions, calls: kept,
             maxBytes: center.maxBytes, largest: largest)
     }
 
-    /// Takes out the calls that wait. Of those that were begun all is served, so that nothing is posted twice.
+    /// Takes out the queued calls. Calls that were begun are served completely, so that nothing is posted twice.
     private func takeKeptCalls() -> [Message]? {
         guard let calls else { return nil }
         channelPosts.finishBegun()
@@ -285,21 +290,21 @@ package final class CenterObject {
         return calls.takeAll().filter { message in !finished.contains { $0 === message } }
     }
 
-    /// A report of a source of activity on a client's application.
+    /// Takes a report of a source of activity about a client's application.
     func report(_ activity: Activity, of client: ClientName) {
         driver.perform { effects in driver.center.setActivity(activity, of: client, effects: &effects) }
     }
 
-    /// The entries that are kept for each client besides the state machine, to look at.
+    /// The numbers of table entries per client besides the state machine, for tests.
     var kept: [(what: String, count: Int)] {
         let lost = callers.names.count { !driver.center.knows($0) }
         return driver.effects.kept + clients.kept + sessions.kept + [("callers whom nothing lets go of", lost)]
     }
 
-    /// The other sessions, to look at.
+    /// The other sessions, as the property `Sessions` shows them.
     var shownSessions: [String: PropertyList] { sessions.shown }
 
-    /// The values that other sessions have as well, to look at.
+    /// The retained values that are sent to other sessions, for tests.
     var valuesForSessions: [ExportedNotification] {
         var (values, after): ([ExportedNotification], UInt64) = ([], 0)
         while let (value, serial) = driver.center.valueForSessions(after: after, through: .max - 1) {
@@ -309,37 +314,39 @@ package final class CenterObject {
         return values
     }
 
-    /// To look at.
+    /// The state machine, for tests.
     var center: DistributedCenter { driver.center }
-    /// Whether what waits would be lost with the process, for want of room in the state.
+    /// Whether queued notifications would be lost with the process, because the state has no space for them.
     var isWithoutQueues: Bool { driver.effects.store?.isWithoutQueues ?? false }
 
-    /// What the bus carries of a notification, in bytes; larger ones are not sent, and announced as lost.
+    /// The maximum size of a notification that the bus carries, in bytes. Larger ones are not sent, and reported as
+    /// lost.
     var maxBytes: Int {
         get { driver.center.maxBytes }
         set { driver.center.maxBytes = newValue }
     }
 
-    /// Takes up what an object had whose connection the bus closed, instead of ``recover(directory:busID:address:takesLock:)``.
+    /// Takes over the state of an object whose connection the bus closed, instead of
+    /// ``recover(directory:busID:address:takesLock:)``.
     func inherit(_ heritage: HandoverState) {
         driver.inherit(heritage.center, heritage.store)
         maxBytes = heritage.maxBytes
     }
 
-    /// Reads the configuration files again. With a fault in one, which is logged, everything stays as it was.
+    /// Reads the configuration files again. If one has a fault, which is logged, everything stays as it was.
     func reloadConfiguration() {
         try? configuration.read()
     }
 
-    // MARK: What arrives
+    // MARK: Arriving messages
 
-    /// Takes a message that arrived. Returns whether it was one for this object.
+    /// Handles an arriving message. Returns whether it was for this object.
     package func handle(_ message: Message) -> Bool {
         !callers.admit(message) || handleNow(message)
     }
 
     private func handleNow(_ message: Message) -> Bool {
-        // What lies unread behind the end is for nobody here. Who called gets an error of the bus.
+        // Messages that are unread after the end are not served. The bus answers their callers with an error.
         guard !driver.isOver else { return true }
         turns.noteActivity()
         if message.kind == .methodCall, let sender = message.sender {
@@ -370,8 +377,8 @@ package final class CenterObject {
         callers[connection]?.account ?? .connection(connection)
     }
 
-    /// Whose turn it is with a connection. Of those that had left before anybody knew whose they are all are one: they may
-    /// be many, of one process.
+    /// Returns the account in whose queue the messages of a connection wait. Connections that left before they were
+    /// identified share one account: one process may have made many of them.
     private func line(of connection: UniqueName) -> AccountID {
         callers[connection]?.hasLeft == true ? .user(.max) : account(of: connection)
     }
@@ -405,7 +412,7 @@ package final class CenterObject {
         driver.effects.activity?.ownerChanged(change)
     }
 
-    /// Serves a call of a connection of which it is known who is behind it.
+    /// Serves a call of an identified connection.
     private func serve(_ call: Message, of sender: UniqueName) -> Bool {
         guard isServed(call, of: sender) else { return true }
         if hasLeft(sender), Self.questions.contains(where: call.hasMember) { return true }
@@ -419,7 +426,7 @@ package final class CenterObject {
             || exporter.handle(call, from: answers)
     }
 
-    /// Whether a connection is known to have left, while what it sent before is still to be served.
+    /// Whether a connection is known to have left, while messages that it sent before are still queued.
     private func hasLeft(_ connection: UniqueName) -> Bool {
         callers[connection]?.hasLeft == true || calls?.hasLeft(connection) == true
     }
@@ -429,14 +436,14 @@ package final class CenterObject {
         return BusError(.limitExceeded, message: "calls come faster than they can be served: \(limit)")
     }
 
-    /// Whoever does not read its answers is not served before it does (A4).
+    /// Whether a call may be served: a caller that does not read its replies is not served until it does (A4).
     private func isServed(_ call: Message, of sender: UniqueName) -> Bool {
         guard !call.expectsNoReply, !driver.center.isServed(sender) else { return true }
         refuse(call, of: sender, with: ChannelPosts.unread)
         return false
     }
 
-    /// Refuses a call with a word, as long as there is room for that.
+    /// Refuses a call with an error reply, as long as the quota of replies allows one.
     private func refuse(_ call: Message, of sender: UniqueName, with error: BusError) {
         if driver.center.mayRefuse(sender) {
             exporter.refuse(call, with: error, from: answers)
@@ -445,14 +452,14 @@ package final class CenterObject {
         }
     }
 
-    /// Asks the bus about callers over `control` from now on, where the answers do not wait behind their calls, and
-    /// probes clients over it.
+    /// Asks the bus about callers over `control` from now on, and probes clients over it. Its answers do not wait
+    /// behind the callers' messages.
     ///
-    /// - Parameter main: where calls come from; the caller keeps both.
+    /// - Parameter main: the connection on which calls arrive; the caller keeps both.
     func use(control: Connection, beside main: Connection) {
         let calls = makeCallQueue(on: main)
         self.calls = calls
-        // The connection may read on for a moment when this object is gone.
+        // The connection may go on reading for a moment after this object is gone.
         main.onArrivingCall = { [weak calls] call in calls?.takeAtGlance(call) == true }
         barrier.use(control: control)
         callers.control = control
@@ -493,9 +500,9 @@ package final class CenterObject {
             || ObjectExporter.answerWithoutObject(message, from: driver.effects.answers.way(to: control))
     }
 
-    /// Whether what was accepted before has to be sent before this call is answered, so that a client that waits for
-    /// the answer knows that all is on its way. Posts wait for their own turns, and suspension comes before everything
-    /// that waits for its turn (M6).
+    /// Whether accepted posts have to be sent before this call is answered, so that the reply tells the client that
+    /// everything is on its way. Posts wait for their own deliveries, and suspension takes effect before all queued
+    /// messages (M6).
     private func isBarrier(_ message: Message) -> Bool {
         !Self.withoutBarrier.contains(where: message.hasMember)
     }
@@ -504,13 +511,13 @@ package final class CenterObject {
         PostCall.member, PostJSON.member, PostMany.member, SetSuspended.member, FollowActivity.member,
     ]
 
-    /// Calls that nothing comes of but an answer.
+    /// Calls that have no effect but their reply.
     private static let questions = [
         ListClients.member, ListPosters.member, ListObservers.member, ListObserversFrom.member, GetClient.member,
         Explain.member, Get.member, FollowInterest.member, FollowValues.member,
     ]
 
-    // MARK: Changes
+    // MARK: Configuration changes
 
     private func applyConfiguration() {
         let configuration = configuration.current
@@ -541,7 +548,7 @@ package final class CenterObject {
         if !changed.isEmpty { announce(changed) }
     }
 
-    /// Tells everybody that these properties have new values.
+    /// Emits `PropertiesChanged` for these properties.
     private func announce(_ properties: [CenterProperties.Name]) {
         bus.send(exporter.propertiesChanged(Set(properties.map(\.rawValue))))
     }

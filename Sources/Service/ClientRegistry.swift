@@ -5,10 +5,10 @@ import CarillonCore
 import CarillonDBus
 import CarillonMainLoop
 
-/// Who is behind the clients' connections, and whether they are still on the bus.
+/// The processes behind the clients' connections, and the watches on their departure.
 ///
-/// Each client is watched with a match rule of its own: a service that nobody uses is not woken by the coming and
-/// going of other programs. Where the bus allows no more rules, ``DepartureWatch`` finds another way.
+/// Each client has a match rule of its own, so that an unused service is not woken when other programs come and go.
+/// Where the bus allows no more rules, ``DepartureWatch`` falls back to other means.
 final class ClientRegistry {
     /// The process behind a connection, as the bus verified it.
     struct Process {
@@ -21,7 +21,7 @@ final class ClientRegistry {
     private let table: any ProcessTable
     /// Called when the process of a client is known.
     var onIdentified: ((ClientName, UInt32) -> Void)?
-    /// The process of a connection, where the bus has told it.
+    /// Returns the process of a connection that the bus has already identified.
     var knownProcess: ((ClientName) -> UInt32?)?
     private let departures: DepartureWatch
     private var processes: [ClientName: Process] = [:]
@@ -35,9 +35,9 @@ final class ClientRegistry {
         departures = DepartureWatch(bus: bus)
     }
 
-    /// Has the bus tell when `client` leaves, and asks for its process.
+    /// Has the bus report when `client` leaves, and asks for its process.
     ///
-    /// - Parameter isGone: called when it turns out that it left before the bus began to watch.
+    /// - Parameter isGone: called when the client turns out to have left before the watch began.
     func watch(_ client: ClientName, isGone: @escaping () -> Void) {
         unidentified.insert(client)
         departures.watch(client, isGone: isGone)
@@ -58,7 +58,7 @@ final class ClientRegistry {
         }
     }
 
-    /// The bus's answer is small where it only has to tell that the connection is there.
+    /// Asks for the process. Where it is known already, the bus only confirms the connection, with a smaller answer.
     private func askForProcess(of client: ClientName, completion: @escaping (Result<UInt32, BusError>) -> Void) {
         guard let id = knownProcess?(client) else { return bus.processID(of: client, completion: completion) }
         bus.nameOwner(of: client) { result in completion(result.map { _ in id }) }
@@ -72,7 +72,7 @@ final class ClientRegistry {
         unidentified.remove(client)
     }
 
-    /// Gives up what is kept of clients that are gone (E8).
+    /// Releases the memory of entries of departed clients (E8).
     func releaseRoom() {
         processes.releaseRoom()
         refusals.releaseRoom()
@@ -80,7 +80,7 @@ final class ClientRegistry {
         departures.releaseRoom()
     }
 
-    /// The entries that are kept for each client, to look at.
+    /// The numbers of table entries per client, for tests.
     var kept: [(what: String, count: Int)] {
         [
             ("processes", processes.count), ("counts of refusals", refusals.count),
@@ -92,7 +92,7 @@ final class ClientRegistry {
         processes[client]
     }
 
-    /// Counts a refused call that wanted no answer. Strangers, who are not watched, share one count.
+    /// Counts a refused call that wanted no reply. Unregistered peers, which are not watched, share one count.
     ///
     /// - Returns: the count, when it is to be logged.
     func countRefusal(of client: ClientName) -> UInt64? {

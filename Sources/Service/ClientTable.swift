@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCore
 
-/// What is known of clients, by their numbers (``Delivery/clientNumber``): for what each delivery looks up, as hashing a
-/// name costs more than all that is done with what is found.
+/// A table of values per client, indexed by client number (``Delivery/clientNumber``), for lookups at each delivery:
+/// hashing a name costs more than the work with the value.
 ///
-/// A number becomes another client's when its client has left, so the name is looked at as well.
+/// A number is reused when its client has left, so each row also holds the name.
 struct ClientTable<Value> {
     private var rows: [(client: ClientName, value: Value)?] = []
 
-    /// Nil for a client of which nothing is known.
+    /// The value of a client; nil where there is none.
     subscript(client: ClientName, number: Int) -> Value? {
         get {
             guard number < rows.count, let row = rows[number], row.client == client else { return nil }
@@ -20,6 +20,6 @@ struct ClientTable<Value> {
         }
     }
 
-    /// Forgets all, and gives up the memory.
+    /// Removes all values, and releases the memory.
     mutating func removeAll() { rows = [] }
 }

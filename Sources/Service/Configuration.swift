@@ -3,38 +3,38 @@ import CarillonActivity
 import CarillonCore
 import CarillonMainLoop
 
-/// What an administrator or a user can set: `carillon/carillon.conf` in the XDG configuration directories.
+/// The settings of an administrator or a user: `carillon/carillon.conf` in the XDG configuration directories.
 ///
-/// Each file may set any of the keys; the user's own counts before the system's.
+/// Each file may set any of the keys; the user's own file takes precedence over the system's.
 package struct Configuration: Equatable, KeyFileConfiguration {
     package var limits = Limits()
     /// Whether the service suspends applications by itself (A2).
     package var suspendsAutomatically = true
-    /// Where it learns which one is active (A3).
+    /// The source that reports the active application (A3).
     var activitySource = ActivityChoice.automatic
-    /// When it counts as inactive (A1).
+    /// The conditions under which applications count as inactive (A1).
     var inactivity = InactivityRules()
-    /// Who may do what (P3).
+    /// The policy (P3).
     var policy = Policy()
-    /// What goes to other sessions, and what comes from them (G1).
+    /// The notifications that are exchanged with other sessions (G1).
     var sessions = SessionRules()
     /// Whether clients may have channels (F2).
     package var allowsChannels = true
 
-    /// That of a machine without files.
+    /// The configuration of a machine without files.
     package static let standard = Configuration(standard: ())
     package static let path = "carillon/carillon.conf"
 
     private init(standard: Void) {}
 
-    /// Nobody needs a source whose word does not count.
+    /// The source to use: none when automatic suspension is off, as its reports would have no effect.
     var activityChoice: ActivityChoice { suspendsAutomatically ? activitySource : .none }
 
     package typealias Reading = KeyFileReading<Configuration>
 
-    /// Takes from a file with a fault what can only restrict (E9): a mistake must not give anybody more than the file would,
-    /// and the less important files do. A line with a fault may stand for any key of its group, and a group that does not
-    /// exist for any group, unless its name is close to that of one that opens nothing.
+    /// Applies the restrictions of a file with a fault (E9). A mistake must not allow more than the file would, and the
+    /// less important files do. A faulty line may stand for any key of its group. An unknown group may stand for any
+    /// group, unless its name is close to that of a group that opens nothing.
     package mutating func restrict(by file: KeyFile) {
         if file.hasUnknownEntries {
             restrictSharing()
@@ -73,7 +73,8 @@ package struct Configuration: Equatable, KeyFileConfiguration {
         for (application, restriction) in lists { policy.restrict(application, by: restriction) }
     }
 
-    /// Nothing goes to applications in a sandbox, or to other sessions, that a file which can't be read may have forbidden.
+    /// Shares nothing with applications in a sandbox or with other sessions, as an unreadable file may have forbidden
+    /// it.
     private mutating func restrictSharing() {
         policy.closeSandboxes()
         sessions = SessionRules()
@@ -129,7 +130,7 @@ package struct Configuration: Equatable, KeyFileConfiguration {
         }
     }
 
-    /// Of one application, by its id or the name of its program.
+    /// The prefix of the group of one application, which is named by its ID or its program.
     private static let activityPrefix = "Activity "
     private static let inactiveWhen = "inactive-when"
 

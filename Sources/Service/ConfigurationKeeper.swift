@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMainLoop
 
-/// What the configuration files said last, and who has to know when they are read again.
+/// The configuration in force, and the handler that is called when the files are read again.
 final class ConfigurationKeeper {
     private(set) var current = Configuration.standard
-    /// The files there were when they were read last, and what was wrong with them.
+    /// The files that existed at the last reading, and their faults.
     private(set) var files: [String] = []
     private(set) var faults: [KeyFile.Fault] = []
-    /// Called after each reading without a fault but the first, with what was in force before.
+    /// Called after each reading without a fault except the first, with the configuration that was in force before.
     var onRead: ((_ before: Configuration) -> Void)?
     private let readFiles: () -> Configuration.Reading
 
@@ -15,7 +15,7 @@ final class ConfigurationKeeper {
         self.readFiles = readFiles
     }
 
-    /// Reads the files for the first time: what is without a fault is in force, file by file (E9).
+    /// Reads the files for the first time: the parts without a fault are in force, file by file (E9).
     func begin() {
         current = take(saying: "configuration refused").configuration
     }

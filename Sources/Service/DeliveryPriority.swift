@@ -3,7 +3,7 @@ import CarillonCore
 import CarillonMainLoop
 
 extension EventSource.Priority {
-    /// The place of what is due in a lane, in the one table (``of(_:in:)``).
+    /// Returns the priority of a lane's deliveries, from the one table of priorities (``of(_:in:)``).
     static func of(lane: DeliveryLane) -> EventSource.Priority {
         switch lane {
         case .flushed: of(.control)

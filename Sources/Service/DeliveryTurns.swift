@@ -2,29 +2,31 @@
 import CarillonCore
 import CarillonMainLoop
 
-/// The sources through which what is due goes out, one for each lane at the priority of its mode (M6), and those that
-/// post what waits in posters' queues (Q7).
+/// The event sources that send scheduled messages, one for each lane at the priority of its mode (M6), and that post
+/// the queued posts (Q7).
 ///
-/// They are asked before each poll whether there is anything to do. So there is nothing to arm and nothing to forget,
-/// and a service at rest is not woken.
+/// The loop asks the sources before each poll whether they are ready. They need no arming, and an idle service is not
+/// woken.
 final class DeliveryTurns {
-    /// Turns that one dispatch of a source takes. Then more urgent sources are asked again.
+    /// The maximum of messages that one dispatch of a source sends. Then more urgent sources are asked again.
     private static let perDispatch = 32
-    /// Messages that are read ahead of the default mode before that gets a turn: a flood that nobody observes must not
-    /// hold up what was posted before it. One that somebody does is bounded by the core too.
+    /// The maximum of messages read before the default mode may send. A flood that nobody observes must not delay
+    /// earlier notifications. The core also bounds a flood that has observers.
     private static let maxReadAhead = 128
-    /// So many calls that were not looked at are one message. Each is one of its own when it is served.
+    /// The number of calls taken at a glance that count as one read message. Each call counts as one when it is served.
     private static let glancesInMessage: UInt64 = 8
-    /// So many messages is a part of something large, which takes some milliseconds.
+    /// The number of messages that a part of a large call counts as; a part takes some milliseconds.
     private static let messagesInPart = 64
+    /// The number of receivers from which a post counts as a part.
     private static let manyReceivers = 512
-    /// The loop counts as idle when so long nothing came from the bus: between two messages of a burst it has nothing
-    /// to do either.
+    /// The time without a message from the bus after which the loop counts as idle. It exceeds the gaps between
+    /// messages of a burst, in which the loop has nothing to do either.
     private static let quietMilliseconds: UInt32 = 50
-    /// While there is something to read, posts of the style asap take one part of the time, and reading so many.
+    /// While there are messages to read, one share of the time is for posts of the style asap, and this many shares are
+    /// for reading.
     private static let partOfReading = 4
-    /// After so many looks the next moment in which nothing else is ready will do, so that a trickle of messages can't
-    /// hold up what waits for idleness for ever: 2 s.
+    /// The number of checks after which the next idle moment suffices, so that a trickle of messages can't delay posts
+    /// of the style whenIdle for more than 2 s.
     private static let maxLooks = 40
 
     private unowned let driver: CenterDriver
@@ -32,12 +34,12 @@ final class DeliveryTurns {
     private var sources: [ReadySource] = []
     private var activity: UInt64 = 0
     private var activityWhenIdle: UInt64 = 0
-    /// Messages that were read while the default mode waited.
+    /// The number of messages that were read while the default mode waited.
     private var readAhead = 0
     private var quietTimer: EventSource?
     private var looks = 0
     private var isIdle = false
-    /// Until then posts of the style asap leave what there is to read its time.
+    /// The time until which posts of the style asap yield to reading.
     private var endOfRest: SuspendingClock.Instant
 
     init(of driver: CenterDriver, on context: MainContext) {
@@ -77,26 +79,26 @@ final class DeliveryTurns {
                 run: { [unowned self] in postWhileIdle() }))
     }
 
-    /// A message came from the bus, and is handled next.
+    /// Notes that a message came from the bus, which is handled next.
     func noteActivity() {
         activity += 1
         _ = goAhead(of: 1)
     }
 
-    /// A call came and was not looked at, as it has to wait or is lost.
+    /// Notes that a call was taken at a glance, as it has to wait or is lost.
     func noteGlance() {
         activity += 1
         guard activity % Self.glancesInMessage == 0 else { return }
         _ = goAhead(of: 1)
     }
 
-    /// A part of something large was served.
+    /// Notes that a part of a large call was served.
     ///
-    /// - Parameter posts: the posts in it, each of which is as one that came alone; 0 for a part of something else.
-    /// - Returns: whether something was sent, as the default mode has waited for long.
+    /// - Parameter posts: the number of posts in it, each of which counts as one message; 0 for a part of another call.
+    /// - Returns: whether messages were sent, because the default mode had waited too long.
     func notePart(posts: Int) -> Bool { goAhead(of: posts > 0 ? posts : Self.messagesInPart) }
 
-    /// A post was made that matched so many clients: to very many it takes milliseconds, too.
+    /// Notes a post with this number of receivers: with very many, it takes milliseconds.
     func notePost(receivers: Int) {
         if receivers >= Self.manyReceivers { _ = goAhead(of: Self.messagesInPart) }
     }
@@ -116,7 +118,7 @@ final class DeliveryTurns {
         }
     }
 
-    /// Something waits for the loop to be idle.
+    /// Starts to wait for idleness, because posts are queued for it.
     func expectIdleness() {
         guard quietTimer?.isPending != true, !isIdle else { return }
         looks = 0
@@ -128,7 +130,7 @@ final class DeliveryTurns {
         quietTimer = .once(
             milliseconds: Self.quietMilliseconds, on: context, priority: .of(.queuedWhenIdle)
         ) { [unowned self] in
-            // At this priority it is dispatched only when nothing else is ready.
+            // At this priority the timer is dispatched only when nothing else is ready.
             looks += 1
             if seen == activity || looks >= Self.maxLooks { beginIdleness() } else { startQuietTimer() }
         }
@@ -141,7 +143,7 @@ final class DeliveryTurns {
 
     private func postWhileIdle() {
         guard isIdle else { return }
-        // What came meanwhile belongs to the next pass, and what is left waits for that too.
+        // A message that arrived meanwhile ends this idle period, and the remaining posts wait for the next.
         let isInterrupted = activity != activityWhenIdle && looks < Self.maxLooks
         if !isInterrupted { post(.whenIdle) }
         guard isInterrupted || !driver.center.hasQueuedPosts(.whenIdle) else { return }

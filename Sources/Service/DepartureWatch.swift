@@ -4,12 +4,12 @@ import CarillonCore
 import CarillonDBus
 import CarillonMainLoop
 
-/// Has the bus tell when clients leave (D8).
+/// The watch on clients that leave the bus (D8).
 ///
-/// Each has a match rule of its own, so that the service sleeps while others come and go. A bus bounds the number of
-/// rules. Where it refuses one, a single rule for everybody takes the place of all; where it refuses that too, the
-/// clients without a rule are asked for now and then, until the bus takes the rule. Nothing is asked, and no timer
-/// runs, while all are watched.
+/// Each client has a match rule of its own, so that the service sleeps while other connections come and go. A bus
+/// limits the number of rules. Where it refuses one, a single general rule replaces all of them. Where it refuses that
+/// too, the bus is asked every 5 s about clients without a rule, until it accepts the general rule. While all clients
+/// are watched, nothing is asked and no timer runs.
 final class DepartureWatch {
     private enum General {
         case notNeeded
@@ -19,29 +19,31 @@ final class DepartureWatch {
     }
 
     private let bus: any MessageBus
-    /// Watched or to be watched, with what to call when one is gone.
+    /// The watched clients, with the handlers of their departure.
     private var clients: [ClientName: () -> Void] = [:]
-    /// Those with a rule of their own, as far as the bus has not refused it.
+    /// The clients with a rule of their own that the bus has not refused.
     private var ruled: Set<ClientName> = []
     private var general = General.notNeeded
     private var refusals: UInt64 = 0
     private var timer: EventSource?
-    /// Where the next round of questions begins.
+    /// The client after which the next round of questions begins.
     private var asked: ClientName?
 
-    /// Matches every change of a connection's own name, and of all others.
+    /// The general rule: matches every owner change of unique names, and of all other names.
     static let generalRule =
         "type='signal',sender='org.freedesktop.DBus',path='/org/freedesktop/DBus',"
         + "interface='org.freedesktop.DBus',member='NameOwnerChanged'"
     private static let pauseMilliseconds: UInt32 = 5000
-    /// Questions in a round.
+    /// The maximum of questions in a round.
     private static let maxQuestions = 256
 
     init(bus: any MessageBus) {
         self.bus = bus
     }
 
-    /// - Parameter isGone: called when it turns out that the client left unobserved.
+    /// Watches a client.
+    ///
+    /// - Parameter isGone: called when the client turns out to have left before it was watched.
     func watch(_ client: ClientName, isGone: @escaping () -> Void) {
         guard clients.updateValue(isGone, forKey: client) == nil else { return }
         switch general {
@@ -60,10 +62,10 @@ final class DepartureWatch {
         }
     }
 
-    /// How many clients are watched, to look at.
+    /// The number of watched clients, for tests.
     var keptCount: Int { clients.count }
 
-    /// Gives up what is kept of clients that are gone (E8).
+    /// Releases the memory of entries of departed clients (E8).
     func releaseRoom() {
         clients.releaseRoom()
         ruled.releaseRoom()
@@ -73,7 +75,7 @@ final class DepartureWatch {
         clients[client] = nil
         if ruled.remove(client) != nil { bus.removeMatch(OwnerChange.matchRule(for: client)) }
         if clients.count == ruled.count { timer = nil }
-        // From here on there is room again, as far as it depends on us.
+        // From here on the bus has quota for rules again, as far as it depends on this service.
         guard clients.isEmpty, general != .asked else { return }
         if general == .active { bus.removeMatch(Self.generalRule) }
         general = .notNeeded
@@ -87,7 +89,7 @@ final class DepartureWatch {
                 ["CARILLON_REASON": "bus-limits"])
         }
         general = .asked
-        // Makes room for it. That client is covered by it as well, or asked for.
+        // Frees a rule for the general one, which covers that client as well; otherwise the client is asked about.
         if let client = ruled.first {
             ruled.remove(client)
             bus.removeMatch(OwnerChange.matchRule(for: client))
@@ -103,7 +105,7 @@ final class DepartureWatch {
                 #if CARILLON_PLANTED
                     if PlantedFault.strikes(.departedBeforeRule) { return }
                 #endif
-                // Behind the rule: whoever left before it is missed by no one.
+                // Asked behind the rule: a client that left before it is detected.
                 for client in clients.keys.sorted() { ask(for: client) }
             case .failure:
                 general = .refused
@@ -117,7 +119,7 @@ final class DepartureWatch {
         timer = .once(milliseconds: Self.pauseMilliseconds, on: bus.context) { [unowned self] in askAround() }
     }
 
-    /// Asks for those without a rule, and for the rule again.
+    /// Asks about the clients without a rule, and tries the general rule again.
     private func askAround() {
         let unwatched = clients.keys.filter { !ruled.contains($0) }.sorted()
         guard general != .active, !unwatched.isEmpty else { return }

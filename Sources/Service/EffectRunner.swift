@@ -6,11 +6,11 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// What the core decided, done: signals, probes, timers, state on disk, log lines.
+/// The executor of the core's decisions: sends signals and probes, starts timers, writes the state, and logs.
 ///
 /// Threads: that of the bus's context. Nothing here blocks.
 final class EffectRunner {
-    /// What comes of an effect later: the core's next event.
+    /// An event for the core that results from an effect later.
     enum Event {
         case answered(ClientName)
         case repliesAnswered(ClientName)
@@ -23,25 +23,25 @@ final class EffectRunner {
         case intervalTimerEnded(ClientName)
     }
 
-    /// Gets these events. Set before the first effect.
+    /// Passes an event to the core. Set before the first effect.
     var report: ((Event) -> Void)!
-    /// Told of one that is to be watched, and turns out to have left.
+    /// Called with a connection that has left before the watch on it began.
     var onGone: ((ClientName) -> Void)!
-    /// Called when a client is new, or came back from an earlier process.
+    /// Called when a client is new, or was restored from an earlier process.
     var onWatched: ((ClientName) -> Void)?
     /// Called when the core has forgotten a connection.
     var onForgotten: ((ClientName) -> Void)?
-    /// What survives the process; nil where nothing does.
+    /// The persistent state; nil where none is kept.
     var store: RecoveryStore? {
         didSet { receipts = store.map(makeReceipts) }
     }
     private var receipts: DeliveryReceipts?
-    /// Where the activity of applications comes from; nil until that is followed.
+    /// The source of the activity of applications; nil until it is started.
     var activity: ActivityMonitor?
 
-    /// The other sessions of the machine; nil until they are looked for.
+    /// The other sessions of the machine; nil until they are joined.
     var sessions: Sessions?
-    /// The name of the service's own connection.
+    /// The unique name of the service's own connection.
     var ownName: () -> ClientName? = { nil }
 
     private unowned let bus: any MessageBus
@@ -49,39 +49,39 @@ final class EffectRunner {
     private let barrier: BusBarrier
     private let prober: ClientProber
     private let witness: SocketBacklogProbe
-    /// Through which answers to calls go out.
+    /// The queue through which replies to calls go out.
     let answers = ReplyQueue()
-    /// Clients that are sent things elsewhere.
+    /// The channels of clients.
     let channels: Channels
-    /// The message serial of the last notification, or word about losses. They are counted in the upper half of the
-    /// numbers, where the connection, which numbers all other messages, does not come.
+    /// The message serial of the last Notification or Dropped signal. These serials are in the upper half of the range;
+    /// the connection numbers all other messages in the lower half.
     private var lastSignal = firstSignal
     private static let firstSignal: UInt32 = 1 << 31
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     private var sentSignals = SentSignals()
-    /// The headers of notifications to each client.
+    /// The message headers of notifications to each client.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     private var heads = ClientTable<MessageHead>()
-    /// Whether the bus answers a signal that it refuses, as dbus-daemon does: then what is lost is known exactly.
+    /// Whether the bus answers a refused signal with an error, as dbus-daemon does. Then losses are known exactly.
     private var areRefusalsTold = false
-    /// Clients of which it is being found out whether they read the replies beside their channels.
+    /// Clients with a channel whose reading of replies on the bus is being probed.
     private var witnessedReplies: Set<ClientName> = []
-    /// How often the queue of a client began to overflow.
+    /// How often the queue of each client began to overflow.
     private var overflows: [ClientName: UInt64] = [:]
-    /// Those who wait for a barrier that the bus refused, until they ask again.
+    /// Requests whose barrier the bus refused, until they are repeated.
     private var possibleLoss: [PossibleLoss] = []
     private var askAgain: EventSource?
     private static let pauseForBus: UInt32 = 1000
-    /// For clients whose application became inactive; also those that are over.
+    /// Timers of clients whose application became inactive, including expired timers.
     private var inactivityTimers: [ClientName: EventSource] = [:]
-    /// For clients for which something waits for the end of an interval; also those that are over.
+    /// Timers of the current intervals of clients, including expired timers.
     private var intervalTimers: [ClientName: EventSource] = [:]
 
-    /// - Parameter bus: where signals go; the caller keeps it.
+    /// - Parameter bus: the bus on which signals are sent; the caller keeps it.
     init(bus: any MessageBus, clients: ClientRegistry, barrier: BusBarrier, machine: Machine) {
         self.bus = bus
         self.clients = clients
@@ -104,7 +104,7 @@ final class EffectRunner {
         channels.releaseKept = { [unowned answers] channel in answers.release(for: channel) }
         channels.onWritten = { [unowned self] in eventEnded(isMoreDue: false) }
         witness.onFinding = { [unowned self] client, hasRead in
-            // One look tells of both.
+            // One finding answers both questions.
             if witnessedReplies.remove(client) != nil { report(.repliesWitnessed(client, hasRead: hasRead)) }
             if !channels.witnessed(client, hasRead: hasRead) { report(.witnessed(client, hasRead: hasRead)) }
         }
@@ -116,13 +116,13 @@ final class EffectRunner {
             }
         }
         prober.onRefusal = { [unowned self] client, line in
-            // What it has on the bus besides has no number.
+            // Messages on the bus beside a channel have no sequence number.
             guard line == .client, channels[client] == nil else { return }
             report(.probeRefused(client, isCounted: areRefusalsTold))
         }
     }
 
-    /// The entries that are kept for each client here, to look at.
+    /// The numbers of table entries per client, for tests.
     var kept: [(what: String, count: Int)] {
         [
             ("counts of overflows", overflows.count), ("timers of activity", inactivityTimers.count),
@@ -132,9 +132,9 @@ final class EffectRunner {
         ]
     }
 
-    /// Tables give up what they keep of what is gone (E8).
+    /// Releases the memory of entries of departed clients (E8).
     func releaseRoom() {
-        // They are made again for those that get something.
+        // They are made again for clients that are sent something.
         heads.removeAll()
         overflows.releaseRoom()
         witnessedReplies.releaseRoom()
@@ -149,23 +149,23 @@ final class EffectRunner {
         activity?.releaseRoom()
     }
 
-    /// The bus refused the signal with this message serial.
+    /// Takes the bus's refusal of the signal with this message serial.
     func signalRefused(serial: UInt32) {
         guard serial >= Self.firstSignal else { return }
         areRefusalsTold = true
         if let (client, content) = sentSignals.take(serial) { report(.deliveryRefused(client, content)) }
     }
 
-    /// What went to each client lately, so that it may still have been on its way.
-    /// `largest` is the size of the largest notification, as ``DistributedCenter/maxBytes`` counts.
+    /// Returns the recent deliveries to each client that may still have been in flight. `largest` is the size of the
+    /// largest notification, as ``DistributedCenter/maxBytes`` counts.
     func recentDeliveries() -> (counts: [ClientName: SentSignals.Recent], largest: Int) {
         sentSignals.recent(at: bus.context.now)
     }
 
-    /// Calls `completion` when the bus has carried all that was sent before, and all that it refused of that was heard;
-    /// never where the connection ends before. At once without a control connection.
+    /// Calls `completion` when the bus has carried all that was sent before, and all its refusals of that have been
+    /// received. Never calls it where the connection ends before; calls it at once without a control connection.
     ///
-    /// - Parameter isWanted: whether somebody still wants to know.
+    /// - Parameter isWanted: whether the completion is still needed when the barrier has to be repeated.
     func whenCarried(while isWanted: @escaping () -> Bool, _ completion: @escaping () -> Void) {
         barrier.pass { [weak self] result in
             guard let self else { return }
@@ -178,7 +178,7 @@ final class EffectRunner {
                     completion()
                 }
             case .failure(let error):
-                // The bus may have no room for it now.
+                // The bus may be out of quota at the moment.
                 guard error.name != BusError.disconnectedName else { return }
                 passLater(PossibleLoss(isWanted: isWanted, completion: completion))
             }
@@ -201,10 +201,11 @@ final class EffectRunner {
         let completion: () -> Void
     }
 
-    /// Calls `completion` when the bus has carried all that was sent, and the store knows; or can't be asked.
+    /// Calls `completion` when the bus has carried all that was sent and the store has recorded that, or when the bus
+    /// can't be asked.
     ///
-    /// - Parameter hearsRefusals: whether also what the bus refused of that has been heard, which comes behind all calls that
-    ///   it holds for the service.
+    /// - Parameter hearsRefusals: whether to wait for the bus's refusals too, which come behind all calls that the bus
+    ///   holds for the service.
     func settle(hearsRefusals: Bool = true, _ completion: @escaping () -> Void) {
         func carried(_ isKnown: Bool) {
             guard isKnown, receipts?.areComplete == false else { return completion() }
@@ -221,7 +222,7 @@ final class EffectRunner {
         }
     }
 
-    /// Carries out what one event decided, in its order.
+    /// Carries out the decisions of one event, in their order.
     func carryOut(_ effects: [Effect]) {
         guard !effects.isEmpty else { return }
         store?.keep(effects)
@@ -230,7 +231,8 @@ final class EffectRunner {
         bus.gather {
             barrier.share {
                 for effect in effects { carryOut(effect, at: now, over: bus) }
-                // With what was sent, unless it would be answered at once.
+                // Asked together with the sent messages, unless there is no control connection and the answer would
+                // come at once.
                 if barrier.isAnsweredLater { receipts?.eventEnded() }
             }
         }
@@ -270,7 +272,7 @@ final class EffectRunner {
             witness.find(client)
         case .sendReply(let client): answers.sendKeptReply(for: client)
         case .startInactivityTimer(let client, let epoch, let milliseconds):
-            // M6: with the other changes of suspension, ahead of calls, which a flood of them would hold up for its length.
+            // M6: at the priority of other suspension changes, ahead of calls, whose flood would delay it.
             inactivityTimers[client] = .once(
                 milliseconds: UInt32(milliseconds), on: bus.context, priority: .of(.control)
             ) { [unowned self] in
@@ -281,13 +283,13 @@ final class EffectRunner {
                 report(.intervalTimerEnded(client))
             }
         case .overflowed(let client, let reason): noteOverflow(of: client, because: reason)
-        case .possibleLoss, .remember: break  // kept, before
+        case .possibleLoss, .remember: break  // The store has kept these before.
         case .watch(let client):
             activity?.clientAppeared(client)
             onWatched?(client)
             clients.watch(client) { [unowned self] in onGone(client) }
         case .watchDeparture(let connection):
-            // The service itself, which posts what comes from other sessions, is there as long as anybody looks.
+            // The service itself is the poster of other sessions' notifications; its departure need not be watched.
             guard connection != ownName() else { break }
             clients.watch(connection) { [unowned self] in onGone(connection) }
         case .forget(let client):
@@ -351,23 +353,23 @@ final class EffectRunner {
         return lastSignal
     }
 
-    /// All that one event decided was carried out.
+    /// Writes to channels and asks for receipts, at the end of an event.
     ///
-    /// - Parameter isMoreDue: whether more goes out next.
+    /// - Parameter isMoreDue: whether more is sent next.
     func eventEnded(isMoreDue: Bool) {
         if channels.owesEvent, channels.eventEnded(isMoreDue: isMoreDue, confirming: store) { store?.flush() }
         receipts?.eventEnded()
     }
 
     private func makeReceipts(for store: RecoveryStore) -> DeliveryReceipts {
-        // It lives as long as the store is ours.
+        // The receipts live as long as the store belongs to this object.
         DeliveryReceipts(barrier: barrier, context: bus.context) { [unowned store] carried in
             for row in carried { store.confirm(row.sent, of: row.client) }
             store.flush()
         }
     }
 
-    /// A client that is too slow for long loses again and again.
+    /// Logs an overflow, throttled: a client that stays too slow overflows again and again.
     private func noteOverflow(of client: ClientName, because reason: DropReason) {
         guard let count = Log.throttle(&overflows[client, default: 0]) else { return }
         if reason == .busLimits || reason == .busDisconnected {
@@ -401,7 +403,7 @@ final class EffectRunner {
         receipts?.noteSent(sequence, to: client, notifications: 0, dropped: count)
     }
 
-    /// Sends a word of which it is noticed when the bus refuses it.
+    /// Sends a control signal whose refusal by the bus is detected.
     private func send(_ message: Message, to client: ClientName, telling content: SentSignals.Recent = .init()) {
         sentSignals.note(message.numbered(nextSignal), to: client, size: 0, content, at: bus.context.now)
         bus.send(message)

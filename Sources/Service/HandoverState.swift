@@ -2,23 +2,25 @@
 import CarillonCore
 import CarillonDBus
 
-/// What the service takes from one connection to the next, when the bus closed the first and lives on (E5).
+/// The handover state: everything that the service takes from one connection to the next, when the bus closed the first
+/// and is still running (E5).
 ///
-/// It is what would have survived the process, and what waited for its turn as well. The state on disk, where there is
-/// one, stays open, so that nobody else takes it up meanwhile.
+/// It is the state that would have survived the process, and the queued messages. The state on disk, if any, stays
+/// open, so that no other process takes it.
 struct HandoverState {
-    /// Unique names are the same clients on this bus alone.
+    /// The ID of the bus. Unique names denote the same clients on this bus only.
     let busID: String
     let center: DistributedCenter
     let store: RecoveryStore?
-    /// The limits in force stay so, also when the files have a fault now.
+    /// The configuration. The limits in force stay so, also when the files have a fault by now.
     let configuration: ConfigurationKeeper
-    /// Which goes on meanwhile.
+    /// The connection to other sessions, which continues meanwhile.
     let sessions: Sessions
     /// Calls that were read and not served, in their order.
     let calls: [Message]
-    /// What the bus is known to carry (``DistributedCenter/maxBytes``).
+    /// The maximum size of a notification that the bus is known to carry, in bytes (``DistributedCenter/maxBytes``).
     let maxBytes: Int
-    /// The size of the largest notification that was on its way; it may be why the bus closed the connection.
+    /// The size of the largest notification in flight, in bytes; it may be the reason for which the bus closed the
+    /// connection.
     let largest: Int
 }

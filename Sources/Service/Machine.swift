@@ -10,38 +10,38 @@ import CarillonWire
     import Musl
 #endif
 
-/// What a service takes from the machine that it runs on. All that it sees of the world, but time, which is its context's,
-/// comes through here, so that a simulation can be one (E7).
+/// The environment that a service takes from its machine. All of the service's input except the time of its context
+/// comes through here, so that a simulation can replace it (E7).
 package struct Machine {
-    /// Of the bus, in the syntax of D-Bus: whoever reads the state later tries whether something listens there.
+    /// The address of the bus, in the syntax of D-Bus. A later reader of the state tests whether a bus listens there.
     var address: String
-    /// A new connection to the bus, which has not said hello yet.
+    /// Makes a new connection to the bus, which has not sent Hello yet.
     var connect: (MainContext, EventSource.Priority) throws(BusError) -> Connection
-    /// Where state goes that shall outlive the process; nil where there is no such place.
+    /// The directory for state that outlives the process; nil where there is none.
     var runtimeDirectory: String?
     var files: any StateFiles
     var processes: any ProcessTable
-    /// The desktop that the process itself belongs to.
+    /// The desktop environment to which the process itself belongs.
     var session: SessionEnvironment
     /// Whether an application in a sandbox could have called until now.
     var maySandboxesCall: () -> Bool
     var readConfiguration: () -> Configuration.Reading
-    /// What the kernel tells of sockets; nil where it does not.
+    /// Returns the kernel's table of sockets; nil where it is not available.
     var sockets: () -> (any SocketTable)?
-    /// The two ends of a stream that does not block; nil where there are no descriptors left.
+    /// Returns both ends of a non-blocking stream; nil where no descriptors are left.
     var makeStream: () -> (own: any ChannelStream, other: FileDescriptor)? = ChannelSocket.makePair
     /// Microseconds since 1970 in UTC.
     var time: () -> Int64 = realTime
-    /// Microseconds since the machine started, with those in which it slept.
+    /// Microseconds since the machine started, including suspended time.
     var uptime: () -> Int64 = bootTime
-    /// Gives back what the process has mapped of files and does not need; nil where that is nothing.
+    /// Releases mapped file pages that the process does not need; nil where there is no such function.
     var letGoOfPages: (() -> Void)?
-    /// A new connection to the system bus, which has not said hello yet; nil where there is none to be had.
+    /// Makes a new connection to the system bus, which has not sent Hello yet; nil where no system bus is available.
     var connectToSystemBus: ((MainContext, EventSource.Priority) throws(BusError) -> any BusConnection)?
-    /// Told of each call when it is served, for a simulation in which that takes time.
+    /// Called for each call when it is served, for a simulation in which serving takes time.
     var noteServing: () -> Void = {}
 
-    /// This one.
+    /// Returns the machine on which the process runs.
     static func own(address: String) -> Machine {
         Machine(
             address: address,
@@ -58,7 +58,7 @@ package struct Machine {
             })
     }
 
-    /// A simulated one: without a desktop, or a kernel that tells of sockets.
+    /// Returns a simulated machine, without a desktop and without the kernel's table of sockets.
     package static func simulated(
         address: String, runtimeDirectory: String, files: any StateFiles, processes: any ProcessTable,
         maySandboxesCall: Bool = false,

@@ -2,14 +2,14 @@
 import CCarillonSystem
 import CarillonMainLoop
 
-/// Gives the memory that a load needed back to the system when the load has ended (E4).
+/// The return of unused memory to the system after a load (E4).
 ///
-/// The C library keeps what was freed for later allocations, all of it when something that is still used lies above.
-/// Looking for whole pages takes milliseconds, so that is done in a quiet moment, and only after something that may have
-/// left many: a long row of events, or much that was kept and is not any more. Where there is no quiet moment within two
-/// seconds, and so much of the latter that it pays, any moment will do in which the loop has nothing else to do.
+/// The C library keeps freed memory for later allocations; a block in use keeps all freed memory below it. The search
+/// for whole free pages takes milliseconds. It is therefore done in a quiet moment, and only after 1,024 events or
+/// after 512 KiB of the bytes kept for clients were released. Without a quiet moment within 2 s, and with 16 MiB and
+/// half of the kept bytes released, it is done in any moment in which the loop has nothing else to do.
 ///
-/// Behind the first call, and then behind each load, it also lets go of what is mapped of files (``UnusedPages``).
+/// After the first call, and after each load, it also releases mapped file pages (``UnusedPages``).
 final class MemoryReturn {
     private let context: MainContext
     private var events = 0
@@ -18,18 +18,19 @@ final class MemoryReturn {
     private var held = 0
     private var timer: EventSource?
     private let letGoOfPages: (() -> Void)?
-    /// Called before memory is given back: has tables give up what they keep of what is gone.
+    /// Called before memory is returned, so that tables release unused memory.
     var releaseRoom: (() -> Void)?
-    /// Set by the first call.
+    /// The idle source that releases pages after start; set by the first call.
     private var firstRest: EventSource?
 
     private static let manyEvents = 1024
-    /// Events in a ``pause`` that are no load.
+    /// The maximum of events within a ``pause`` that counts as quiet.
     private static let fewEvents = 64
     private static let manyBytes = 512 << 10
-    /// In milliseconds.
+    /// The time between checks, in milliseconds.
     private static let pause: UInt32 = 500
-    /// After so many pauses a load is no reason to wait where ``muchBytes``, and half of what was kept, are kept no more.
+    /// The number of pauses after which memory is returned under load, if ``muchBytes`` and half of the kept bytes were
+    /// released.
     private static let maxPauses = 4
     private static let muchBytes = 16 << 20
 
@@ -38,7 +39,7 @@ final class MemoryReturn {
         self.letGoOfPages = letGoOfPages
     }
 
-    /// An event of the core has ended, after which so many bytes are kept for clients.
+    /// Notes the end of an event of the core.
     func noteEvent(held: Int) {
         events += 1
         self.held = held
@@ -47,18 +48,19 @@ final class MemoryReturn {
         start()
     }
 
-    /// A call was served: the first is the one that the service was started for, and what starting took is not needed any
-    /// more.
+    /// Notes that a call was served. At the first call, for which the service was started, the memory of the start is
+    /// no longer needed.
     func noteServing() {
         guard firstRest == nil, let letGoOfPages else { return }
-        // As soon as there is nothing else to do, so that nobody waits for it, and without a wake-up of its own.
+        // Done as soon as there is nothing else to do, so that no caller waits for it, and without a wake-up of its
+        // own.
         firstRest = .idle(on: context, priority: .of(.queuedWhenIdle)) {
             letGoOfPages()
             return .remove
         }
     }
 
-    /// Much was read and not kept: the state of an earlier process.
+    /// Notes that the state of an earlier process was read, which took memory.
     func noteReading() {
         if timer == nil { start() }
     }
@@ -83,7 +85,7 @@ final class MemoryReturn {
         #if canImport(Glibc)
             _ = malloc_trim(0)
         #endif
-        // Under load they would be needed again at once.
+        // Under load the pages would be needed again at once.
         if isQuiet { letGoOfPages?() }
     }
 }

@@ -4,25 +4,25 @@ import CarillonCore
 import CarillonDBus
 import CarillonWire
 
-/// Posts that were accepted and whose answers wait for the turn of their deliveries.
+/// The replies of accepted posts that wait for their deliveries.
 ///
-/// So an answer stands behind the notification, as it always did, and a poster that waits for answers is slowed to the
-/// pace at which deliveries leave, instead of filling the lines.
+/// A reply therefore follows the notification. A poster that waits for replies is slowed to the rate of deliveries, and
+/// does not fill the queues.
 struct PendingReplies {
-    /// An answer, and what it says.
+    /// A waiting reply and its content.
     struct Waiting {
         fileprivate let poster: ClientName
         fileprivate let answer: Asker
         fileprivate let receivers: Int
-        /// Of a call that brought many posts; nil for one that is a post.
+        /// The outcomes for a call of many posts; nil for a call of one post.
         fileprivate var outcomes: [PostOutcome]?
         fileprivate var mark: Watermark
-        /// Which have to be passed as well, in other lanes.
+        /// Further watermarks that have to be passed, in other lanes.
         fileprivate var marks: [Watermark] = []
 
         /// Answers a call.
         ///
-        /// - Returns: what a post on a channel is answered with; nil for others.
+        /// - Returns: the answer to a post on a channel; nil for a call.
         func send() -> ChannelAnswer? {
             switch (answer, outcomes) {
             case (.call(let answer), let outcomes?): answer.reply(toPosts: outcomes)
@@ -42,14 +42,14 @@ struct PendingReplies {
         case channel(ChannelPost)
     }
 
-    /// By lane, in the order of their marks.
+    /// One queue per lane, in the order of watermarks.
     private var lines: [Deque<Waiting>] = DeliveryLane.allCases.map { _ in Deque() }
     private var posters: [ClientName: Poster] = [:]
 
-    /// What waits of one poster.
+    /// The pending replies of one poster.
     private struct Poster {
         var count = 0
-        /// That of the last one.
+        /// The watermark of its last reply.
         var last: Watermark
 
         mutating func note(_ mark: Watermark) {
@@ -60,8 +60,8 @@ struct PendingReplies {
 
     var isEmpty: Bool { posters.isEmpty }
 
-    /// What the last answer to `poster` waits behind; nil when none does. Its next one comes no earlier, so that posts of
-    /// one client are answered in their order as far as they are delivered in it.
+    /// Returns the watermark of the last pending reply to `poster`; nil when there is none. A later reply comes no
+    /// earlier, so that posts of one client are answered in order as far as they are delivered in order.
     func lastMark(of poster: ClientName) -> Watermark? { isEmpty ? nil : posters[poster]?.last }
 
     mutating func append(_ call: MethodCall, receivers: Int, behind mark: Watermark) {
@@ -73,7 +73,7 @@ struct PendingReplies {
         append(Waiting(poster: post.channel.client, answer: .channel(post), receivers: receivers, mark: mark))
     }
 
-    /// - Parameter marks: of posts that came together; not empty, none of them in the lane of another.
+    /// - Parameter marks: the watermarks of posts in one call; not empty, at most one per lane.
     mutating func append(_ call: MethodCall, outcomes: [PostOutcome], behind marks: [Watermark]) {
         var marks = marks
         let mark = marks.removeFirst()
@@ -93,7 +93,7 @@ struct PendingReplies {
         if posters[poster]?.count == 0 { posters[poster] = nil }
     }
 
-    /// Takes one whose marks have been passed out; nil when there is none.
+    /// Removes and returns a reply whose watermarks have been passed; nil when there is none.
     mutating func popPassed(hasPassed: (Watermark) -> Bool) -> Waiting? {
         guard !isEmpty else { return nil }
         for line in lines.indices {

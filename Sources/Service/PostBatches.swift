@@ -4,17 +4,17 @@ import CarillonCore
 import CarillonDBus
 import CarillonWire
 
-/// Calls that bring many posts at once, taken up piece by piece (F1, E4): each post is checked, counted and posted as one
-/// that came alone (``CallsInParts``).
+/// The calls of many posts, taken up in slices (F1, E4): each post is checked, counted and posted like a single post
+/// (``CallsInParts``).
 final class PostBatches {
     /// A call of which some posts were taken.
     private final class Work {
         let call: MethodCall
         var posts: ArrivedPosts
         var outcomes: [PostOutcome] = []
-        /// The next one, of which only what it takes the place of was taken out.
+        /// The next post, for which only coalesced posts were removed so far.
         var next: (name: String, post: Result<Post<WireUserInfo>, BusError>)?
-        /// Behind the last of its deliveries in each lane.
+        /// The watermark of the last delivery in each lane.
         var marks: [DeliveryLane: Watermark] = [:]
 
         init(_ call: MethodCall, _ posts: ArrivedPosts) {
@@ -41,7 +41,7 @@ final class PostBatches {
 
     /// Takes the first posts of a call of ``PostMany``.
     ///
-    /// - Throws: what concerns all of it.
+    /// - Throws: an error that concerns the whole call.
     func begin(_ call: MethodCall) throws(BusError) {
         let posts = try ArrivedPosts(call.message, limits: driver.center.limits)
         try call.expectNoDescriptors()
@@ -49,7 +49,7 @@ final class PostBatches {
         parts.begin(call) { [unowned self] piece in serve(work, piece) }
     }
 
-    /// - Returns: whether these were the last.
+    /// - Returns: whether these were the last posts.
     private func serve(_ work: Work, _ piece: WorkSlice) -> Bool {
         var piece = piece
         var refused: [(String, BusError)] = []
@@ -62,7 +62,7 @@ final class PostBatches {
                 let (name, post) =
                     next
                     ?? work.posts.next(limits: driver.center.limits) { name, object throws(BusError) in
-                        // That a name is missing is for the post's own check to say.
+                        // An empty name is reported by the post's own check.
                         #if CARILLON_PLANTED
                             let isPoliced = !name.isEmpty && !PlantedFault.strikes(.batchUnpoliced)
                         #else
@@ -75,7 +75,7 @@ final class PostBatches {
                     }
                 do throws(BusError) {
                     let post = try post.get()
-                    // Posts of a call that is served in parts were let through with the first.
+                    // A post that was deferred in an earlier part was checked there.
                     if next == nil { try gate.check(post.options, ofPost: post.name, work.call.sender, isOfMany: true) }
                     guard try driver.makeWay(for: post, from: work.call.sender, effects: &effects) else {
                         work.next = (name, .success(post))

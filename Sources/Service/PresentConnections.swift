@@ -2,26 +2,28 @@
 import CarillonBusNames
 import CarillonDBus
 
-/// Which connections are on the bus, for whoever lists some that the service does not watch. The bus is asked each time:
-/// to be told of the leaving of all who ever posted would cost every one of them two calls to the bus.
+/// The connections that are on the bus, for lists of connections that the service does not watch. The bus is asked each
+/// time: a watch on each poster would cost it two calls to the bus.
 final class PresentConnections {
     typealias Answer = (Set<UniqueName>?) -> Void
 
     private unowned let callers: Callers
-    /// Those who wait for what the bus was asked.
+    /// Requests that wait for the pending question to the bus.
     private var asked: [Answer] = []
-    /// Those who came behind that question, and get the answer to the next one.
+    /// Requests that came behind that question; the next question answers them.
     private var waiting: [Answer] = []
     private static let maxWaiting = 1024
 
-    /// - Parameter callers: the caller keeps it. Where they are asked about, this is.
+    /// - Parameter callers: the table of callers, over whose connection the bus is asked; the caller keeps it.
     init(_ callers: Callers) {
         self.callers = callers
     }
 
-    /// - Parameter answer: gets those that are there behind all that the bus has carried so far; nil where the bus does
-    ///   not tell.
-    /// - Throws: LimitExceeded while too many wait.
+    /// Asks the bus for its connections.
+    ///
+    /// - Parameter answer: gets the connections that are present behind all that the bus has carried so far; nil where
+    ///   the bus does not answer.
+    /// - Throws: LimitExceeded while 1,024 requests wait.
     func ask(_ answer: @escaping Answer) throws(BusError) {
         guard asked.count + waiting.count < Self.maxWaiting else {
             throw BusError(.limitExceeded, message: "too many wait for what the bus tells")

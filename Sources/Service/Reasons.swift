@@ -2,35 +2,35 @@
 import CarillonActivity
 import CarillonCore
 
-/// Why a client would get a notification now, later or not at all, in sentences for a person (B3). What the core knows is
-/// put into words here, with what is to be done about it.
+/// The answer of Explain in sentences: why a client would get a notification now, later, or not at all (B3). It puts
+/// the core's explanation into words, with advice.
 struct Reasons {
     let client: ClientName
-    /// Empty for whatever its observers want.
+    /// The notification's name; empty for all that the client observes.
     let name: String
     let object: String
     let explanation: Explanation
-    /// All of the client's.
+    /// All registrations of the client.
     let registrations: [Registration]
     let process: ClientRegistry.Process?
-    /// Why policy does not let it observe the name.
+    /// The reason for which policy does not let the client observe the name.
     let refusal: String?
-    /// When its application counts as inactive.
+    /// The condition under which its application counts as inactive.
     let inactiveWhen: InactiveWhen
     let others: Others
-    /// As ``Clock/time``.
+    /// The present, as ``Clock/time``.
     let now: Int64
 
-    /// What is said of other applications.
+    /// The information about other applications in the answer.
     enum Others {
         case told(active: ActiveApplication?)
-        /// Nothing: the caller may not see them (P2).
+        /// No information: the caller may not see them (P2).
         case untold
     }
 
-    /// Of so many observers the answer speaks one by one.
+    /// The maximum number of observers with a sentence of their own.
     private static let maxObservers = 16
-    /// Names of so many are looked at for what a person may have meant.
+    /// The maximum number of registrations that are compared in search of near misses.
     private static let maxCompared = 1000
 
     static func noClient(_ client: ClientName) -> String {
@@ -49,7 +49,7 @@ struct Reasons {
         return all
     }
 
-    // MARK: The observers
+    // MARK: Observers
 
     private var verdict: String {
         guard !registrations.isEmpty else {
@@ -109,7 +109,7 @@ struct Reasons {
         return name + (registration.object.map { " from \(quoted($0))" } ?? " from any object")
     }
 
-    /// What a person may have meant.
+    /// The near misses: registrations that differ slightly from the name and object.
     private var nearMisses: [String] {
         var sentences: [String] = []
         for registration in registrations.prefix(Self.maxCompared) {
@@ -123,7 +123,7 @@ struct Reasons {
 
     private func hint(_ registration: Registration) -> String? {
         guard let wanted = registration.name, !wanted.utf8.elementsEqual(name.utf8) else {
-            // The name matches.
+            // The name matches, so the object differs.
             guard let wanted = registration.object else { return nil }
             if object.isEmpty { return "it wants an object, and this has none" }
             return isAlmost(wanted, object) ? "the object differs in case or white space" : "it wants another object"
@@ -135,7 +135,7 @@ struct Reasons {
         return nil
     }
 
-    /// Whether texts differ in nothing but white space and the case of ASCII letters. It costs as much as to read them.
+    /// Whether texts differ only in white space and the case of ASCII letters. Takes linear time.
     private func isAlmost(_ one: String, _ other: String) -> Bool {
         func folded(_ text: String) -> some Sequence<UInt8> {
             text.utf8.lazy.filter { $0 > UInt8(ascii: " ") }
@@ -144,15 +144,15 @@ struct Reasons {
         return folded(one).elementsEqual(folded(other))
     }
 
-    /// Whether the text looks like a pattern of a shell, or the beginning of names, and the name begins as it does. Patterns
-    /// of others are not tried: some take for ever.
+    /// Whether the text looks like a shell pattern or a prefix, and the name begins with its literal part. The pattern
+    /// is not matched: some patterns take exponential time.
     private func isPattern(_ text: String) -> Bool {
         let isWildcard = { (byte: UInt8) in "*?[".utf8.contains(byte) }
         guard text.utf8.last == UInt8(ascii: ".") || text.utf8.contains(where: isWildcard) else { return false }
         return name.utf8.starts(with: text.utf8.prefix { !isWildcard($0) })
     }
 
-    // MARK: The client
+    // MARK: Client
 
     private var suspension: String? {
         let since = explanation.suspensionTime.map { " for \(duration(now - $0))" } ?? ""
@@ -227,7 +227,7 @@ struct Reasons {
     }
 
     private var queuedPosts: String? {
-        // They are other applications', of which nobody tells a sandbox anything (P2).
+        // They belong to other applications, which a sandbox may not see (P2).
         if case .untold = others { return nil }
         let styles = PostingStyle.allCases.compactMap { style in
             explanation.queuedPosts[style].map { "\($0) \(style.rawValue)" }
@@ -245,7 +245,7 @@ struct Reasons {
 
     private var coalesced: String? {
         guard explanation.coalesced > 0 else { return nil }
-        // Of all that it observes: there is no count for each name.
+        // The count is of all its notifications: there is no count per name.
         return "So far newer ones of their own name and object took the place of "
             + "\(count(Int(clamping: explanation.coalesced), "notification")) that waited for it, of whatever name."
     }
@@ -259,7 +259,7 @@ struct Reasons {
             + "\(told)."
     }
 
-    // MARK: Words
+    // MARK: Formatting
 
     private func count(_ number: Int, _ noun: String) -> String { "\(number) \(noun)\(number == 1 ? "" : "s")" }
 
@@ -272,12 +272,12 @@ struct Reasons {
         }
     }
 
-    /// Not more of a text than anybody reads.
+    /// Quotes a text, shortened to 200 characters.
     private func quoted(_ text: String) -> String { "'\(text.prefix(200))\(text.count > 200 ? "…" : "")'" }
 }
 
 extension Explanation.Fate {
-    /// What counts for the client: the best that happens to any of its observers.
+    /// The order of fates: the best fate of any observer counts for the client.
     fileprivate var rank: Int {
         switch self {
         case .sent: 0

@@ -5,42 +5,43 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// Tells posters that want no answers of posts that were refused (E10): of many at once, and of all before an answer that the
-/// poster waits for.
+/// The PostsRefused signals to posters that wanted no reply (E10): one signal for many refused posts, always sent
+/// before a reply that the poster waits for.
 ///
-/// A poster that waits for no answer may read nothing. It is told more and more seldom: what the bus has for it stays small.
+/// A poster that waits for no reply may read nothing. It is notified at growing intervals, so that the bus holds few
+/// messages for it.
 final class RefusalNotices {
     private struct Notice {
         let account: AccountID
-        /// Those that are not told.
+        /// The number of refusals that were not reported yet.
         var count: UInt32 = 0
         var error: BusError
         var due: SuspendingClock.Instant
-        /// The time to the next word behind this one.
+        /// The time from the next signal to the one after it.
         var pause = RefusalNotices.pauses.lowerBound
     }
 
-    /// Between the first refusal and the word of it, and between two words.
+    /// The times between the first refusal and its signal, and between two signals.
     private static let pauses = Duration.milliseconds(50)...Duration.seconds(60)
-    /// The maximum of posters, and of those of one account. Refusals of others are logged.
+    /// The maximum of posters, and of posters of one account. Refusals of further posters are only logged.
     private static let maxPosters = 4_096
     private static let maxOfAccount = 64
-    /// The maximum of an error's text, in bytes: it waits here.
+    /// The maximum size of an error's text, in bytes, as it is kept until it is sent.
     private static let maxBytes = 512
 
     private unowned let bus: any MessageBus
     private var notices: [UniqueName: Notice] = [:]
     private var counts: [AccountID: Int] = [:]
     private var timer: (source: EventSource, due: SuspendingClock.Instant)?
-    /// Whose a connection is.
+    /// Returns the account of a connection.
     var account: (UniqueName) -> AccountID = { .connection($0) }
 
-    /// - Parameter bus: the caller keeps it.
+    /// - Parameter bus: the bus on which signals are sent; the caller keeps it.
     init(bus: any MessageBus) {
         self.bus = bus
     }
 
-    /// Posts were refused that wanted no answer.
+    /// Notes refused posts that wanted no reply.
     func note(_ count: Int, _ error: BusError, of poster: UniqueName) {
         let soon = bus.context.now + Self.pauses.lowerBound
         guard count > 0, var notice = notices[poster] ?? begin(poster, error, due: soon) else { return }
@@ -53,7 +54,7 @@ final class RefusalNotices {
         if isFirst, timer.map({ notice.due < $0.due }) ?? true { wait() }
     }
 
-    /// - Returns: nil where there is no room.
+    /// - Returns: nil where the maximum of notices is reached.
     private func begin(_ poster: UniqueName, _ error: BusError, due: SuspendingClock.Instant) -> Notice? {
         let account = account(poster)
         guard notices.count < Self.maxPosters, counts[account, default: 0] < Self.maxOfAccount else { return nil }
@@ -68,16 +69,16 @@ final class RefusalNotices {
         return notice
     }
 
-    /// The poster waits for an answer, which is behind what it is told here.
+    /// Reports refusals to a poster that waits for a reply, before that reply.
     func tellNow(_ poster: UniqueName) {
         guard !notices.isEmpty, let notice = remove(poster) else { return }
         tell(notice, poster)
     }
 
-    /// The poster has left the bus.
+    /// Forgets a poster that has left the bus.
     func forget(_ poster: UniqueName) { _ = remove(poster) }
 
-    /// The service ends.
+    /// Reports all refusals at the end of the service.
     func tellAll() {
         for (poster, notice) in notices.sorted(by: { $0.key < $1.key }) { tell(notice, poster) }
         (notices, counts, timer) = ([:], [:], nil)
@@ -108,7 +109,7 @@ final class RefusalNotices {
                 notices[poster]!.due = now + notice.pause
                 notices[poster]!.pause = min(notice.pause * 2, Self.pauses.upperBound)
             } else if notice.pause > Self.pauses.lowerBound {
-                // Less seldom again, as there was nothing to tell.
+                // Halves the interval again, as there was nothing to report.
                 notices[poster]!.pause /= 2
                 notices[poster]!.due = now + notice.pause
             } else {

@@ -4,26 +4,28 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// What was refused, counted and logged: an error whose sender wanted no answer is lost silently nowhere (D3).
+/// The counters and log of refusals, so that an error whose sender wanted no reply is not lost silently (D3).
 final class RejectionLog {
-    /// Calls that were refused, also those whose sender wanted no answer.
+    /// The number of refused calls, including calls whose sender wanted no reply.
     private(set) var refused: UInt64 = 0
-    /// Signals that the bus did not carry for want of room.
+    /// The number of signals that the bus refused because of its limits.
     private(set) var rejected: UInt64 = 0
     private unowned let driver: CenterDriver
     private let clients: ClientRegistry
     let notices: RefusalNotices
 
     /// - Parameters:
-    ///   - driver: the caller keeps it, and the bus.
-    ///   - bus: on which posters are told.
+    ///   - driver: the driver of the core; the caller keeps it and the bus.
+    ///   - bus: the bus on which posters are notified.
     init(driver: CenterDriver, clients: ClientRegistry, bus: any MessageBus) {
         self.driver = driver
         self.clients = clients
         notices = RefusalNotices(bus: bus)
     }
 
-    /// - Parameter post: the name of the one post of several that was refused; nil for the whole call.
+    /// Notes a refused call, or one refused post of a call.
+    ///
+    /// - Parameter post: the name of the refused post of a call of many; nil for the whole call.
     func note(_ call: MethodCall, _ error: BusError, post: String? = nil) {
         refused += 1
         let sender = call.sender
@@ -34,13 +36,13 @@ final class RejectionLog {
         }
         if isPost { notices.note(post == nil ? Self.posts(in: call.message) : 1, error, of: sender) }
         guard let count = clients.countRefusal(of: sender) else { return }
-        // The error's message may name keys of a userInfo, which is nobody's business but the poster's.
+        // The error's message may name keys of a userInfo, which only the poster may see.
         Log.warning(
             "refused a call of \(sender), who wants no answer (\(count) so far): \(error.name)",
             fields(of: call, error, post))
     }
 
-    /// A post was refused that came on a channel.
+    /// Notes a refused post on a channel.
     func note(_ post: ChannelPost, _ error: BusError, name: String) {
         refused += 1
         let sender = post.channel.client
@@ -56,7 +58,7 @@ final class RejectionLog {
             "refused a post of \(sender), who wants no answer (\(count) so far): \(error.name)", fields)
     }
 
-    /// Posts that would have been refused were lost with others of their call, whose sender wants no answer.
+    /// Notes posts that would have been refused, and were lost with others of their call, whose sender wanted no reply.
     func noteLost(_ count: Int, of sender: UniqueName) {
         refused += UInt64(count)
         driver.center.postWasRefused(of: sender, count: UInt64(count))
@@ -68,7 +70,7 @@ final class RejectionLog {
             ["CARILLON_CLIENT": sender.rawValue, "CARILLON_REASON": "overload"])
     }
 
-    /// A call was dropped, as its sender wants an answer and reads none.
+    /// Notes a dropped call, whose sender wants a reply and does not read its replies.
     func noteUnserved(_ call: Message, of sender: UniqueName) {
         refused += 1
         if Self.isOfPosts(call) {
@@ -81,12 +83,12 @@ final class RejectionLog {
             ["CARILLON_CLIENT": sender.rawValue, "CARILLON_REASON": "answers"])
     }
 
-    /// Calls that are refused as a whole count as one post, also one of many: nobody has counted what is in it.
+    /// Whether a call posts. A refused call of many counts as one post in statistics, as its posts were not counted.
     private static func isOfPosts(_ call: Message) -> Bool {
         call.hasMember(PostCall.member) || call.hasMember(PostMany.member) || call.hasMember(PostJSON.member)
     }
 
-    /// How many posts a call is that was refused as a whole.
+    /// Returns the number of posts in a call that was refused as a whole.
     private static func posts(in call: Message) -> Int {
         guard call.hasMember(PostMany.member), call.hasSignature(PostMany.inputs[0].signature) else { return 1 }
         var reader = MessageReader(call)
@@ -99,13 +101,14 @@ final class RejectionLog {
         return count
     }
 
-    /// The bus refused a signal of ours: its limits are narrower than a window and the largest userInfo.
+    /// Notes a signal that the bus refused: its limits are narrower than a window and the largest userInfo.
     func noteRejection(_ error: BusError) {
         guard let count = Log.throttle(&rejected) else { return }
         Log.warning("the bus did not carry \(count) signals so far: \(error)", ["CARILLON_REASON": "bus-limits"])
     }
 
-    /// The name is a notification's where the first argument is one; never more of a message than that.
+    /// Returns the fields of a log entry. The name is the first argument where that is a notification's name; no other
+    /// part of a message is logged.
     private func fields(of call: MethodCall, _ error: BusError, _ post: String?) -> Log.Fields {
         var arguments = call.arguments
         let name = post ?? (try? arguments.readString()) ?? ""

@@ -4,17 +4,17 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// The notification center on a bus: a connection, the service's name on it, and the object behind both.
+/// The notification center on a bus: its connections, the ownership of its name, and the object behind them.
 ///
-/// When the bus closes the connection the service connects again, with all that it has (E5): the bus may have done it
-/// for a reason of its own, and every client is still there. The state goes with the bus only: when nothing listens at
-/// its address any more, or another bus does.
+/// When the bus closes the connection, the service connects again with all its state (E5): the bus may have closed it
+/// for a reason of its own, and all clients are still present. The state is discarded only with the bus: when nothing
+/// listens at its address any more, or another bus does.
 ///
 /// Threads: all members on the thread that runs `context`.
 public final class Service {
-    /// Why a service ended by itself.
+    /// The reason for which a service ended by itself.
     public enum End: Error {
-        /// There is no bus at the address, or it refused the connection.
+        /// No bus listens at the address, or it refused the connection.
         case noBus(BusError)
         /// Another process has the service's name.
         case nameTaken
@@ -22,7 +22,7 @@ public final class Service {
         case nameLost
         /// The bus closed the connection, and is gone.
         case busGone
-        /// The bus closed the connection, and there is no other to be had. The state stays for a later process.
+        /// The bus closed the connection, and no new connection is possible. The state stays for a later process.
         case disconnected
     }
 
@@ -30,25 +30,26 @@ public final class Service {
     private let context: MainContext
     private let onEnd: (End) -> Void
     private var link: ServiceLink?
-    /// What the link before had, until the next one has it.
+    /// The handover state of the link that ended, until the next link has it.
     private var heritage: HandoverState?
-    /// Lets go of a link that has ended, when its callbacks have returned.
+    /// An event source that releases a link that has ended, after its callbacks have returned.
     private var release: EventSource?
     /// The next attempt.
     private var retry: EventSource?
-    /// Attempts since the service last served for long.
-    /// Whether that was asked for between two connections.
+    /// Whether a reload was requested between two connections.
     private var isReloadDue = false
+    /// The number of attempts since the service last served for ``goodTime``.
     private var attempts = 0
     private var servingSince: SuspendingClock.Instant?
     private var hasEnded = false
 
-    /// About a quarter of a minute, as the pauses grow. What starts the service anew comes after that.
+    /// The number of attempts to connect: about 18 s, with growing pauses. The service manager's restart comes later.
     private static let maxAttempts = 12
-    /// Less than two seconds: then another process has the name, and waits for the state.
+    /// The number of attempts while another connection has the name: about 3 s. After that another process has it, and
+    /// waits for the state.
     private static let maxAttemptsForName = 6
     private static let longestPause: UInt32 = 3000
-    /// A link that lasted so long was a good one.
+    /// The time after which a link counts as stable.
     private static let goodTime = Duration.seconds(30)
 
     /// Connects to the bus at `address`. Call ``start()`` next.
@@ -61,7 +62,7 @@ public final class Service {
         try self.init(on: .own(address: address), context: context, onEnd: onEnd)
     }
 
-    /// The same on a machine that may be simulated (E7).
+    /// Connects on a machine that may be simulated (E7).
     package init(on machine: Machine, context: MainContext, onEnd: @escaping (End) -> Void) throws(End) {
         self.machine = machine
         self.context = context
@@ -78,7 +79,7 @@ public final class Service {
         link?.start()
     }
 
-    /// Leaves the bus, and its state in order. Call before the process ends by its own decision.
+    /// Leaves the bus in order, and writes the state. Call before the process ends by its own decision.
     ///
     /// - Parameter completion: called once, from the loop, within a few seconds. Then the process may end.
     public func stop(_ completion: @escaping () -> Void) {
@@ -94,24 +95,25 @@ public final class Service {
         link.object.reloadConfiguration()
     }
 
-    /// The state machine behind the present connection, to look at.
+    /// The state machine behind the present connection, for tests.
     package var center: DistributedCenter? { link?.object.center }
-    /// Whether what waits would be lost with the process, for want of room in the state: for a simulation.
-    /// Between two connections the state is not the link's.
+    /// Whether queued notifications would be lost with the process, because the state has no space for them, for
+    /// simulations. Between two connections the state belongs to ``heritage``.
     package var isWithoutQueues: Bool {
         (heritage.map { $0.store?.isWithoutQueues } ?? link?.object.isWithoutQueues) ?? false
     }
 
-    /// What a source of activity would report (A1), in a simulation that has none.
+    /// Takes a report of a client's activity (A1), in a simulation without a source.
     package func report(_ activity: Activity, of client: ClientName) { link?.object.report(activity, of: client) }
 
-    /// The entries that are kept for each client besides the state machine: for a simulation in which everybody has left.
+    /// The numbers of table entries per client besides the state machine, for simulations in which all clients have
+    /// left.
     package var kept: [(what: String, count: Int)] { link?.object.kept ?? [] }
 
-    /// The other sessions, as in the property `Sessions`: for a simulation.
+    /// The other sessions, as in the property `Sessions`, for simulations.
     package var shownSessions: [String: PropertyList] { link?.object.shownSessions ?? [:] }
 
-    /// The values that other sessions have as well: for a simulation.
+    /// The retained values that are sent to other sessions, for simulations.
     package var valuesForSessions: [ExportedNotification] { link?.object.valuesForSessions ?? [] }
 
     private func connect() throws(BusError) {
@@ -141,7 +143,7 @@ public final class Service {
         case .nameLost: end(.nameLost)
         case .refused(let error) where heritage == nil: end(.noBus(error))
         case .disconnected where heritage == nil: end(.disconnected)
-        // Our own former connection may have it for another moment.
+        // The service's own former connection may have the name for another moment.
         case .nameTaken where attempts == 0: end(.nameTaken)
         case .nameTaken where attempts > Self.maxAttemptsForName: end(.nameTaken)
         case .disconnected, .refused, .nameTaken:
@@ -158,13 +160,13 @@ public final class Service {
         guard attempts < Self.maxAttempts else { return end(.disconnected) }
         let pause = attempts == 0 ? 0 : min(UInt32(25) << UInt32(attempts), Self.longestPause)
         attempts += 1
-        // One of its connections may still be there, and what is served on it from now on would not be kept.
+        // A connection of the link may still exist, and state changes made on it would not be kept.
         release = .once(milliseconds: 0, on: context, priority: .of(.control)) { [unowned self] in link = nil }
         retry = .once(milliseconds: pause, on: context, priority: .of(.control)) { [unowned self] in connectAgain() }
     }
 
     private func connectAgain() {
-        // Ends its connections: as long as the bus has the old one, the name is taken.
+        // Closes the link's connections: as long as the bus has the old one, the name is taken.
         release = nil
         link = nil
         do throws(BusError) {
@@ -175,7 +177,7 @@ public final class Service {
         }
     }
 
-    /// Nobody is left for whom the state could be kept.
+    /// Removes the state, as no client is left that it could serve, and ends.
     private func endWithBus() {
         heritage?.store?.remove()
         end(.busGone)

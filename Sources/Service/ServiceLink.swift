@@ -3,15 +3,15 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// One stay of the service on its bus: the connections, the object behind them, and the way to the name.
+/// The service's presence on its bus: both connections, the object behind them, and the request for the name.
 final class ServiceLink {
-    /// How it ended.
+    /// The reason for the end of a link.
     enum End {
-        /// The bus did not take us.
+        /// The bus refused the connection.
         case refused(BusError)
         /// The bus closed a connection.
         case disconnected
-        /// It is not the bus on which the service was before.
+        /// The bus is not the one on which the service was before.
         case otherBus
         /// Another connection has the service's name.
         case nameTaken
@@ -22,32 +22,33 @@ final class ServiceLink {
     let object: CenterObject
     private let machine: Machine
     private let connection: Connection
-    /// For what is asked of the bus and of clients: its answers don't wait behind what others send.
+    /// The control connection, for questions to the bus and to clients: their answers do not wait behind other
+    /// messages.
     private let control: Connection
     private var heritage: HandoverState?
     private var sizeTest: SizeTest?
     private var sizeTimer: EventSource?
-    /// Between tests of a size that the bus did not carry, in milliseconds; twice as long each time.
+    /// The pause between tests of a size that the bus did not carry, in milliseconds; it doubles each time.
     private static let firstPause: UInt32 = 30_000
     private static let longestPause: UInt32 = 3_600_000
     private var busID: String?
     private var hasState = false
     private var hasEnded = false
-    /// Calls that came before the state was taken up; nil when it has been.
+    /// Calls that arrived before the state was restored; nil since then.
     private var waitingCalls: [Message]?
     private var waitingBytes = 0
     private var stateTimer: EventSource?
-    /// How often another process is asked whether it has given the state up: in milliseconds.
+    /// The interval between requests for the state that another process holds, in milliseconds.
     private static let stateInterval: UInt32 = 20
-    /// After so long it is taken from a process that has lost the name and does not end.
+    /// The number of attempts before the state is taken from a process that has lost the name and does not end.
     private static let maxAttempts = 500
-    /// What calls that wait meanwhile may take, in bytes.
+    /// The maximum memory of calls that wait meanwhile, in bytes.
     private static let maxWaitingBytes = 16 << 20
-    /// What keeping a call costs besides its bytes, roughly.
+    /// The overhead of keeping a call, in bytes, approximately.
     private static let callOverhead = 512
-    /// Set while it stops.
+    /// Set while the link stops.
     private var stopTimer: EventSource?
-    /// Until nothing more is served and sent, and until nothing more is waited for, in milliseconds.
+    /// The time after which nothing more is served and sent, and the further time to wait for the bus, in milliseconds.
     private static let stopTime: UInt32 = 2000
     private static let timeForCarrying: UInt32 = 1000
     /// Called when the service has its name and serves.
@@ -57,8 +58,8 @@ final class ServiceLink {
     /// Connects. Call ``start()`` next.
     ///
     /// - Parameters:
-    ///   - machine: where the service runs.
-    ///   - heritage: what the service had when the bus closed its connection before.
+    ///   - machine: the machine on which the service runs.
+    ///   - heritage: the handover state of the link that ended before; nil at the first.
     ///   - onEnd: called once, from the loop.
     init(
         on machine: Machine, context: MainContext, heritage: HandoverState?, onEnd: @escaping (End) -> Void
@@ -86,28 +87,28 @@ final class ServiceLink {
         }
     }
 
-    /// Registers with the bus, takes the service's name, takes up what was there before, and serves.
+    /// Registers with the bus, takes the service's name, restores the state, and serves.
     ///
-    /// In this order: whoever has the name has the state, and who does not get the name does not touch it. The call that
-    /// had the bus start us comes ahead of the answer to RequestName, so calls wait.
+    /// The order matters: the owner of the name has the state, and a process that does not get the name does not touch
+    /// the state. The call that activated the service precedes the answer to RequestName, so calls wait.
     func start() {
         connection.hello { [weak self] result in
             self?.with(result) { $0.startControl() }
         }
     }
 
-    /// What the next one needs; nil when this one has not taken it up yet. Call once, when it ended.
+    /// Returns the state for the next link; nil when this link has not restored it. Call once, when the link has ended.
     func handOver() -> HandoverState? {
         guard hasState, let busID else { return nil }
         hasState = false
         return object.handOver(busID: busID)
     }
 
-    /// Leaves in order. The name goes first, so that from then on calls come to the next process, which waits for the
-    /// state; then all that is on its way; then the state. A connection that is closed before the bus has read it would
-    /// lose what it had not read.
+    /// Leaves in order. First the name is released, so that calls come to the next process, which waits for the state.
+    /// Then the messages in flight are sent, and then the state is written. The bus discards the unread messages of a
+    /// connection that is closed.
     ///
-    /// - Parameter completion: called once, from the loop, also when the bus answers nothing for three seconds.
+    /// - Parameter completion: called once, from the loop, also when the bus does not answer for 3 s.
     func stop(_ completion: @escaping () -> Void) {
         guard hasState else { return completion() }
         guard stopTimer == nil else { return }
@@ -121,7 +122,7 @@ final class ServiceLink {
         stopTimer = .once(milliseconds: Self.stopTime, on: context, priority: .of(.control)) { [weak self] in
             guard let self, hasState else { return }
             object.settleAtOnce(finish)
-            // Not before: to announce what is lost takes its time.
+            // The second timer starts after the losses have been announced, which takes time.
             stopTimer = .once(
                 milliseconds: Self.timeForCarrying, on: context, priority: .of(.control), action: finish)
         }
@@ -175,7 +176,7 @@ final class ServiceLink {
         Log.notice("serving \(Wire.busName) as \(connection.uniqueName?.rawValue ?? "")")
         let calls = waitingCalls ?? []
         waitingCalls = nil
-        // Not before: answers of the bus that were needed stood behind calls that wait.
+        // Not set before: necessary answers of the bus stood behind calls that wait.
         connection.maxReceivedBytes = CallQueue.readAhead
         for call in calls where !object.handle(call) && !call.expectsNoReply {
             connection.send(call.errorReply(.unknownMethod("there is no such method")))
@@ -183,7 +184,7 @@ final class ServiceLink {
         onServing?()
     }
 
-    /// Keeps a call for the object until the state has been taken up. Nobody can expect anything else of us yet.
+    /// Keeps a call until the state has been restored. Only calls can arrive before.
     private func hold(_ message: Message) -> Bool {
         guard message.kind == .methodCall else { return false }
         let size = message.byteCount + Self.callOverhead
@@ -197,8 +198,8 @@ final class ServiceLink {
         return true
     }
 
-    /// A large notification may have cost the connection before: tries whether the bus carries one of that size, and
-    /// sends none meanwhile.
+    /// Tests whether the bus carries a notification of the size that may have cost the connection before. None of that
+    /// size is sent meanwhile.
     private func suspect(_ size: Int, known: Int) {
         guard size > SizeTest.harmless, size < known else {
             return testAgain(nil, after: Self.firstPause)
@@ -208,8 +209,8 @@ final class ServiceLink {
     }
 
     /// - Parameters:
-    ///   - known: what may be sent when the bus carries one of that size.
-    ///   - pause: until another test, in milliseconds.
+    ///   - known: the maximum size when the bus carries one of `size`.
+    ///   - pause: the pause until another test, in milliseconds.
     private func test(_ size: Int, otherwise known: Int, pause: UInt32) {
         sizeTest = SizeTest(size: size, machine: machine, context: connection.context) { [unowned self] isCarried in
             let isFirst = pause == Self.firstPause
@@ -226,9 +227,9 @@ final class ServiceLink {
         }
     }
 
-    /// The bus may only have been short of room, which dbus-broker shows in the same way.
+    /// Repeats the test: the bus may only have been out of quota, after which dbus-broker closes the connection too.
     ///
-    /// - Parameter size: nil for the one that it did not carry to an earlier link.
+    /// - Parameter size: the size to test, in bytes; nil for the size that an earlier link could not send.
     private func testAgain(_ size: Int?, after pause: UInt32) {
         guard object.maxBytes < .max else { return }
         let size = size ?? object.maxBytes / 7 * 8
@@ -249,7 +250,8 @@ final class ServiceLink {
         recover(directory: directory + "/carillon", busID: busID, attempt: 1)
     }
 
-    /// The process that had the name before us may still be about to end: its connection goes before its files.
+    /// Restores the state. The process that had the name before may still be ending: its connection closes before its
+    /// files.
     private func recover(directory: String, busID: String, attempt: Int) {
         let isLate = attempt > Self.maxAttempts
         if isLate { Log.warning("the process that had the name before does not give the state up: it is taken") }
@@ -281,8 +283,8 @@ final class ServiceLink {
         with(result) { link, _ in goOn(link) }
     }
 
-    /// A handshake that fails may be followed by the end of the connection: the first reason is the one that counts. While
-    /// it stops nothing does: what the bus does not answer any more fails, and that is the end of it.
+    /// Ends the link with the first reason: a failed handshake may be followed by the end of the connection. While the
+    /// link stops no failure counts.
     private func end(_ reason: End) {
         guard !hasEnded, stopTimer == nil else { return }
         hasEnded = true

@@ -3,18 +3,18 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// Finds out whether the bus carries a message of some size, on a connection that is there to be lost: a bus closes
-/// the one of who sends a larger message than it allows, and tells its bound to nobody.
+/// A test of whether the bus carries a message of some size, on an expendable connection: a bus closes the connection
+/// that sends a larger message than it allows, and does not publish its limit.
 final class SizeTest {
-    /// Every bus carries that.
+    /// The size in bytes that every bus carries.
     static let harmless = 16 << 10
-    /// The header, and what is not counted exactly.
+    /// The message header and parts that are not counted exactly, in bytes.
     private static let margin = 1024
 
     private var connection: Connection?
     private var completion: ((Bool) -> Void)?
 
-    /// - Parameter completion: gets the outcome, from the loop. What can't be tried counts as carried.
+    /// - Parameter completion: gets the result, from the loop. A size that can't be tested counts as carried.
     init(size: Int, machine: Machine, context: MainContext, completion: @escaping (Bool) -> Void) {
         self.completion = completion
         do throws(BusError) {

@@ -5,13 +5,13 @@
     import Musl
 #endif
 
-/// The pages of programs and libraries that this process has mapped and does not need at the moment.
+/// The release of mapped pages of programs and libraries that the process does not need at the moment.
 ///
-/// Of what is resident of a service at rest most is code that only starting needed, and what lies around it: the kernel
-/// maps sixteen pages at a time. It comes back as it is used, from the file that it is in.
+/// Most resident pages of an idle service are code that only its start needed, and pages around it: the kernel maps
+/// sixteen pages at a time. Released pages are read from their file again when they are used.
 enum UnusedPages {
-    /// Lets go of all pages that are as they are in their files: of mappings that can't be written to, and in which
-    /// nothing was changed for this process, by a relocation or a debugger.
+    /// Releases all pages that equal their files: those of mappings that are not writable, and that no relocation or
+    /// debugger has changed.
     static func letGo() {
         guard let file = fopen("/proc/self/smaps", "re") else { return }
         defer { fclose(file) }
@@ -24,22 +24,22 @@ enum UnusedPages {
             } else if let pages = mapping, strncmp(text, "Anonymous:", 10) == 0 {
                 mapping = nil
                 if strtoul(text + 10, nil, 10) == 0 {
-                    // What the kernel does not take back this way stays.
+                    // Pages that the kernel does not release this way stay.
                     _ = madvise(pages.baseAddress!, pages.count, MADV_DONTNEED)
                 }
             }
         }
     }
 
-    /// Whether a line begins the description of a mapping: with an address.
+    /// Whether a line begins the description of a mapping, with an address.
     private static func isHead(_ line: UnsafePointer<CChar>) -> Bool {
         let first = UInt8(bitPattern: line[0])
         return (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(first)
             || (UInt8(ascii: "a")...UInt8(ascii: "f")).contains(first)
     }
 
-    /// The mapping, if it is private, of a file, and can be read but not be written to: `start-end perms offset device
-    /// inode path`.
+    /// Returns the mapping if it is private, of a file, readable and not writable. The line's form is
+    /// `start-end perms offset device inode path`.
     private static func unwritable(_ line: UnsafePointer<CChar>) -> UnsafeMutableRawBufferPointer? {
         var end: UnsafeMutablePointer<CChar>?
         let first = strtoul(line, &end, 16)

@@ -19,7 +19,7 @@ struct Carillond {
         case noBus = 2
         case nameTaken = 3
         case disconnected = 4
-        /// By ``CommandLineParser/end(writing:)``.
+        /// Set by ``CommandLineParser/end(writing:)``.
         case outputFailed = 5
     }
 
@@ -54,7 +54,8 @@ struct Carillond {
         if parser.value(verbose) {
             Log.showAll()
         } else if getenv("DBUS_STARTER_ADDRESS") != nil, !Log.goesToJournal {
-            // Started by a bus, as by that of dbus-run-session: somebody else's terminal gets only what went wrong.
+            // Started by a bus, such as that of dbus-run-session: the terminal is another program's, and gets only
+            // warnings and errors.
             Log.hideNotices()
         }
         exit(serve().rawValue)
@@ -62,7 +63,7 @@ struct Carillond {
 
     /// Serves until a signal, or until the service can't go on.
     private static func serve() -> ExitCode {
-        // A file that may not grow, and a reader that is gone, are errors of the write, which whoever writes handles.
+        // A write to a full file or a closed pipe fails with an error, which the writer handles.
         signal(SIGXFSZ, SIG_IGN)
         signal(SIGPIPE, SIG_IGN)
         let loop = EventLoop()
@@ -107,7 +108,7 @@ struct Carillond {
             Log.critical("the bus took \(Wire.busName) away from this process")
             return .nameTaken
         case .busGone:
-            // How a session ends.
+            // A session ends this way.
             Log.notice("the bus closed the connection, and is gone")
             return .disconnected
         case .disconnected:

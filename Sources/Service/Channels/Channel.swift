@@ -5,47 +5,50 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// A client's channel (F2): the socket, what is to be written to it, and what is known of what was.
+/// The channel of a client (F2): its socket, and the state of its reading and writing.
 ///
-/// ``Channels`` sends, ``ChannelPosts`` takes what comes.
+/// ``Channels`` sends on it, ``ChannelPosts`` takes the posts from it.
+///
+/// Threads: that of the context. Nothing here blocks.
 final class Channel: PolledSourceDelegate {
-    /// What was asked with a probe: whether all was written that was given before, and, where something was sent on the
-    /// bus as well, whether that has been read.
+    /// A probe of the core: whether all earlier frames have been written, and, if messages were sent on the bus as
+    /// well, whether the client has acknowledged those.
     struct Probe {
-        /// The place in the stream.
+        /// The number of bytes in the stream ahead of the probe.
         let position: UInt64
         var waitsForPing: Bool
-        /// Whether the client itself answered.
+        /// Whether the client itself answered a Ping for the probe.
         var isOfPeer = false
     }
 
-    /// Something that was appended and of which not all has been written.
+    /// A frame that was appended and has not been written completely.
     struct Frame {
-        /// The place in the stream behind it.
+        /// The number of bytes in the stream up to the end of the frame.
         let end: UInt64
-        /// What it carries out; nil for an outcome.
+        /// The effect that the frame carries out; nil for an outcome.
         let effect: Effect?
         let byteCount: Int
     }
 
-    /// How a channel ends to which the client can write no more.
+    /// The reason for the end of a channel to which the client can write no more.
     enum End {
-        /// Its client goes on by the bus, or with the next channel. `mayBeUnread`: what lies unread may never be read.
+        /// The client continues on the bus, or with the next channel. `mayBeUnread`: the client may never read the
+        /// unread bytes.
         case finishing(mayBeUnread: Bool)
-        /// Its client has left the bus.
+        /// The client has left the bus.
         case left
     }
 
-    /// Outcomes that a client leaves unread, in bytes, and those that wait for deliveries, until nothing more is read from
-    /// it. Earlier where its process has its share of what is kept for all.
+    /// The size of unread outcomes, and the number of posts whose outcomes wait for deliveries, beyond which nothing
+    /// more is read from the client. Reading stops earlier when the process has used up its share of kept answers.
     private static let maxOutcomeBytes = 64 << 10
     private static let maxOutcomesDue = 1024
     private static let maxOutcomeBytesAtEnd = 256 << 10
-    /// Calls of the system for a piece.
+    /// The maximum number of reads for a work slice.
     private static let readsPerPiece = 2
 
     let client: ClientName
-    /// Who pays for it.
+    /// The account that is charged for the channel.
     let account: AccountID
     let socket: any ChannelStream
     let writer = ChannelFrameWriter()
@@ -53,58 +56,60 @@ final class Channel: PolledSourceDelegate {
     private var source: PolledSource!
     private var tag: PolledSource.Tag?
     private var polled: PolledSource.Conditions = []
-    /// Called when there may be something to read, or room to write.
+    /// Called when there may be bytes to read, or space to write.
     var onReadable: ((Channel) -> Void)?
     var onWritable: ((Channel) -> Void)?
-    /// Called when there is something to be written.
+    /// Called when a frame was appended.
     var onAppended: ((Channel) -> Void)?
 
-    /// Whether the bus is known to have carried the answer that has the client's end.
+    /// Whether the bus is known to have carried the reply with the client's end of the channel.
     var isCarried = false
-    /// What was written before that is known.
+    /// The notifications that were written before that was known.
     var writtenBefore = DeliveryReceipts.Sent()
 
-    // What is sent.
+    // The state of sending.
     var frames = Deque<Frame>()
     var probes: [Probe] = []
-    /// Notifications and losses that were written since the client was known to have read everything.
+    /// The notifications and losses that were written since the client was known to have read everything.
     var unread = SentSignals.Recent()
-    /// What else was written since then, and has no number by which it would be missed: the last word about its suspension,
-    /// and all about observers that policy took from it.
+    /// The control signals that were written since then. They have no sequence number by which the client could miss
+    /// them: the last signal about its suspension, and all about observers that policy removed.
     private(set) var unreadWords: [Effect] = []
-    /// Whether the core waits for a word whether the client reads (``Effect/witness(_:)``).
+    /// Whether the core waits for a finding whether the client reads (``Effect/witness(_:)``).
     var owesWitness = false
-    /// Whether the client wants batches where it gets its notifications on the bus.
+    /// Whether the client wants batches for its notifications on the bus.
     var wantsBatches = false
-    /// Until when a channel that ends without a byte from the client may be one that the client never got; nil as long as
-    /// the bus has not passed the answer on, or refused it.
+    /// The time until which the end of the channel, without a byte from the client, may mean that the client never got
+    /// it. Nil until the bus has passed on or refused the reply.
     var refusalEnd: SuspendingClock.Instant?
-    /// Whether something was appended that nobody tried to write.
+    /// Whether frames were appended since the last attempt to write.
     var isDirty = false
-    /// Whether it is noted that a probe is answered.
+    /// Whether the channel is in the list of channels with an answered probe.
     var isAnswerNoted = false
     private var isFull = false
 
-    // What comes.
-    /// Whether it waits for its turn.
+    // The state of reading.
+    /// Whether the channel is in the queue of waiting calls.
     var isQueued = false
     var outcomesDue = 0
-    /// Outcomes that are not written, and those of which the client has not read enough that they could be appended.
+    /// The bytes of outcomes that are not written, and of kept outcomes that the client's window does not allow to
+    /// append.
     private var outcomeBytes = 0
     var keptBytes = 0
-    /// Whether a client for which outcomes are kept may have more kept.
+    /// Whether the core allows further answers to be kept for the client.
     var isServed: (() -> Bool)?
     private(set) var isAtEnd = false
-    /// The part of ``bytesToHold`` that is charged to the client.
+    /// The part of ``bytesToHold`` that the client is charged for.
     var heldBytes = 0
     private var sizeOfLast = 0
     private var hasReceived = false
     private(set) var fault: ChannelFrame.Fault?
     private var readsLeft = 0
     private(set) var isOpen = true
-    /// What comes when all has been taken that the client had written; nil as long as it can write.
+    /// The way in which the channel ends when all posts of the client have been taken; nil as long as the client can
+    /// write.
     var end: End?
-    /// The call that wants another channel behind this one.
+    /// The call that requests another channel in place of this one.
     var next: MethodCall?
 
     init(of client: ClientName, _ account: AccountID, _ socket: any ChannelStream, context: MainContext) {
@@ -114,8 +119,8 @@ final class Channel: PolledSourceDelegate {
         source = PolledSource(delegate: self, priority: .of(.reading), context: context)
     }
 
-    /// Nothing more is read or written. The descriptor is closed with the last reference, which something that waits may
-    /// have; the client reads what was written, and the end, at once.
+    /// Ends reading and writing. The client can read the written bytes, and then the end, at once. The descriptor is
+    /// closed with the last reference, which a waiting post may hold.
     func close() {
         isOpen = false
         poll([])
@@ -129,18 +134,19 @@ final class Channel: PolledSourceDelegate {
     // MARK: Polling
 
     private var mayRead: Bool { isOpen && !isQueued && !isAtEnd && fault == nil && readsOutcomes }
-    /// Whether there is something to take without reading more, whatever the client has left unread of what was begun.
+    /// Whether there is a post that can be taken without reading more. A post that was begun is taken however many
+    /// outcomes the client has left unread.
     private var mayTake: Bool { isOpen && !isQueued && waiting != nil || mayRead && reader.hasNext }
 
-    /// Whether the client can write no more and reads on, and outcomes are to come to it.
+    /// Whether outcomes of the client's posts are still to be delivered to it, on a socket that can be written to.
     var owesOutcomes: Bool { !socket.isBroken && (outcomesDue > 0 || outcomeBytes > 0 || keptBytes > 0) }
 
-    /// Whether it is over with all that the client is still to read.
+    /// Whether the client has closed its writing side, and has got all outcomes.
     private var isOver: Bool { isOpen && !isQueued && isAtEnd && end == nil && fault == nil && !owesOutcomes }
 
-    /// Whether the client has left less unread than it may, so that more is taken from it.
+    /// Whether the client has left few enough outcomes unread, so that more posts are taken from it.
     var readsOutcomes: Bool {
-        // Where nothing can be answered any more, what was posted is still taken.
+        // On a broken socket no outcome can be delivered, and the posts are still taken.
         if socket.isBroken { return true }
         guard outcomesDue < Self.maxOutcomesDue, outcomeBytes + keptBytes < Self.maxOutcomeBytes else { return false }
         return keptBytes == 0 || isServed?() ?? true
@@ -163,7 +169,7 @@ final class Channel: PolledSourceDelegate {
         tag = source.add(descriptor: descriptor, waitingFor: conditions.union([.error, .hangUp]))
     }
 
-    /// Of what is waited for.
+    /// The polled conditions that have occurred.
     private var occurred: PolledSource.Conditions {
         if let tag { return source.occurred(on: tag) }
         return polled.isEmpty ? [] : socket.ready.intersection(polled.union([.error, .hangUp]))
@@ -181,7 +187,9 @@ final class Channel: PolledSourceDelegate {
 
     /// Appends a frame.
     ///
-    /// - Parameter effect: that it carries out; nil for an outcome.
+    /// - Parameters:
+    ///   - effect: the effect that the frame carries out; nil for an outcome.
+    ///   - body: writes the frame.
     func append(_ effect: Effect?, _ body: (ChannelFrameWriter) -> Void) {
         let before = writer.byteCount
         body(writer)
@@ -193,14 +201,14 @@ final class Channel: PolledSourceDelegate {
         onAppended?(self)
     }
 
-    /// Writes what there is room for.
+    /// Writes as many bytes as the socket takes.
     ///
-    /// - Parameter written: gets each frame of which all has been written.
+    /// - Parameter written: called with each frame that has been written completely.
     func write(_ written: (Frame) -> Void) {
         isDirty = false
         guard isOpen else { return }
         if case .finishing(mayBeUnread: true)? = end, socket.isAnythingUnread {
-            // Nobody may read it any more. What is not written goes to the bus.
+            // The client may never read further bytes. Unwritten frames are sent on the bus.
             isFull = false
             return
         }
@@ -208,7 +216,8 @@ final class Channel: PolledSourceDelegate {
             (unread != SentSignals.Recent() || !unreadWords.isEmpty) && !socket.isAnythingUnread
         let before = writer.written
         writer.write(socket.send)
-        // What a client leaves unread goes with its end as well, and to that nothing can be written.
+        // Checked after the write: if the client has closed its end, its unread bytes are gone as well, but nothing can
+        // be written then.
         if isNothingUnread, writer.written > before { (unread, unreadWords) = (SentSignals.Recent(), []) }
         while let frame = frames.first, frame.end <= writer.written {
             frames.popFirst()
@@ -235,23 +244,25 @@ final class Channel: PolledSourceDelegate {
 
     // MARK: Reading
 
-    /// A post that was read, and of which only what it takes the place of was taken out so far.
+    /// A post that was read and is being posted in parts: so far only posts that it replaces have been removed.
     var waiting: ReadPost?
 
-    /// What follows is a piece, for which a bounded number of system calls is made.
+    /// Begins a work slice, which makes a bounded number of system calls.
     ///
     /// - Parameters:
-    ///   - mostKept: as for ``ChannelFrameReader``.
-    ///   - maxHead: the same.
+    ///   - maxKept: as for ``ChannelFrameReader``.
+    ///   - maxHead: as for ``ChannelFrameReader``.
     func beginPiece(maxKept: Int, maxHead: Int) {
         readsLeft = Self.readsPerPiece
         reader.maxKept = maxKept
         reader.maxHead = maxHead
     }
 
-    /// The next frame of the piece; nil when there is none now. ``isAtEnd`` and ``fault`` tell whether there will be more.
+    /// Returns the next frame of the work slice; nil when there is none now. ``isAtEnd`` and ``fault`` show whether
+    /// more frames will arrive.
     ///
-    /// - Parameter hold: says whether there is room for so much of a frame that has begun; otherwise it is passed over.
+    /// - Parameter hold: charges for the given size of a frame that has begun, and returns whether the quota allows it.
+    ///   Otherwise the frame is skipped.
     func nextFrame(hold: (_ byteCount: Int) -> Bool) -> ChannelFrame? {
         guard isOpen, fault == nil else { return nil }
         do throws(ChannelFrame.Fault) {
@@ -265,7 +276,7 @@ final class Channel: PolledSourceDelegate {
                 if wanted > heldBytes, !hold(wanted), reader.passOver() { continue }
                 readsLeft -= 1
                 let (count, isFull) = reader.read(socket.receive)
-                // Nothing will come of who can't write.
+                // From a client that can't write any more, nothing will arrive.
                 if count == 0 || count < 0 && end != nil { isAtEnd = true }
                 guard count > 0 else { return nil }
                 hasReceived = true
@@ -277,72 +288,72 @@ final class Channel: PolledSourceDelegate {
         }
     }
 
-    /// The piece is over: memory that only reading takes is given up.
+    /// Ends the work slice, and releases memory that only reading needs.
     func endPiece() {
         if !reader.hasNext { reader.releaseRoom() }
     }
 
-    /// The bytes that are held for posts that have not come whole or were not taken, and for one that waits.
+    /// The bytes that are held for posts that are incomplete or not taken, and for a waiting post.
     var bytesToHold: Int { reader.heldBytes + (waiting == nil ? 0 : sizeOfLast) }
 
-    /// Whether what is held has come in part, so that it can be given up.
+    /// Whether the held bytes are a part of a frame, which can be given up.
     var mayGiveUpPart: Bool { waiting == nil && !reader.hasNext && reader.byteCount >= ChannelFrame.headerSize }
 
-    /// Gives up what has come of a post. The caller takes back the charge for it.
+    /// Discards the part of a post that has arrived. The caller takes back the charge for it.
     func giveUpPart() {
         _ = reader.passOver()
     }
 
-    /// Whether all was taken that can be: there is nothing more, or it makes no sense.
+    /// Whether all posts were taken: no more will arrive, or the stream is malformed.
     var isExhausted: Bool { waiting == nil && (fault != nil || isAtEnd && !reader.hasNext) }
 
-    /// Whether the client probably never got its end: that was closed at once, and nothing came.
+    /// Whether the client probably never got its end: the end was closed at once, and nothing arrived.
     func mayBeRefused(at now: SuspendingClock.Instant) -> Bool {
         isAtEnd && !hasReceived && refusalEnd.map { now < $0 } ?? true
     }
 
-    /// What came is no post.
+    /// Ends the channel's input because of a frame that is no post.
     func fail(_ found: ChannelFrame.Fault) {
         fault = fault ?? found
     }
 }
 
-/// A post that was read from a channel, or why it is none.
+/// A post that was read from a channel, or the error with which it is refused.
 struct ReadPost {
     let answer: ChannelPost
     let name: String
-    /// Nil where there was no room for it, and nobody wants an outcome: it counts as lost.
+    /// The post or its error; nil for a post that exceeded the quota and wants no outcome, which counts as lost.
     let post: Result<Post<WireUserInfo>, BusError>?
-    /// Whether policy has let its options through: what is posted in parts was accepted with the first.
+    /// Whether policy has allowed the options. A post that is posted in parts was checked with the first part.
     var isChecked = false
 }
 
-/// A post that came on a channel.
+/// The identity of a post that arrived on a channel.
 struct ChannelPost {
     let channel: Channel
-    /// The client's own; 0 when it wants no outcome.
+    /// The client's number of the post; 0 when it wants no outcome.
     let number: UInt64
 
-    /// What it is answered with; nil when it wants no outcome.
+    /// Returns the answer to the post; nil when the post wants no outcome.
     func answered(_ outcome: @autoclosure () -> ChannelOutcome) -> ChannelAnswer? {
         number == 0 ? nil : ChannelAnswer(post: self, outcome: outcome())
     }
 }
 
-/// What a post on a channel is answered with.
+/// The answer to a post on a channel: its outcome.
 struct ChannelAnswer {
     let post: ChannelPost
     let outcome: ChannelOutcome
 
-    /// Of the frame, about.
+    /// The approximate size of the frame.
     var byteCount: Int { Self.smallSize + outcome.errorName.utf8.count + outcome.message.utf8.count }
 
     private static let smallSize = 48
 }
 
 extension Channel {
-    /// Whether somebody may get an outcome of what was posted here: the client may have left, or its end may be closed, while
-    /// posts are taken that it had written. At the end there is room for some.
+    /// Whether an outcome can reach the client. It can't when the client has left, or its end is closed, while earlier
+    /// posts are taken. During the end of a channel, ``maxOutcomeBytesAtEnd`` of outcomes are accepted.
     var takesOutcomes: Bool {
         guard isOpen, !socket.isBroken else { return false }
         return switch end {
@@ -352,7 +363,7 @@ extension Channel {
         }
     }
 
-    /// Appends an outcome, where somebody may get it.
+    /// Appends an outcome, if it can reach the client.
     func append(_ answer: ChannelAnswer) {
         guard takesOutcomes else { return }
         append(nil) { $0.append(answer.outcome, number: answer.post.number) }

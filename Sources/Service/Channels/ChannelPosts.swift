@@ -5,19 +5,21 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// Opens channels, takes what clients post on them, and ends them (F2).
+/// The input of channels (F2): opens them, takes the posts of their clients, and ends them.
 ///
-/// A post is checked, counted and posted as one that came on the bus. What a process sends beyond its part of the time
-/// stays in the socket until its turn, so that it is the process that waits (E4).
+/// A post is checked, counted and posted like a post on the bus. Posts beyond a process's time share stay in the socket
+/// until its queue is served, so the process itself waits (E4).
+///
+/// Threads: that of the context.
 final class ChannelPosts {
     private enum Outcome {
         case accepted(ChannelPost, Receipt)
         case refused(ChannelPost, name: String, BusError)
     }
 
-    /// Options of a post that nobody keeps more of.
+    /// The bytes of a post's options up to which the post is kept.
     private static let maxBytesOfOptions = 4 << 10
-    /// Those that a name and an object take besides their own.
+    /// The bytes that a name and an object take in a frame besides their own.
     private static let maxBytesBesideTexts = 16
 
     private unowned let driver: CenterDriver
@@ -27,11 +29,11 @@ final class ChannelPosts {
     private unowned let refusals: RejectionLog
     private unowned let configuration: ConfigurationKeeper
     private let machine: Machine
-    /// Says whose turn it is; nil where nothing is read from a bus.
+    /// The queue that decides when a channel is served; nil where nothing is read from a bus.
     weak var calls: CallQueue?
     private var faults = Log.Throttle<ClientName>()
-    /// Where the answers to the calls went that opened the channels there are. Not the channels' own: answers that are kept
-    /// refer to those.
+    /// The answers to the calls that opened the current channels. They are not members of the channels, because kept
+    /// answers refer to channels.
     private var openings: [UniqueName: MethodCall.Answer] = [:]
 
     init(
@@ -51,8 +53,11 @@ final class ChannelPosts {
 
     // MARK: Opening
 
-    /// Answers a call of ``OpenChannel``. A channel that the caller had before ends first: who asks anew may never have
-    /// got it. What was posted on it is taken before the answer.
+    /// Answers a call of ``OpenChannel``. An earlier channel of the caller ends first, because the caller may never
+    /// have got it. Its posts are taken before the answer.
+    ///
+    /// - Throws: ``BusError`` if the caller wants no answer or does not read its answers, if the configuration allows
+    ///   no channels, or if a limit is reached.
     func open(_ call: MethodCall) throws(BusError) {
         var arguments = call.arguments
         _ = try OpenChannel(from: &arguments)
@@ -62,12 +67,13 @@ final class ChannelPosts {
             throw BusError(.channelsDisabled, message: "the configuration of the service allows no channels")
         }
         let client = call.sender
-        // It would hold a descriptor each time.
+        // Each unread answer would hold a descriptor.
         guard !driver.effects.answers.keepsReplies(for: client) else {
             throw Self.unread
         }
         if let before = channels[client] {
-            // The client's next call comes behind it, unless the bus has told meanwhile of which process it is.
+            // The client's next call is served after the channel's posts, unless the bus has reported another account
+            // of the client meanwhile.
             before.next?.reply(with: BusError(.limitExceeded, message: "the caller has asked for another one since"))
             before.next = call
             end(before, .finishing(mayBeUnread: true), next: true)
@@ -92,10 +98,10 @@ final class ChannelPosts {
         channel.onReadable = { [unowned self] channel in
             if let calls { calls.take(channel) } else { _ = take(from: channel) }
         }
-        // Before the answer, with which a probe may be due.
+        // The channel is added before the answer, because a probe may be due with the answer.
         channels.add(channel, after: before)
         call.reply(to: OpenChannel.self, other)
-        // The answer may wait for room.
+        // The answer may have to wait for the client's window.
         openings[client] = call.answer
         driver.effects.answers.whenSent(to: client) { [weak channel, unowned self] in
             let isWanted = { [weak channel] in channel?.isOpen == true }
@@ -109,8 +115,8 @@ final class ChannelPosts {
         Log.info("\(client) has a channel", ["CARILLON_CLIENT": client.rawValue])
     }
 
-    /// When the bus has passed on the answer or not, it is known soon that the client's end is closed: at the channel's next
-    /// turn.
+    /// The time after the answer in which a closed end means that the bus refused the descriptor. The closed end shows
+    /// when the channel is served next.
     private static let timeOfRefusal = Duration.seconds(10)
     static let unread = BusError(.limitExceeded, message: "the caller does not read its answers")
     private static let refused = BusError(
@@ -121,7 +127,7 @@ final class ChannelPosts {
 
     /// Takes the next posts of a channel.
     ///
-    /// - Returns: how many, and whether there may be more at once.
+    /// - Returns: the number of posts, and whether more of them may follow at once.
     func take(from channel: Channel) -> (count: Int, isMore: Bool) {
         let count = take(
             from: channel, WorkSlice(isUnderBackpressure: driver.center.isUnderBackpressure, at: driver.context.now))
@@ -131,7 +137,7 @@ final class ChannelPosts {
         return (count, isMore && channel.isOpen && !driver.isOver)
     }
 
-    /// - Returns: how many.
+    /// Returns the number of posts that were taken.
     private func take(from channel: Channel, _ piece: WorkSlice) -> Int {
         guard channel.isOpen, !driver.isOver else { return 0 }
         let limits = driver.center.limits
@@ -169,7 +175,7 @@ final class ChannelPosts {
         return piece.count
     }
 
-    /// The next post of a channel; nil when there is none now, or none that can be read.
+    /// Returns the next post of a channel; nil when there is none now, or the stream is malformed.
     private func next(of channel: Channel, _ limits: Limits, _ effects: inout [Effect]) -> ReadPost? {
         if let waiting = channel.waiting.take() { return waiting }
         guard let frame = channel.nextFrame(hold: { hold($0, of: channel, &effects) }) else { return nil }
@@ -182,9 +188,10 @@ final class ChannelPosts {
         }
     }
 
-    /// Charges a channel's client for what the channel holds. Processes that hold more give up some of it.
+    /// Charges a channel's client for the held bytes of the channel. Processes that hold more give up some of theirs.
     ///
-    /// - Returns: false where there is no room for it; nothing has changed then.
+    /// - Parameter isWhole: whether the held bytes can't be given up, so that they are charged even beyond the quota.
+    /// - Returns: false if the quota does not allow it; nothing has changed then.
     private func hold(
         _ byteCount: Int, of channel: Channel, isWhole: Bool = false, _ effects: inout [Effect]
     ) -> Bool {
@@ -220,7 +227,7 @@ final class ChannelPosts {
         let client = channel.client
         let (name, post) = try Post<WireUserInfo>.read(channelBody: frame.body, limits: limits) {
             [gate, driver] name, object throws(BusError) in
-            // That a name is missing is for the post's own check to say.
+            // A missing name is reported by the check of the post itself.
             #if CARILLON_PLANTED
                 let isPoliced = !name.isEmpty && !PlantedFault.strikes(.channelUnpoliced)
             #else
@@ -234,7 +241,10 @@ final class ChannelPosts {
         return ReadPost(answer: answer, name: name, post: post)
     }
 
-    /// - Returns: nil for what was accepted and wants no outcome, and for what waits for more to be taken out.
+    /// Posts a post, or refuses it.
+    ///
+    /// - Returns: nil for an accepted post without outcome, for a lost post, and for a post that is continued in a
+    ///   later work slice.
     private func take(
         _ read: ReadPost, of channel: Channel, _ waitsForIdleness: inout Bool, _ effects: inout [Effect]
     ) -> Outcome? {
@@ -261,13 +271,15 @@ final class ChannelPosts {
 
     // MARK: Ending
 
-    /// Has a channel end when all is taken that its client has written, which comes in its turns, as ever.
+    /// Ends a channel when all posts that its client has written have been taken, in the order of the queue.
     ///
-    /// - Parameter isNext: whether that comes before what else waits of its account.
+    /// - Parameters:
+    ///   - end: the reason for the end.
+    ///   - isNext: whether the posts are taken before other entries of the account.
     private func end(_ channel: Channel, _ end: Channel.End, next isNext: Bool = false) {
         channel.end = end
         driver.effects.answers.release(for: channel)
-        // The client can't write any more, so this comes to an end.
+        // The client can't write any more, so its posts come to an end.
         channel.socket.stopReceiving()
         if let calls { calls.keep(channel, first: isNext) } else { takeRest(of: channel) }
     }
@@ -282,7 +294,7 @@ final class ChannelPosts {
         }
         guard channel.isOpen, channel.isExhausted else { return }
         if channel.fault == nil {
-            // It may have closed its end for writing only: then it reads to the end what becomes of its posts.
+            // The client may have closed its writing side only. It then reads the outcomes of its posts up to the end.
             if channel.outcomesDue > 0 { driver.perform { effects in driver.center.sendAllReady(effects: &effects) } }
             driver.effects.answers.release(for: channel)
             driver.effects.eventEnded(isMoreDue: false)
@@ -309,11 +321,11 @@ final class ChannelPosts {
         driver.effects.eventEnded(isMoreDue: false)
     }
 
-    /// Ends a channel of which all is taken, and opens the next.
+    /// Ends a channel after all its posts were taken, and opens the next channel if the client has requested one.
     private func finish(_ channel: Channel, mayBeUnread: Bool) {
-        // Outcomes stand behind them.
+        // Outcomes are written behind the notifications of their posts.
         driver.perform { effects in driver.center.sendAllReady(effects: &effects) }
-        // Nor may what the bus has not carried the client's end of ever be read.
+        // A channel whose descriptor the bus has not carried may never be read, either.
         let isUnread = (mayBeUnread || !channel.isCarried) && channel.socket.isAnythingUnread
         channels.end(channel, mayBeUnread: channel.socket.wasReset || isUnread)
         openings[channel.client] = nil
@@ -328,7 +340,7 @@ final class ChannelPosts {
         }
     }
 
-    /// Takes it at once: there is no later.
+    /// Takes the remaining posts at once, without waiting for the queue.
     private func takeRest(of channel: Channel) {
         for _ in 0..<Self.maxPiecesAtEnd {
             guard channel.isOpen, !channel.isExhausted, !driver.isOver else { break }
@@ -338,12 +350,12 @@ final class ChannelPosts {
     }
 
     private static let pieceAtEnd = 256
-    /// More than any socket holds.
+    /// The maximum number of work slices in which the rest is taken. No socket holds more posts.
     private static let maxPiecesAtEnd = 1 << 16
 
-    /// Ends all channels. Their clients go on by the bus.
+    /// Ends all channels. Their clients continue on the bus.
     ///
-    /// - Parameter isLast: whether the process ends, and there are no turns any more.
+    /// - Parameter isLast: whether the process ends, so that the remaining posts are taken at once.
     func endAll(isLast: Bool = false) {
         for channel in channels.all {
             if channel.end == nil { end(channel, .finishing(mayBeUnread: false)) }
@@ -351,20 +363,20 @@ final class ChannelPosts {
         }
     }
 
-    /// Takes the rest of the posts that were begun: there will be no later.
+    /// Takes the rest of the posts that were begun, because the queue is served no more.
     func finishBegun() {
         for channel in channels.all {
             while channel.isOpen, channel.waiting != nil, !driver.isOver { _ = take(from: channel, WorkSlice(most: 1)) }
         }
     }
 
-    /// The client has left the bus, and its turn comes with what it has posted before.
+    /// Ends the channel of a client that has left the bus. The client's end is served after its earlier posts.
     func isLeaving(_ client: UniqueName) {
         guard let channel = channels[client] else { return }
         end(channel, .left)
     }
 
-    /// The client has left the bus.
+    /// Takes the remaining posts of a client that has left the bus, and removes its channel.
     func left(_ client: UniqueName) {
         openings[client] = nil
         guard let channel = channels[client] else { return }

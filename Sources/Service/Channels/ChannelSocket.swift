@@ -8,11 +8,11 @@ import CarillonMainLoop
     import Musl
 #endif
 
-/// The service's end of the socket of a channel. Nothing here waits.
+/// The service's end of a channel's socket pair. Nothing here blocks.
 final class ChannelSocket: ChannelStream {
     private let descriptor: Int32
     private let owner: FileDescriptor
-    /// Whether nothing that is written arrives any more.
+    /// Whether bytes that are written reach nobody any more.
     private(set) var isBroken = false
     private var hasMetReset = false
 
@@ -24,10 +24,10 @@ final class ChannelSocket: ChannelStream {
     var polled: Int32? { descriptor }
     var ready: PolledSource.Conditions { [] }
 
-    /// Descriptors that the service keeps for itself.
+    /// The number of descriptors that the service reserves for other purposes.
     private static let reserve = 64
 
-    /// Nil when the process has no descriptors left for it.
+    /// Makes a connected pair; nil when the process has no descriptors left.
     static func makePair() -> (own: any ChannelStream, other: FileDescriptor)? {
         var ends: [Int32] = [-1, -1]
         let type = Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue) | Int32(SOCK_NONBLOCK.rawValue)
@@ -40,9 +40,9 @@ final class ChannelSocket: ChannelStream {
         return UInt64(max(ends[0], ends[1])) + UInt64(reserve) < UInt64(limit.rlim_cur) ? pair : nil
     }
 
-    /// Reads what is there.
+    /// Reads the bytes that have arrived.
     ///
-    /// - Returns: how many bytes; 0 when nothing more will come; less when there is nothing now.
+    /// - Returns: the number of bytes; 0 when no more will arrive; negative when there are none now.
     func receive(into room: UnsafeMutableRawBufferPointer) -> Int {
         while true {
             let count = recv(descriptor, room.baseAddress!, room.count, Int32(MSG_DONTWAIT))
@@ -57,9 +57,9 @@ final class ChannelSocket: ChannelStream {
         }
     }
 
-    /// Writes what there is room for.
+    /// Writes as many bytes as the socket takes.
     ///
-    /// - Returns: how many bytes.
+    /// - Returns: the number of bytes.
     func send(_ bytes: UnsafeRawBufferPointer) -> Int {
         var written = 0
         while written < bytes.count, !isBroken {
@@ -79,7 +79,7 @@ final class ChannelSocket: ChannelStream {
         if errno == ECONNRESET { hasMetReset = true }
     }
 
-    /// Whether the other end was closed with something unread in it, also where no call has met that yet.
+    /// Whether the other end was closed with unread bytes, also before a call has reported that.
     var wasReset: Bool {
         if hasMetReset { return true }
         var (error, size) = (Int32(0), socklen_t(MemoryLayout<Int32>.size))
@@ -89,18 +89,18 @@ final class ChannelSocket: ChannelStream {
         return hasMetReset
     }
 
-    /// Whether something that was written lies unread in the other end.
+    /// Whether the other end has unread bytes.
     var isAnythingUnread: Bool {
         var bytes: Int32 = 0
         return ioctl(descriptor, UInt(TIOCOUTQ), &bytes) == 0 && bytes > 0
     }
 
-    /// From now on the other end can't write. What it has written can still be read, up to its end.
+    /// Prevents the other end from writing. The bytes that it has written can still be read, up to the end.
     func stopReceiving() {
         shutdown(descriptor, Int32(SHUT_RD))
     }
 
-    /// The same in both directions.
+    /// Ends the stream in both directions.
     func end() {
         shutdown(descriptor, Int32(SHUT_RDWR))
     }

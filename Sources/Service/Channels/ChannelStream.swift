@@ -1,29 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMainLoop
 
-/// The service's end of the stream of a channel: a socket, or what a simulation puts in its place (E7). Nothing here waits.
+/// The service's end of a channel's stream: a socket, or its simulation (E7). Nothing here blocks.
+///
+/// Threads: that of the channel's context.
 package protocol ChannelStream: AnyObject {
-    /// What is polled for it; nil where ``ready`` tells, and whoever plays the stream has the loop turn.
+    /// The descriptor to poll; nil for a simulation, which shows its state in ``ready`` and wakes the loop itself.
     var polled: Int32? { get }
-    /// What could be done without waiting, where nothing is polled.
+    /// The conditions that hold, if there is no descriptor to poll.
     var ready: PolledSource.Conditions { get }
-    /// Whether nothing that is written arrives any more.
+    /// Whether bytes that are written reach nobody any more.
     var isBroken: Bool { get }
-    /// Whether the other end was closed with something unread in it, also where no call has met that yet.
+    /// Whether the other end was closed with unread bytes, also before a call has reported that.
     var wasReset: Bool { get }
 
-    /// Reads what is there.
+    /// Reads the bytes that have arrived.
     ///
-    /// - Returns: how many bytes; 0 when nothing more will come; less when there is nothing now.
+    /// - Returns: the number of bytes; 0 when no more will arrive; negative when there are none now.
     func receive(into room: UnsafeMutableRawBufferPointer) -> Int
-    /// Writes what there is room for.
+    /// Writes as many bytes as the stream takes.
     ///
-    /// - Returns: how many bytes.
+    /// - Returns: the number of bytes.
     func send(_ bytes: UnsafeRawBufferPointer) -> Int
-    /// Whether something that was written lies unread in the other end.
+    /// Whether the other end has unread bytes.
     var isAnythingUnread: Bool { get }
-    /// From now on the other end can't write. What it has written can still be read, up to its end.
+    /// Prevents the other end from writing. The bytes that it has written can still be read, up to the end.
     func stopReceiving()
-    /// The same in both directions.
+    /// Ends the stream in both directions.
     func end()
 }

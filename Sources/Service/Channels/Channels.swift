@@ -5,64 +5,69 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// Clients that have channels (F2): what the core decided for them goes there instead of to the bus.
+/// The channels of all clients (F2). Effects for a client with a channel are carried out here instead of on the bus.
 ///
-/// What it decided is counted, and bounded, as what goes to the bus is (A4). A probe asks whether all that was given
-/// before has been written: what is in the socket the client gets, also when the service dies. So a client that does not
-/// read has the socket full and its windows used up, and waits in the core. Replies to its calls go by the bus, and have a
-/// window of their own.
+/// Frames are counted and bounded by the core like messages on the bus (A4). A probe is answered when all earlier
+/// frames have been written: bytes in the socket reach the client even if the service dies. Therefore a slow consumer
+/// fills its socket, uses up its windows, and further messages for it wait in the core. Replies to its calls are sent
+/// on the bus, and have a window of their own.
 ///
 /// Threads: that of the context. Nothing here blocks.
 final class Channels {
-    /// A channel has something to write for so long at most, as long as more is due for somebody.
+    /// The number of events for which writing may be postponed while more effects are due. A channel with
+    /// ``maxPostponedBytes`` of frames ends that earlier.
     private static let maxPostponed = 16
     private static let maxPostponedBytes = 16 << 10
 
-    /// What comes of an effect later: the core's next event.
+    /// A later result of an effect, which the core takes as its next event.
     enum Event {
         case answered(ClientName)
-        /// It answered a Ping for which nothing waits any more.
+        /// The client answered a Ping that nothing waits for any more.
         case answers(ClientName)
         case drained(ClientName)
         case witnessed(ClientName, hasRead: Bool)
         case cut(ClientName, SentSignals.Recent, last: UInt64?)
-        /// The bus has carried its end of the channel to it.
+        /// The bus has carried the client's end of the channel to it.
         case carried(ClientName)
-        /// The channel ended before that was known.
+        /// The channel ended before the bus was known to have carried it.
         case possibleLoss(ClientName)
-        /// The channel ended with words about the client in it that it may never read, among them about these observers.
+        /// The channel ended with control signals about the client that it may never read, among them signals about
+        /// these observers.
         case wordsUnread(ClientName, revoked: Set<ObserverID>)
-        /// The channel ended, and its client goes on by the bus.
+        /// The channel ended, and its client continues on the bus.
         case gone(ClientName)
     }
 
-    /// Gets these events.
+    /// Called with each event.
     var report: ((Event) -> Void)!
-    /// Carries out on the bus what was not written.
+    /// Sends the unwritten effects on the bus.
     var sendOnBus: (([Effect]) -> Void)!
     /// Appends the outcomes that are kept for a channel.
     var releaseKept: ((Channel) -> Void)!
-    /// Gets what a client got only if its channel was carried, ahead of what tells it that it may miss that.
+    /// Called with the notifications that a client got only if its channel was carried, before the signal that it may
+    /// miss them.
     var onUncertain: ((ClientName, DeliveryReceipts.Sent) -> Void)!
-    /// Called when something was written that had waited for room.
+    /// Called when bytes were written that had waited for space in a socket.
     var onWritten: (() -> Void)!
-    /// Counts what is written, ended and looked through (E8): the one of the center whose effects are carried out.
+    /// Counts the steps of writing, ending and searching (E8). It is the meter of the center whose effects are carried
+    /// out.
     var meter = StepMeter()
     private let context: MainContext
     private let prober: ClientProber
     private let witness: SocketBacklogProbe
     private var channels: [ClientName: Channel] = [:]
-    /// Those that have something that nobody tried to write.
+    /// The channels with frames that nobody has tried to write.
     private var dirty: [Channel] = []
-    /// Whether the event has left something to write or to confirm: asked at the end of each.
+    /// Whether the event has frames to write, or deliveries to confirm to the store. The driver asks at the end of each
+    /// event.
     private(set) var owesEvent = false
     private var postponed = 0
-    /// What was written, of clients' notifications, and the store was not told.
+    /// The notifications that were written to clients and not yet confirmed to the store.
     private var carried: [ClientName: DeliveryReceipts.Sent] = [:]
-    /// Those of which a probe is answered.
+    /// The channels with an answered probe.
     private var answered: [Channel] = []
     private var source: ReadySource!
-    /// How much may lie on the bus for a client without being asked about when it gets a channel, in bytes.
+    /// The bytes on the bus for a client, up to which its new channel does not wait for an acknowledgment of them.
     static let maxUnasked = 64 << 10
 
     init(on context: MainContext, prober: ClientProber, witness: SocketBacklogProbe) {
@@ -86,7 +91,7 @@ final class Channels {
         return channels.values.count { $0.account == account }
     }
 
-    /// Gives up what is kept of channels that are gone (E8).
+    /// Releases the memory of channels that are gone (E8).
     func releaseRoom() {
         channels.releaseRoom()
         dirty.releaseRoom()
@@ -95,9 +100,10 @@ final class Channels {
 
     // MARK: Beginning and end
 
-    /// From now on what is for the client goes to this channel.
+    /// Adds a channel. From now on messages for its client are sent on it.
     ///
-    /// - Parameter before: what went to it on the bus. What was asked there is answered here.
+    /// - Parameter before: the state of the messages that the client was sent on the bus. Pending probes of the bus
+    ///   become probes of the channel.
     func add(_ channel: Channel, after before: DistributedCenter.SentBeforeChannel) {
         channel.onAppended = { [unowned self] in
             dirty.append($0)
@@ -114,7 +120,8 @@ final class Channels {
         noteAnswer(channel)
     }
 
-    /// The bus has carried the client's end to it: what was written is there for it now, whatever becomes of the service.
+    /// Records that the bus has carried the client's end to it. Written frames now reach the client, even if the
+    /// service ends.
     func noteCarried(_ channel: Channel) {
         guard channels[channel.client] === channel else { return }
         channel.isCarried = true
@@ -126,18 +133,19 @@ final class Channels {
         report(.carried(channel.client))
     }
 
-    /// The channel ends, and its client goes on by the bus.
+    /// Ends a channel. Its client continues on the bus.
     ///
-    /// - Parameter mayBeUnread: whether what lies unread in the socket may never be read.
+    /// - Parameter mayBeUnread: whether the client may never read the unread bytes in the socket.
     func end(_ channel: Channel, mayBeUnread: Bool) {
         guard channels[channel.client] === channel else { return }
         releaseKept(channel)
         if !channel.socket.isBroken { write(channel) }
-        // Whether it had the channel or not, it knows what it misses when what is sent now was carried.
+        // Whether the client had the channel or not: it learns of its losses if the bus carries the messages that are
+        // sent now.
         if channel.writtenBefore != DeliveryReceipts.Sent() { onUncertain(channel.client, channel.writtenBefore) }
         remove(channel)
         let effects = unwritten(of: channel)
-        // The report and the sending that follow are events of their own.
+        // The report and the messages that follow are events of their own.
         meter.endEvent("channelEnded")
         #if CARILLON_PLANTED
             let mayBeUnread = mayBeUnread && !PlantedFault.strikes(.silentCut)
@@ -147,7 +155,7 @@ final class Channels {
             report(.cut(channel.client, channel.unread, last: first.map { $0 - 1 }))
         }
         sendOnBus(effects)
-        // Behind that: the core sends what holds now.
+        // After the unwritten effects, because the core then sends the current state.
         if !channel.isCarried {
             report(.possibleLoss(channel.client))
         } else if mayBeUnread, let revoked = channel.unreadWords.revoked {
@@ -159,7 +167,7 @@ final class Channels {
         if channel.owesWitness { witness.find(channel.client) }
     }
 
-    /// What was to be written and was not, as the client gets it on the bus.
+    /// Returns the effects of unwritten frames, as the client gets them on the bus.
     private func unwritten(of channel: Channel) -> [Effect] {
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.forgottenFrames) { return [] }
@@ -168,7 +176,7 @@ final class Channels {
         return forBus(channel.frames, of: channel)
     }
 
-    /// The client has left the bus.
+    /// Removes the channel of a client that has left the bus.
     func forget(_ client: ClientName) {
         if let channel = channels[client] {
             remove(channel)
@@ -177,26 +185,26 @@ final class Channels {
         carried[client] = nil
     }
 
-    /// What of a client's channel it may never get.
+    /// The content of a client's channel that the client may never get.
     struct Lost {
         var unwritten = SentSignals.Recent()
-        /// What was written and not read.
+        /// The frames that were written and not read.
         var unread: SentSignals.Recent
-        /// Whether the bus is known to have carried the channel to it.
+        /// Whether the bus is known to have carried the channel to the client.
         let isCarried: Bool
-        /// Whether it has closed the channel and left that.
+        /// Whether the client has closed the channel with unread bytes.
         let isReset: Bool
-        /// The observers that the words about itself are about that it has left unread, and is taken to have; nil where
-        /// there are no such words. The core itself also resends what was told in a channel that was not carried.
+        /// The observers of the unread control signals; nil where there are no such signals, or the client did not
+        /// close the channel. The core itself resends control signals of a channel that was not carried.
         let unreadWords: Set<ObserverID>?
     }
 
-    /// Ends all at once: there is no bus to go on by.
+    /// Ends all channels at once, because the connection to the bus has ended. Returns the possible losses.
     func closeAll() -> [ClientName: Lost] {
         var lost: [ClientName: Lost] = [:]
         defer { meter.endEvent("allChannelsEnded") }
         meter.countSort(of: channels.count)
-        // Otherwise each would be looked for among them.
+        // Emptied first, so that ``remove(_:)`` does not search the lists for each channel.
         (dirty, answered) = ([], [])
         for channel in all {
             meter.count(channel.frames.count)
@@ -222,8 +230,8 @@ final class Channels {
         answered.removeAll { $0 === channel }
     }
 
-    /// What frames carry out, as the client gets it on the bus. What went together goes together there, within the same
-    /// bounds, as windows count messages.
+    /// Returns the effects of frames, as the client gets them on the bus. Consecutive notifications become batches
+    /// within the same bounds, because windows count messages.
     private func forBus(_ frames: some Sequence<Channel.Frame>, of channel: Channel) -> [Effect] {
         meter.count(channel.frames.count)
         guard channel.wantsBatches else { return frames.compactMap(\.effect) }
@@ -251,9 +259,9 @@ final class Channels {
 
     // MARK: Effects
 
-    /// Carries out what concerns a client that has a channel.
+    /// Carries out an effect for a client with a channel.
     ///
-    /// - Returns: false for what is to be carried out on the bus, too.
+    /// - Returns: false for an effect that is to be carried out on the bus, also in addition.
     func carryOut(_ effect: Effect) -> Bool {
         let isCarriedOut = carryOutHere(effect)
         if isCarriedOut { meter.count() }
@@ -324,11 +332,11 @@ final class Channels {
         noteAnswer(channel)
     }
 
-    // MARK: Answers of probes
+    // MARK: Answers to probes
 
-    /// The client answered a Ping.
+    /// Takes a client's answer to a Ping.
     ///
-    /// - Returns: false when it has no channel.
+    /// - Returns: false when the client has no channel.
     func answered(_ client: ClientName) -> Bool {
         guard let channel = channels[client] else { return false }
         guard let index = channel.probes.firstIndex(where: \.waitsForPing) else {
@@ -340,12 +348,12 @@ final class Channels {
         return true
     }
 
-    /// It was found out whether the client has read what it was sent on the bus.
+    /// Takes the finding whether a client has read its messages on the bus.
     ///
-    /// - Returns: false when it has no channel.
+    /// - Returns: false when the client has no channel.
     func witnessed(_ client: ClientName, hasRead: Bool) -> Bool {
         guard let channel = channels[client] else { return false }
-        // One that tells nothing lets a window of those pass that asked.
+        // A finding without evidence lets a window pass only for a client whose finding the core waits for.
         guard hasRead || channel.owesWitness else { return true }
         for index in channel.probes.indices where channel.probes[index].waitsForPing {
             channel.setAnswered(at: index, byPeer: false)
@@ -361,21 +369,22 @@ final class Channels {
         answered.append(channel)
     }
 
-    /// Not before the next turn, so that what comes of one answer is written before the next.
+    /// Reports answered probes to the core in the next iteration of the loop, so that the messages that one answer
+    /// allows are written before the next answer.
     private func reportAnswers() {
         let channels = answered
         answered = []
         for channel in channels {
             channel.isAnswerNoted = false
             var left = channel.probes.count
-            // Each is taken from before the others.
+            // The cost: removing the first probe moves all others.
             meter.count(left)
             meter.endEvent("channelAnswersReported")
             while left > 0, channel.isOpen, channel.isAnswered {
                 left -= 1
                 let probe = channel.probes.removeFirst()
                 if channel.owesWitness, !probe.isOfPeer {
-                    // Only the oldest, which is the one that the next word is about.
+                    // Only for the oldest probe, which the next report is about.
                     channel.owesWitness = false
                     report(.witnessed(channel.client, hasRead: false))
                 }
@@ -387,17 +396,18 @@ final class Channels {
 
     // MARK: Writing
 
-    /// Writes what one event decided, with what others did, as long as more is due.
+    /// Ends an event: writes its frames, and those of earlier events. Writing may be postponed while more effects are
+    /// due.
     ///
     /// - Parameters:
-    ///   - isMoreDue: whether more goes out next, perhaps for the same clients.
-    ///   - store: told what was written.
-    /// - Returns: whether the store was told something.
+    ///   - isMoreDue: whether more effects follow next, perhaps for the same clients.
+    ///   - store: the store to which written notifications are confirmed.
+    /// - Returns: whether notifications were confirmed to the store.
     func eventEnded(isMoreDue: Bool, confirming store: RecoveryStore?) -> Bool {
         defer { meter.endEvent("channelsWritten") }
         if !dirty.isEmpty {
             postponed += 1
-            // A look at the bytes of each, by the lot.
+            // Each channel's size is compared once, which is cheap.
             meter.count(dirty.count / 8)
             let mayWait =
                 isMoreDue && postponed < Self.maxPostponed
@@ -434,7 +444,7 @@ final class Channels {
                 channel.writtenBefore.add(sent)
             }
         }
-        // One writes, one asks what lies unread.
+        // One call writes, and one asks for unread bytes.
         meter.countSystemCalls(2)
         meter.countCopy(of: Int(channel.writer.written - before))
         noteAnswer(channel)
@@ -458,7 +468,7 @@ extension Channel {
 }
 
 extension Effect {
-    /// The client's number that it brings, or tells of; nil for others.
+    /// The last sequence number that the effect carries or reports; nil for others.
     fileprivate var lastNumber: UInt64? {
         switch self {
         case .deliver(let delivery): delivery.sequence
@@ -467,7 +477,7 @@ extension Effect {
         }
     }
 
-    /// The number of a notification; nil for others.
+    /// The first sequence number of the effect's notifications; nil for others.
     fileprivate var firstNumber: UInt64? {
         switch self {
         case .deliver(let delivery): delivery.sequence
@@ -486,7 +496,7 @@ extension Effect {
 }
 
 extension [Effect] {
-    /// The observers that these words to one client are about; nil where there are no words.
+    /// The observers of these control signals for one client; nil where there are no signals.
     fileprivate var revoked: Set<ObserverID>? {
         if isEmpty { return nil }
         return Set(

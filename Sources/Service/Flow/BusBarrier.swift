@@ -4,24 +4,27 @@ import CarillonCore
 import CarillonDBus
 import CarillonWire
 
-/// Tells when the bus has carried all that the service has sent.
+/// A barrier that confirms that the bus has carried all messages that the service has sent.
 ///
-/// A bus carries what a connection sends in its order. So a call from the main connection to the **control connection**
-/// comes out there behind all signals that were sent before it: they are in their receivers' queues then. The answer of
-/// the bus to a call on the main connection would tell the same, but wait there behind all posts that the bus holds for
-/// it. It is a call, as every bus answers one that it can't carry.
+/// A bus carries the messages of a connection in their order. A barrier is a call from the main connection to the
+/// **control connection**. When it arrives there, all signals that were sent before it are in their receivers' queues.
+/// The bus's reply to a call on the main connection would show the same, but it would wait behind all posts that the
+/// bus holds for that connection. The barrier is a call because every bus returns an error for a call that it can't
+/// carry.
 ///
-/// Those that are asked for by one event are one (``share(_:)``): it tells the same to all who asked.
+/// Requests of one event share a barrier (``share(_:)``), which reports to all of them.
 ///
-/// dbus-monitor shows it as `org.carillon.Internal1.Barrier`.
+/// dbus-monitor shows a barrier as `org.carillon.Internal1.Barrier`.
+///
+/// Threads: that of the connections' context.
 final class BusBarrier {
     private unowned let bus: any MessageBus
     private(set) weak var control: Connection?
     private var last: UInt64 = 0
-    /// By their numbers, those that have not come out, with all who asked.
+    /// The completions of the barriers that have not arrived, by the barriers' numbers.
     private var waiting: [UInt64: [Completion]] = [:]
     private typealias Completion = (Result<Void, BusError>) -> Void
-    /// Those who asked for the next one, while it is not known who else does.
+    /// The completions that the next barrier will have, while ``share(_:)`` collects them.
     private var asking: [Completion] = []
     private var sharers = 0
 
@@ -36,29 +39,31 @@ final class BusBarrier {
         self.bus = bus
     }
 
-    /// Has barriers come out at `control`, which has registered with the bus, from now on.
+    /// Sends barriers to `control`, which has registered with the bus, from now on.
     func use(control: Connection) {
         self.control = control
     }
 
-    /// Whether there is a control connection where barriers come out.
+    /// Whether there is a control connection at which barriers arrive. Without one, ``pass(_:)`` completes at once.
     var isAnsweredLater: Bool { control?.uniqueName != nil }
 
-    /// - Parameter completion: called once when the bus has carried all that was sent before, or with the error of the
-    ///   bus that did not carry the barrier; at once while there is no control connection.
+    /// Sends a barrier behind all messages that were sent so far.
+    ///
+    /// - Parameter completion: called once: with success when the barrier has arrived, or with the error of a bus that
+    ///   did not carry it. Without a control connection it is called at once.
     func pass(_ completion: @escaping (Result<Void, BusError>) -> Void) {
         guard let name = control?.uniqueName else { return completion(.success(())) }
         asking.append(completion)
         if sharers == 0 { send(to: name) }
     }
 
-    /// What passes while `body` runs does so with one barrier, behind all that was sent in it.
+    /// Runs `body`. All barriers that it requests become one, behind all messages that it sends.
     func share(_ body: () -> Void) {
         sharers += 1
         body()
         sharers -= 1
         guard sharers == 0, !asking.isEmpty else { return }
-        // The control connection ends no sooner than from the loop.
+        // The control connection ends only in a later iteration of the loop.
         if let name = control?.uniqueName { return send(to: name) }
         let completions = asking
         asking = []
@@ -75,7 +80,7 @@ final class BusBarrier {
         #endif
         let barrier = Message(laidOut: Self.form.message(to: name, size: 8) { $0.append(number) })
         bus.call(barrier) { [weak self] result in
-            // One that has arrived is not waited for any more, however its answer fared.
+            // A barrier that has arrived is complete, even if its reply is an error.
             guard let self, case .failure(let error) = result else { return }
             #if CARILLON_PLANTED
                 if PlantedFault.strikes(.refusedBarrier) { return }
@@ -88,7 +93,7 @@ final class BusBarrier {
         for completion in waiting.removeValue(forKey: number) ?? [] { completion(result) }
     }
 
-    /// Takes a barrier that arrived on the control connection. Returns whether the message was one.
+    /// Completes a barrier that arrived on the control connection. Returns whether the message was a barrier.
     func handle(_ message: Message) -> Bool {
         guard let control, message.kind == .methodCall, message.hasInterface(Self.interface),
             message.hasMember(Self.member), let sender = message.sender,

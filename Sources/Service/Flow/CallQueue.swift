@@ -6,61 +6,66 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// Serves callers fairly when more comes than can be served (E4, A4).
+/// The queue of calls that the service has read and not served, fair to all callers (E4, A4).
 ///
-/// Reading goes ahead of serving, so that a call of somebody who calls rarely does not wait behind those of somebody who
-/// calls without end. What a process calls beyond its part of the time is kept here, in its order, and served in turns
-/// with that of others. While an observer is behind that reads, calls are served at the pace at which it is.
+/// The service reads ahead of serving, so a call of an occasional caller does not wait behind the calls of a busy one.
+/// An account (a process, a sandboxed application, a user or a connection) that is within its time share is served at
+/// once. Calls beyond that share wait here in their order, and the queues of all accounts are served in rotation. While
+/// the service is under backpressure from an observer that reads, it serves calls at the pace of that observer.
 ///
-/// All is read, always: whatever stays in the bus, what others send would come to stand behind it. When a process has as
-/// much here as it may, its further calls are lost: posts are announced as such to whom they would have reached, other
-/// calls are refused.
+/// The service never leaves messages in the bus on purpose, because messages of other senders would queue up behind
+/// them. An account that has used up its quota of waiting calls loses its further calls. Posts that want no reply are
+/// announced as lost to the observers that they would have reached. Other calls are refused.
+///
+/// Threads: that of the connection's context.
 final class CallQueue {
     typealias Instant = SuspendingClock.Instant
 
-    /// What the connection reads ahead of being served, besides what is kept here, in bytes.
+    /// The bytes that the connection may read ahead of serving, besides the calls that are kept here.
     static let readAhead = 1 << 20
-    /// How often there is a turn for what waits, however much there is to read: in milliseconds.
+    /// The pause between two work slices for waiting calls, in milliseconds. It is the same however much there is to
+    /// read.
     private static let interval: UInt32 = 10
     private static let timeInInterval = Duration.milliseconds(4)
-    /// The same while what the bus holds has to wait there: reading it is what others wait for.
+    /// The work slice for waiting calls while reading is behind, because every other caller then waits for reading.
     private static let leastTimeInInterval = Duration.milliseconds(1)
-    /// Where a processor is shared with many, an interval is no measure of what this process did in it: while others wait
-    /// for what is read, no more than this part of what reading took is for serving.
+    /// The divisor of the reading time that serving may use while reading is behind. On a busy machine this process has
+    /// the processor for only a part of an interval, so the length of the interval is no measure of its work.
     private static let partOfReading = 4
-    /// What reading a message takes, roughly: so long, and a microsecond for so many bytes.
+    /// The estimated time for reading a message: a fixed time, and a microsecond for each 250 bytes.
     private static let timePerMessage = Duration.microseconds(5)
     private static let bytesPerMicrosecond = 250
     private static let maxOverdrawn = Duration.milliseconds(10)
-    /// The time of a turn when there is nothing to read.
+    /// The work slice for waiting calls when there is nothing to read.
     private static let timeAtRest = Duration.milliseconds(2)
-    /// Calls that are served in each interval however far observers are behind: 3,200 in a second.
+    /// The calls that are served in each interval however far observers are behind: 3,200 in a second.
     private static let leastInInterval = 32
-    /// Calls of one process that are served at once in a slot while an observer is behind.
+    /// The calls of one account that are served at once in a slot while the service is under backpressure.
     private static let maxAtOnceInCrowd = 8
-    /// The size, in bytes, of lost posts that may wait to be announced while more is read.
+    /// The maximum size, in bytes, of unreported lost posts while the service goes on reading.
     private static let maxUnreported = 4 << 20
-    /// The time that announcing them has in each interval.
+    /// The time for announcing lost posts in each interval.
     private static let timeOfLosses = Duration.milliseconds(2)
-    /// While so much waits to be written, what has to wait anyway does, and only little is served at once: what comes of it
-    /// would stand behind that, before the answers of others.
+    /// The unwritten bytes beyond which waiting calls stay queued and fewer calls are served at once. Signals that
+    /// these calls cause would be queued ahead of the replies to other callers.
     private static let maxUnwritten = 256 << 10
-    /// The same for what else is served: up to here nobody who waits is forgotten for it.
+    /// The unwritten bytes beyond which no call is served at once. Waiting calls still get a short work slice in each
+    /// interval below this limit.
     private static let maxUnwrittenAtAll = 1 << 20
 
-    /// An entry of a line.
+    /// An entry of an account's queue: a message, a row of calls, or a channel.
     private final class Call {
-        /// Nil for a channel's turn, and for a row of calls.
+        /// The message of the call; nil for a channel, and for a row of calls.
         let message: Message?
         let caller: UniqueName
-        /// Whose line it is in.
+        /// The account in whose queue the entry is.
         let account: AccountID
         let byteCount: Int
-        /// The bytes that the core counts for it, while it waits.
+        /// The bytes that the core charges for the entry while it waits.
         var charged = 0
-        /// One that has something to be read, which stays in its socket until then.
+        /// The channel with readable posts, which stay in its socket until the entry is served; nil for other entries.
         let channel: Channel?
-        /// Calls of one connection.
+        /// Consecutive calls of one connection, stored as bytes.
         var row = CallRow()
 
         init(_ message: Message?, of caller: UniqueName, _ account: AccountID) {
@@ -79,11 +84,12 @@ final class CallQueue {
             self.channel = channel
         }
 
-        /// The memory of a call in a row, about: the array has some room, and the message is made when it is served.
+        /// The approximate memory of a call in a row. The array of a row has spare capacity, and the message is made
+        /// only when the call is served.
         static func cost(inRow byteCount: Int) -> Int { byteCount + min(byteCount / 4, maxBytesOfRow / 4) + 64 }
-        /// That of a row besides, or of a message.
+        /// The memory of a row or message besides the cost of its calls, in bytes.
         static let overhead = 512
-        /// A row that has as many bytes gets no more.
+        /// The size of a row, in bytes, at which no further call is appended to it.
         static let maxBytesOfRow = 64 << 10
     }
 
@@ -97,63 +103,68 @@ final class CallQueue {
         @exclusivity(unchecked)
     #endif
     private var lines = FairQueue<AccountID, Call>()
-    /// The rows at the end of their lines, of those who called last: what comes next from these goes there.
+    /// The rows at the ends of their queues. The next calls of the same connections are appended to them.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     private var openRows: [Call] = []
     private static let maxOpenRows = 8
-    /// In which line the calls are kept of those of whom some are.
+    /// The account whose queue has the waiting calls of a connection.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     private var places: [UniqueName: AccountID] = [:]
-    /// The messages that are kept, in bytes; and when the connection was told last. Rows are none of the connection's.
+    /// The bytes of the messages that are kept, and the last value that the connection has got. Rows are not memory of
+    /// the connection.
     private var byteCount = 0
     private var byteCountTold = 0
-    /// The same of those that ``Callers`` keeps.
+    /// The bytes of the messages that ``Callers`` keeps.
     var keptElsewhere = 0 {
         didSet { tellConnection() }
     }
-    /// Calls that may be served before the next interval.
+    /// The calls that may be served before the next interval.
     private var credit = Int.max
-    /// What it took to read what was kept since the last interval, about.
+    /// The estimated time for reading the calls that were kept since the last interval.
     private var readingTime = Duration.zero
-    /// What serving took beyond its part while others waited for what is read: a single call may take long, as when the
-    /// state is written anew. It is made up for.
+    /// The time that serving has used beyond its share while reading was behind. Later work slices are shortened by it.
+    /// A single call may take long, for example when the state log is rewritten.
     private var overdrawn = Duration.zero
     private var lost = LostPosts()
     private var timer: EventSource?
     private var source: ReadySource!
 
-    /// A call of many posts that is being served although there is no room to keep it: one at a time, so that no limit is
-    /// too small for such a call, and the memory of all that wait exceeds the limit by one message at most. It is charged
-    /// what room there is, without the reserve, so that others have their calls served beside it.
+    /// The `PostMany` call that is being served in parts although it exceeds the free quota; one at a time.
+    ///
+    /// Thus no limit is too small for such a call, and the memory of all waiting calls exceeds the limit by one message
+    /// at most. The call is charged with the free bytes outside the reserve, so that calls of other processes can still
+    /// be kept.
     private var oversized: Message?
-    /// Calls of which a part was served, with what is left of them.
+    /// The calls that are served in parts, with their unserved remainders.
     private let parts: CallsInParts
     /// Serves a message that was kept.
     var serve: ((Message) -> Void)!
-    /// Takes some of what a channel brings. Returns how many posts that was, and whether there is more.
+    /// Takes some posts from a channel. Returns their number, and whether there are more.
     var serveChannel: ((Channel) -> (count: Int, isMore: Bool))!
-    /// Refuses a call for which there is no room.
+    /// Refuses a call that exceeds the quota of waiting calls.
     var refuse: ((Message) -> Void)!
-    /// Called for each lost call of many posts of which some would have been refused, with their number.
+    /// Called for each lost `PostMany` call with refused posts, with the number of these posts.
     var onRefusedPosts: ((UniqueName, Int) -> Void)!
-    /// Called with posts that were lost, before the observers are told.
+    /// Called with the poster and the number of lost posts, before the observers are informed.
     var onLostPosts: (UniqueName, Int) -> Void = { _, _ in }
-    /// Whether nothing that arrived before is still to be looked at.
+    /// Whether no earlier call waits in ``Callers``, so that a call may be taken without making a message of it.
     var mayTakeAtGlance: (() -> Bool)!
-    /// Called for each call that was taken or lost so.
+    /// Called for each call that ``takeAtGlance(_:)`` took or lost.
     var onGlance: (() -> Void)!
-    /// Called for each part of a call with the posts in it. Returns whether it took some time itself.
+    /// Called after each part of a call with the number of posts in it. Returns whether notifications were sent during
+    /// the callback.
     var onPart: ((Int) -> Bool)!
-    /// Whether policy lets a connection post a name; nil where it may post any.
+    /// Returns the policy check of a connection for names of posts; nil where the connection may post any name.
     var mayPost: ((UniqueName) -> ((String) -> Bool)?)!
 
     /// - Parameters:
-    ///   - driver: gets what comes of the calls.
-    ///   - connection: from which they come.
+    ///   - driver: the driver that performs the effects of the calls.
+    ///   - parts: the calls that are served in parts.
+    ///   - connection: the connection that receives the calls; the caller keeps it.
     init(of driver: CenterDriver, _ parts: CallsInParts, on connection: Connection) {
         self.driver = driver
         self.parts = parts
@@ -170,12 +181,12 @@ final class CallQueue {
 
     /// Serves a call at once, or keeps it.
     ///
-    /// - Parameter serve: runs in the first case.
-    /// - Returns: what it returns; true in the second.
+    /// - Parameter serve: runs if the call is served at once.
+    /// - Returns: the result of `serve`; true if the call was kept or lost.
     func take(
         _ call: Message, of caller: UniqueName, _ account: AccountID, serve: () -> Bool
     ) -> Bool {
-        // What has descriptors is refused in any case, and they are not kept open for that.
+        // A call with descriptors is refused in any case, so its descriptors are not kept open in the queue.
         guard !call.hasDescriptors else { return serve() }
         #if CARILLON_PLANTED
             let account = place(
@@ -209,10 +220,10 @@ final class CallQueue {
             of: caller, byteCount: Call.cost(inRow: call.byteCount) + Call.overhead, wantsAnswer: !call.expectsNoReply)
     }
 
-    /// Keeps or loses a call that just came before a message is made of it, where those of its connection wait anyway. A
-    /// flood consists of such.
+    /// Keeps or loses an arriving call without making a message of it, if calls of the same connection wait already.
+    /// Most calls of a flood take this path.
     ///
-    /// - Returns: false where it is to be looked at.
+    /// - Returns: false where the call must be examined as a message.
     func takeAtGlance(_ call: ArrivingCall) -> Bool {
         guard !isStopped, let row = openRows.first(where: { call.isFrom($0.caller) }), mayTakeAtGlance() else {
             return false
@@ -232,7 +243,7 @@ final class CallQueue {
         return true
     }
 
-    /// Takes some of what a channel brings at once, or has it wait for its turn, behind what came from its process before.
+    /// Takes some posts from a channel at once, or queues the channel behind earlier calls of its process.
     func take(_ channel: Channel) {
         let start = connection.context.now
         let most = driver.center.isUnderBackpressure ? Self.maxAtOnceInCrowd : nil
@@ -244,14 +255,14 @@ final class CallQueue {
         }
         let (count, _) = serveChannel(channel)
         lines.note(connection.context.now - start, of: account, more: max(0, count - 1))
-        // Nothing else of the client is served before the rest of it.
+        // No other call of the client is served before the rest of the post.
         if channel.waiting != nil { keep(channel) }
     }
 
-    /// Has a channel wait for its turn.
+    /// Queues a channel.
     ///
-    /// - Parameter isFirst: whether nothing else of its account is served before it is at its end. The place that it may
-    ///   have in line is of no effect then.
+    /// - Parameter isFirst: whether the channel goes to the front of its account's queue, until it is exhausted. An
+    ///   entry that the channel may already have in the queue then has no effect.
     func keep(_ channel: Channel, first isFirst: Bool = false) {
         guard isFirst || !channel.isQueued else { return }
         channel.isQueued = true
@@ -262,8 +273,11 @@ final class CallQueue {
         start()
     }
 
-    /// Serves the end of a connection at once, or keeps it: behind the calls of it that are kept, as it is to be served part
-    /// by part, or as thousands of connections of its process end at once.
+    /// Serves the end of a connection at once, or queues it. It is queued in three cases:
+    ///
+    /// - Calls of the connection wait.
+    /// - The client leaves in parts, because its removal is too large for one event.
+    /// - The account has used up its time share, as when thousands of its connections end at once.
     func takeEnd(_ signal: Message, of caller: UniqueName, _ account: AccountID, serve: () -> Void) {
         let account = place(of: caller, paidBy: account)
         let start = connection.context.now
@@ -277,8 +291,9 @@ final class CallQueue {
         lines.note(connection.context.now - start, of: account)
     }
 
-    /// The line in which what comes from a caller now has its place: that of its calls that are kept, also where it was
-    /// found out since who pays for it, or the calls of one connection would go past each other.
+    /// Returns the account in whose queue a caller's next entry belongs. While calls of the caller wait, this is the
+    /// account of those calls, even if the bus has since reported another one. Otherwise calls of one connection could
+    /// overtake each other.
     private func place(of caller: UniqueName, paidBy account: AccountID) -> AccountID {
         places.isEmpty ? account : places[caller] ?? account
     }
@@ -292,23 +307,25 @@ final class CallQueue {
             && lines.mayServe(account, at: now, most: most, under: pressure(at: now))
     }
 
-    /// Whether a connection has left of which calls are kept, so that nobody waits for their answers.
+    /// Whether the queue has the end of a connection, so that replies to the connection's waiting calls reach nobody.
     func hasLeft(_ caller: UniqueName) -> Bool { !left.isEmpty && left.contains(caller) }
 
-    /// Serves what is kept without regard to anybody's pace, for as long as the time lasts: there will be no later.
+    /// Serves the waiting calls without regard to backpressure and to unwritten bytes, for the given time. Call before
+    /// the process ends.
     func serveAll(for time: Duration) {
         announceLost(all: true)
         credit = .max
         serve(for: time, isLast: true)
     }
 
-    /// From now on all that comes is kept, and nothing is served.
+    /// Stops serving. All later calls are kept.
     func stop() {
         isStopped = true
         timer = nil
     }
 
-    /// Takes out all that is kept. What was read is not lost with the connection, and what was lost before is told.
+    /// Removes and returns the waiting messages, so that messages that were read are not lost with the connection.
+    /// Earlier losses are announced first. Entries of channels are discarded.
     func takeAll() -> [Message] {
         announceLost(all: true)
         var messages: [Message] = []
@@ -319,11 +336,11 @@ final class CallQueue {
         return messages
     }
 
-    /// The process ends before these calls can be served: their callers hear it, and the observers whom the posts would have
-    /// reached.
+    /// Loses calls that the process can't serve before it ends. Their posters and the observers that the posts would
+    /// have reached are informed.
     ///
-    /// - Returns: those that are no posts without an answer. They are answered when the losses are announced: an answer means
-    ///   that everything before is known.
+    /// - Returns: the calls other than posts without reply. The caller answers them after the losses are announced,
+    ///   because a reply means that all earlier posts are accounted for.
     func loseAtEnd(_ messages: [Message]) -> [Message] {
         let others = messages.filter { message in
             guard let caller = message.sender else { return false }
@@ -334,13 +351,13 @@ final class CallQueue {
     }
 
     private var isStopped = false
-    /// Those that have left, as the bus has told behind calls that are kept.
+    /// The connections whose end is queued behind their waiting calls.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     private var left: Set<UniqueName> = []
 
-    /// Gives up what is kept of connections that are gone (E8).
+    /// Releases the memory of connections that are gone (E8).
     func releaseRoom() {
         places.releaseRoom()
         left.releaseRoom()
@@ -377,7 +394,7 @@ final class CallQueue {
     private func charge(_ call: Call) {
         let isOversized = call.message != nil && call.message === oversized
         call.charged = Call.cost(inRow: max(call.byteCount, call.row.byteCount)) + Call.overhead
-        // Something, by which the caller is known to have a call that waits.
+        // At least one byte is charged, by which the core knows that the caller has a waiting call.
         if isOversized { call.charged = max(1, min(call.charged, driver.center.roomForCalls)) }
         if !driver.center.callIsKeptBehindOthers(of: call.caller, byteCount: call.charged) {
             driver.perform { effects in
@@ -418,7 +435,7 @@ final class CallQueue {
         if !driver.center.keepsCalls(of: caller) { places[caller] = nil }
     }
 
-    /// What is kept counts as received and not given up, too.
+    /// Sets the connection's limit for received bytes. Kept messages still count as received by the connection.
     private func tellConnection() {
         let byteCount = byteCount + keptElsewhere
         guard abs(byteCount - byteCountTold) > Self.readAhead / 4 || byteCount == 0 else { return }
@@ -428,12 +445,15 @@ final class CallQueue {
 
     // MARK: Serving
 
-    /// Whether so much waits to be written that what has to wait anyway does.
+    /// Whether so many bytes are unwritten that waiting calls stay queued.
     var isWriting: Bool { connection.outgoingBytes > Self.maxUnwritten }
 
+    /// Serves waiting calls.
+    ///
     /// - Parameters:
-    ///   - unwritten: the bytes that may wait to be written.
-    ///   - isLast: whether there is no later.
+    ///   - time: the length of the work slice.
+    ///   - unwritten: the unwritten bytes beyond which serving stops.
+    ///   - isLast: whether the process is ending, so that unwritten bytes do not matter.
     private func serve(for time: Duration, upTo unwritten: Int = CallQueue.maxUnwritten, isLast: Bool = false) {
         guard !isStopped else { return }
         let start = connection.context.now
@@ -449,14 +469,14 @@ final class CallQueue {
             }
             var now = connection.context.now
             lines.noteTurn(now - before)
-            // Deliveries that go out then are nobody's turn.
+            // The time of deliveries that are sent then is charged to no account.
             if isMore, onPart(call.channel == nil ? count - 1 : count) { now = connection.context.now }
             before = now
             if now - start >= time { return }
         }
     }
 
-    /// Returns how many calls that was, and whether some of it is left.
+    /// Serves an entry. Returns the number of calls in it, and whether a part of it is left.
     private func serve(_ call: Call) -> (count: Int, isMore: Bool) {
         if let message = call.message {
             serve(message)
@@ -508,7 +528,7 @@ final class CallQueue {
         guard overdrawn == .zero else { return }
         let start = connection.context.now
         serve(for: part)
-        // Nobody whose call was read waits for much longer than it took.
+        // The excess is capped, so that a caller whose call was read waits not much longer than that call took.
         overdrawn = min(max(.zero, connection.context.now - start - part), Self.maxOverdrawn)
     }
 
@@ -519,9 +539,9 @@ final class CallQueue {
         start()
     }
 
-    /// The same of one that was not looked at.
+    /// Loses a call of which no message was made.
     ///
-    /// - Returns: false where it is to be looked at.
+    /// - Returns: false where the call must be examined as a message.
     private func lose(_ call: ArrivingCall, of caller: UniqueName) -> Bool {
         guard call.expectsNoReply else { return false }
         if let outline = PostOutline(of: call) {
@@ -542,7 +562,10 @@ final class CallQueue {
         return true
     }
 
-    /// - Returns: false for what is no post, or is none that the caller may make, or whose poster can be told.
+    /// Loses a message that was read, if it is a post without reply.
+    ///
+    /// - Returns: false for a message that is no post, a post that the caller may not make, and a post whose poster
+    ///   wants a reply.
     private func loseRead(_ message: Message, of caller: UniqueName) -> Bool {
         guard message.expectsNoReply, message.hasPath(Wire.path),
             message.interface.map({ $0 == Wire.interface }) ?? true
@@ -566,16 +589,16 @@ final class CallQueue {
         return outline.map { lose($0, of: caller) } ?? false
     }
 
-    /// The same of one that came on a channel, and had no room there.
+    /// Loses a post that arrived on a channel and exceeded the quota there.
     ///
-    /// - Returns: false where it would have been refused.
+    /// - Returns: false where the post would have been refused.
     func lose(_ outline: PostOutline, ofChannelOf caller: UniqueName) -> Bool {
         guard lose(outline, of: caller) else { return false }
         start()
         return true
     }
 
-    /// Posts were lost before they came here.
+    /// Records posts that were lost before they reached this queue.
     func lose(_ post: LostPost) {
         lost.add(post.count, from: post.poster, reaching: post.reach)
         boundLosses()
@@ -593,7 +616,7 @@ final class CallQueue {
         return true
     }
 
-    /// Those that came in one call, as far as the caller may post them.
+    /// Loses the posts of one call, as far as the caller may post them.
     private func lose(_ outline: ArrivedPosts.Outline, of caller: UniqueName) {
         let mayPost = mayPost(caller)
         var refused = outline.refused
@@ -609,7 +632,8 @@ final class CallQueue {
         if refused > 0 { onRefusedPosts(caller, refused) }
     }
 
-    /// Tells of a name's bytes whether it makes a difference: each does for a caller who may not post all.
+    /// Returns a filter for the bytes of a name: whether the name makes a difference. For a caller with a posting
+    /// policy every name does.
     private func isObservedName(
         among texts: TextFilter, for caller: UniqueName
     ) -> (UnsafeRawBufferPointer) -> Bool {
@@ -617,9 +641,9 @@ final class CallQueue {
         return texts.mayContain
     }
 
-    /// Announces what was lost, some of it where that is much.
+    /// Announces lost posts, for ``timeOfLosses`` at most.
     ///
-    /// - Parameter isLast: whether there is no later.
+    /// - Parameter isLast: whether all of them are announced, because the process or the connection ends.
     private func announceLost(all isLast: Bool = false) {
         defer { boundLosses() }
         let start = connection.context.now
@@ -630,8 +654,8 @@ final class CallQueue {
         } while isLast || connection.context.now - start < Self.timeOfLosses
     }
 
-    /// Nothing is read while too much is still to be announced, of ever other names, faster than it can be: it waits in the
-    /// bus, and with it whatever else comes, while what was read is served.
+    /// Pauses reading while too many lost posts are unreported. Losses of ever new names can arrive faster than they
+    /// are announced; then further messages wait in the bus while the messages that were read are served.
     private func boundLosses() {
         let most = connection.isPaused ? Self.maxUnreported / 2 : Self.maxUnreported
         let isPaused = !isStopped && lost.byteCount > most

@@ -5,46 +5,51 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// Asks clients for a sign that they have read what was sent to them, by `Peer.Ping` (A4).
+/// The prober of clients: it asks them with `Peer.Ping` to acknowledge their messages (A4).
 ///
-/// An answer on the connection that carries the posts would wait behind all posts that the bus holds for it: under a
-/// burst every client would look as if it did not read. So the answers have a **control connection** of their own.
-/// The Ping is sent there when a ``BusBarrier`` has come out, so that it stands behind the notifications in the client's
-/// queue.
+/// A reply on the connection that carries the posts would wait behind all posts that the bus holds for it, and in a
+/// burst every client would look like a slow consumer. Therefore Pings are sent on the **control connection**. A Ping
+/// is sent when a ``BusBarrier`` has arrived there, so that it is behind the notifications in the client's queue.
 ///
-/// Any answer will do, an error too: it shows that the client's end was read up to here. An error of the bus for want
-/// of room is none: the probe is sent again until it gets through. Both are calls, as every bus answers a call that it
-/// can't carry; and each is repeated in the end when no answer comes, so that nothing waits for what is lost.
+/// Any reply is an acknowledgment, also an error: it shows that the client has read its messages up to the Ping. The
+/// exception is an error of the bus that a limit is exceeded: the probe is then repeated until the bus carries it.
+/// Barrier and Ping are calls, because every bus returns an error for a call that it can't carry. A Ping without a
+/// reply is repeated too, so that a lost reply blocks nothing.
+///
+/// Threads: that of the bus's context.
 final class ClientProber {
-    /// Of what an answer is asked for.
+    /// The messages that a probe asks a client to acknowledge.
     enum Line {
-        /// Of what goes to the client, as the core decides.
+        /// All messages to the client that the core counts in its window.
         case client
-        /// Of the replies on the bus to one that has a channel.
+        /// The replies on the bus to a client that has a channel.
         case replies
     }
 
     private let bus: any MessageBus
-    /// Called when a client has answered.
+    /// Called when a client has answered a Ping.
     var onAnswer: ((ClientName, Line) -> Void)?
-    /// Called when the bus had no room for a probe of a client. What it says of signals that it refused before has been
-    /// received by then.
+    /// Called when the bus refused a probe of a client because of a limit. Errors of the bus for earlier signals have
+    /// been received by then.
     var onRefusal: ((ClientName, Line) -> Void)?
     private let barrier: BusBarrier
-    /// How many barriers for each client have not come out.
+    /// The number of barriers that have not arrived, for each client.
     private var barriers: [ClientName: Int] = [:]
-    /// Probes that the bus had no room for, until they are sent again.
+    /// The timers of probes that the bus refused, until they are sent again.
     private var retries: [ClientName: [EventSource]] = [:]
 
     private static let maxRetries = 5
-    /// Until a Ping is sent again, in milliseconds; twice as long each time, so that a client that sleeps for a day is
-    /// not owed thousands.
+    /// The time after which an unanswered Ping is sent again, in milliseconds. It doubles each time, so that a client
+    /// that sleeps for a day does not get thousands of Pings.
     private static let patience = (first: Int32(60_000), last: Int32(3_600_000))
 
     private static let form = MessageForm.methodCall(
         path: "/", interface: "org.freedesktop.DBus.Peer", member: "Ping", signature: "")
 
-    /// - Parameter barrier: says over which connection probes go.
+    /// - Parameters:
+    ///   - bus: the main connection.
+    ///   - barrier: the barrier ahead of each Ping. Its control connection sends the Pings; `bus` does while there is
+    ///     none.
     init(bus: any MessageBus, barrier: BusBarrier) {
         self.bus = bus
         self.barrier = barrier
@@ -58,16 +63,16 @@ final class ClientProber {
         retries[client] = nil
     }
 
-    /// Gives up what is kept of clients that are gone (E8).
+    /// Releases the memory of clients that are gone (E8).
     func releaseRoom() {
         barriers.releaseRoom()
         retries.releaseRoom()
     }
 
-    /// For how many clients something is kept, to look at.
+    /// The number of clients that the prober keeps state for. For inspection.
     var keptCount: Int { retries.count + barriers.count }
 
-    /// Whether the bus may still have something before it that was sent to the client ahead of a probe.
+    /// Whether the bus may still hold messages to the client that were sent ahead of a probe.
     func isOnTheWay(to client: ClientName) -> Bool { barriers[client] != nil }
 
     private func probe(_ client: ClientName, _ line: Line, retry: Int) {
@@ -99,10 +104,10 @@ final class ClientProber {
                     onAnswer?(client, line)
             #endif
             case .failure(let error) where error.name == BusError.limitsExceededName:
-                // The bus has no room for this client: nothing was read, and the probe itself never got through.
+                // The bus has no quota left for this client: the client has read nothing, and did not get the probe.
                 refused(client, line, retry: retry)
             case .failure(let error) where error.name == BusError.disconnectedName: break
-            // By the time: a client can answer with any error.
+            // The elapsed time tells the two apart, because a client can answer with the error NoReply as well.
             case .failure(let error) where error.name == BusError.noReplyName && self.bus.context.now >= end:
                 guard let bus else { return }
                 self.ping(client, line, over: bus, retry: retry, patience: min(patience * 2, Self.patience.last))
@@ -113,14 +118,15 @@ final class ClientProber {
         }
     }
 
-    /// A client that left while a probe was refused is asked once more, after it was forgotten.
+    /// Forgets the retries of a client that have run. A client that left while a probe was refused is probed once more
+    /// after ``forget(_:)``.
     private func forgetPassedRetries(of client: ClientName) {
         guard let left = retries[client]?.filter(\.isPending) else { return }
         retries[client] = left.isEmpty ? nil : left
     }
 
     private func refused(_ client: ClientName, _ line: Line, retry: Int) {
-        // Its answer comes behind whatever the bus says of the signals that went before.
+        // The reply to this call is behind the bus's errors for the signals that were sent before.
         bus.passBus { [weak self] _ in self?.onRefusal?(client, line) }
         retries[client, default: []].removeAll { !$0.isPending }
         retries[client, default: []].append(

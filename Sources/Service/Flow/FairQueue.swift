@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// Who is served next when there is more to do than time (E4): everybody has a line, and the lines take turns.
+/// A fair queue: one queue for each caller, served in rotation when there is more work than time (E4).
 ///
-/// Whoever stays within its part of a slot is served at once. What comes from somebody beyond that waits in a line, in its
-/// order, and so does all that comes behind it. Each slot begins anew; the part of one is smaller the more there are.
-/// Time is told from outside: there is no clock in here.
+/// A caller that is within its time share of the slot is served at once. Beyond that share its items wait in its own
+/// queue, in their order, and all its later items wait behind them. Shares begin anew with each slot; with more callers
+/// each share is smaller. All times are passed in; the type has no clock.
 struct FairQueue<Caller: Hashable, Item> {
     typealias Instant = SuspendingClock.Instant
 
@@ -14,7 +14,7 @@ struct FairQueue<Caller: Hashable, Item> {
             @exclusivity(unchecked)
         #endif
         var items = Deque<Item>()
-        /// In which slot `used` and `count` were begun.
+        /// The slot in which `used` and `count` began.
         #if !DEBUG && !CARILLON_METER
             @exclusivity(unchecked)
         #endif
@@ -23,7 +23,7 @@ struct FairQueue<Caller: Hashable, Item> {
             @exclusivity(unchecked)
         #endif
         var used = Duration.zero
-        /// What it might use in that slot.
+        /// The time that the caller was allowed to use in that slot.
         #if !DEBUG && !CARILLON_METER
             @exclusivity(unchecked)
         #endif
@@ -34,17 +34,17 @@ struct FairQueue<Caller: Hashable, Item> {
         var count = 0
     }
 
-    /// The unit of time in which parts are counted.
+    /// The length of a slot.
     private static var slotTime: Duration { .milliseconds(20) }
-    /// The work that others wait for while something is served.
+    /// The work that competes with serving.
     enum Pressure {
         case none
-        /// Much waits to be written, and what comes of it stands behind that.
+        /// Many bytes are unwritten, and signals that are caused now are queued behind them.
         case writing
-        /// There is more to be read than can be: nearly all of the time is for that.
+        /// Reading is behind, and gets nearly all of the time.
         case reading
 
-        /// The time in which all together are served at once in a slot; the rest is for what waits.
+        /// The time in a slot for serving at once, for all callers together. The rest is for waiting items.
         fileprivate var timeAtOnce: Duration {
             switch self {
             case .none: .milliseconds(10)
@@ -54,49 +54,50 @@ struct FairQueue<Caller: Hashable, Item> {
         }
     }
 
-    /// For so many slots it is remembered that somebody has used more than its part.
+    /// The slots after which an overrun of a share is forgiven.
     private static var maxSlots: UInt64 { 50 }
-    /// Nobody's part is smaller.
+    /// The minimum share of a caller.
     private static var leastTime: Duration { .microseconds(200) }
-    /// What is served of a line before it is the next one's turn.
+    /// The work slice of one caller before the next one is served.
     private static var turnTime: Duration { .microseconds(500) }
 
     private var lines: [Caller: Line] = [:]
-    /// That of them that was looked up last.
+    /// The queue that was looked up last.
     private var last: (caller: Caller, line: Line)?
-    /// Those in which something waits.
+    /// The queues with waiting items, in the order of rotation.
     private var turns = Deque<Line>()
     private var slot: UInt64 = 1
     private var slotStart: Instant?
-    /// How many were served at once in this slot, and in the one before.
+    /// The number of callers in this slot, and in the previous one.
     private var callers = 0
     private var callersBefore = 1
     private var turnUsed = Duration.zero
-    /// The line whose item is being served.
+    /// The queue whose item is being served.
     private var current: Line?
-    /// How many items wait.
+    /// The number of waiting items.
     private(set) var count = 0
 
     var isEmpty: Bool { count == 0 }
 
-    /// Gives up what is kept of callers of whom nothing is remembered (E8).
+    /// Releases the memory of callers that were forgotten (E8).
     mutating func releaseRoom() { lines.releaseRoom() }
 
-    /// Whether something of the caller waits.
+    /// Whether items of the caller wait.
     func isWaiting(_ caller: Caller) -> Bool { lines[caller]?.items.isEmpty == false }
 
-    /// Whether something that just came from the caller may be served at once. Otherwise ``append(_:of:)`` is due, and
-    /// if it is, ``note(_:of:)``.
+    /// Returns whether a new item of the caller may be served at once. If it is served, call ``note(_:of:more:)``
+    /// afterwards; otherwise call ``append(_:of:)``.
     ///
     /// - Parameters:
-    ///   - most: of them in a slot, besides the bound of time; nil for any number.
+    ///   - most: the maximum number of the caller's items in a slot, besides its time share; nil for any number.
+    ///   - pressure: the work that competes with serving.
     mutating func mayServe(_ caller: Caller, at now: Instant, most: Int?, under pressure: Pressure = .none) -> Bool {
         begin(at: now)
         let line = line(of: caller)
         guard line.items.isEmpty else { return false }
         let part = max(pressure.timeAtOnce / callersBefore, Self.leastTime)
         if line.slot != slot {
-            // One item may take longer than a slot: that is made up for, but not for ever.
+            // An item that takes longer than a slot is made up for in later slots, up to ``maxSlots``.
             line.used = max(.zero, line.used - line.part)
             if line.used > .zero {
                 let passed = Int(min(slot - line.slot, Self.maxSlots)) - 1
@@ -109,16 +110,18 @@ struct FairQueue<Caller: Hashable, Item> {
         return line.used < part && line.count <= most ?? .max
     }
 
-    /// So long it took to serve what ``mayServe(_:at:most:)`` let through.
+    /// Charges the caller for an item that ``mayServe(_:at:most:under:)`` allowed.
     ///
-    /// - Parameter more: how many more it was than one.
+    /// - Parameters:
+    ///   - time: the time that serving took.
+    ///   - more: the number of served items minus one.
     mutating func note(_ time: Duration, of caller: Caller, more: Int = 0) {
         guard let line = last?.caller == caller ? last?.line : lines[caller] else { return }
         line.used += time
         line.count += more
     }
 
-    /// Puts something at the end of the caller's line.
+    /// Appends an item to the caller's queue.
     mutating func append(_ item: Item, of caller: Caller) {
         let line = line(of: caller)
         if line.items.isEmpty { turns.append(line) }
@@ -126,7 +129,7 @@ struct FairQueue<Caller: Hashable, Item> {
         count += 1
     }
 
-    /// What is to be served next. ``noteTurn(_:)`` follows.
+    /// Removes and returns the item to serve next. Call ``noteTurn(_:)`` when it was served.
     mutating func popNext() -> Item? {
         guard let line = turns.first, let item = line.items.popFirst() else { return nil }
         count -= 1
@@ -135,7 +138,8 @@ struct FairQueue<Caller: Hashable, Item> {
         return item
     }
 
-    /// Puts something at the beginning of the caller's line, like what is left of what ``popNext()`` gave.
+    /// Inserts an item at the front of the caller's queue, such as the remainder of an item that ``popNext()``
+    /// returned.
     mutating func prepend(_ item: Item, of caller: Caller) {
         let line = line(of: caller)
         if line.items.isEmpty {
@@ -145,7 +149,8 @@ struct FairQueue<Caller: Hashable, Item> {
         count += 1
     }
 
-    /// So long it took to serve what ``popNext()`` gave. When the line has had its time, it is the next one's turn.
+    /// Charges the time for serving an item that ``popNext()`` returned. When the work slice of its queue is used up,
+    /// the next queue is served.
     mutating func noteTurn(_ time: Duration) {
         turnUsed += time
         let isItsTurn = turns.first === current
@@ -162,7 +167,7 @@ struct FairQueue<Caller: Hashable, Item> {
         slot += UInt64(slots)
         callersBefore = max(1, callers)
         callers = 0
-        // Nobody is remembered for what it did long ago.
+        // Callers without waiting items are forgotten when there are many of them.
         if lines.count > 2 * (callersBefore + turns.count) + 64 {
             lines = lines.filter { !$0.value.items.isEmpty }
             last = nil

@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Whether reading is behind what a bus holds for a connection. Nobody but the bus knows.
+/// A probe of the bus's queue for a connection: it shows whether reading is behind. Only the bus knows the length of
+/// that queue.
 ///
-/// The bus is asked something: its answer stands behind all that was there before, so its time tells how much that was.
-/// Time is told from outside: there is no clock in here.
+/// The connection calls the bus. The reply arrives behind all messages that the bus held by then, so the delay of the
+/// reply shows how many there were. All times are passed in; the type has no clock.
 struct InboxWatch {
     typealias Instant = SuspendingClock.Instant
 
-    /// What a bus has come to hold it goes on holding, more or less, as long as somebody sends as fast as it can. So
-    /// reading must not fall behind by more than this.
+    /// The delay of a reply beyond which reading counts as behind. It is short because the backlog of a bus stays about
+    /// as large as it has become while a sender sends at full speed.
     private static let maxBehind = Duration.milliseconds(10)
 
     private var askedAt: Instant?
 
-    /// Whether the bus is to be asked now: no answer is on its way.
+    /// Whether no call is in flight, so that the next one may be sent.
     var mayAsk: Bool { askedAt == nil }
 
     mutating func asked(at now: Instant) { askedAt = now }
 
     mutating func answered() { askedAt = nil }
 
-    /// Whether what the bus holds has to wait there.
+    /// Whether reading is behind, so that messages wait in the bus.
     func isBehind(at now: Instant) -> Bool { askedAt.map { now - $0 > Self.maxBehind } ?? false }
 }

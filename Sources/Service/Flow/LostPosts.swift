@@ -4,9 +4,10 @@ import CarillonCore
 import CarillonMainLoop
 import CarillonWire
 
-/// Posts for which there was no room (E4), until all whom they would have reached are told.
+/// Posts that exceeded the quota of waiting calls (E4), until all clients that they would have reached are informed.
 ///
-/// They come in rows, mostly of the same name, faster than anything else: what one costs is what a flood costs others.
+/// Lost posts arrive in rows, mostly with the same name, faster than any other input. The cost of one lost post is
+/// therefore the cost of a flood to other clients.
 struct LostPosts {
     private struct Post: Hashable {
         let reach: LostPost.Reach
@@ -15,29 +16,33 @@ struct LostPosts {
         var size: Int { 128 + reach.byteCount }
     }
 
-    /// Those since ``collect()``, and those of them that were lost last, which are not among these yet.
+    /// The lost posts since ``collect(_:)``, without the latest row, which is in `last`.
     private var counts: [Post: UInt64] = [:]
-    /// Their size, in bytes, roughly.
+    /// The approximate size of `counts`, in bytes.
     private var bytesOfCounts = 0
-    /// That of one that is to be announced, on the average.
+    /// The average size of an unreported loss, in bytes.
     private var bytesOfUnreported = 0
     private var last: Post?
     private var countOfLast: UInt64 = 0
-    /// The last one, where it came alone, and how many observers had ever been registered: one that came since may be reached.
+    /// The last post, if it arrived in a call of its own, and the number of observers that had ever been registered by
+    /// then. A later observer may change the reach of the post.
     private var lastOutline: (outline: PostOutline, registered: UInt64)?
-    /// Those that the core is to be told of, which takes them out.
+    /// The losses for the core, which removes the losses that it has announced.
     var unreportedLoss: [LostPost] = []
     private var logged = Log.Throttle<UniqueName>()
 
-    /// The size of all, in bytes, roughly.
+    /// The approximate size of all losses, in bytes.
     var byteCount: Int { bytesOfCounts + unreportedLoss.count * bytesOfUnreported }
 
     var isEmpty: Bool { counts.isEmpty && last == nil && unreportedLoss.isEmpty }
 
-    /// Adds one that came alone if the last one did and was the same.
+    /// Counts a post that arrived in a call of its own, if it is equal to the previous such post.
     ///
-    /// - Parameter registered: how many observers have ever been registered.
-    /// - Returns: whether it was.
+    /// - Parameters:
+    ///   - outline: the name, object and options of the post.
+    ///   - poster: the connection that posted it.
+    ///   - registered: the number of observers that have ever been registered.
+    /// - Returns: whether the post was equal and has been counted.
     mutating func addAgain(_ outline: PostOutline, from poster: UniqueName, registered: UInt64) -> Bool {
         guard let lastOutline, lastOutline.registered == registered, lastOutline.outline == outline,
             last?.poster == poster
@@ -46,7 +51,7 @@ struct LostPosts {
         return true
     }
 
-    /// Adds one that came alone.
+    /// Counts a post that arrived in a call of its own.
     ///
     /// - Parameter registered: as for ``addAgain(_:from:registered:)``.
     mutating func add(
@@ -56,7 +61,7 @@ struct LostPosts {
         lastOutline = (outline, registered)
     }
 
-    /// Adds some that came with others.
+    /// Counts posts that arrived together in one call.
     mutating func add(_ count: UInt64, from poster: UniqueName, reaching reach: LostPost.Reach) {
         lastOutline = nil
         if let last, last.reach == reach, last.poster == poster {
@@ -75,10 +80,10 @@ struct LostPosts {
         (last, countOfLast, lastOutline) = (nil, 0, nil)
     }
 
-    /// Has all that was added announced, when what was collected before has been: what is lost again and again meanwhile
-    /// is one.
+    /// Moves all counted losses to ``unreportedLoss``, once the earlier ones have been announced. Until then equal
+    /// losses are merged.
     ///
-    /// - Parameter tell: gets the posters with the numbers of their posts.
+    /// - Parameter tell: called for each loss with the poster and the number of posts.
     mutating func collect(_ tell: (UniqueName, UInt64) -> Void = { _, _ in }) {
         guard unreportedLoss.isEmpty else { return }
         addLast()

@@ -5,14 +5,17 @@ import CarillonCore
 import CarillonDBus
 import CarillonMainLoop
 
-/// Sends answers as far as their receivers read them (A4, E4), and keeps the others in their order: replies on the bus,
-/// and outcomes of posts on channels.
+/// The queue of answers to slow consumers (A4, E4): replies on the bus, and outcomes of posts on channels.
 ///
-/// The core decides, and counts.
+/// An answer is sent when the receiver's window allows it, and waits here in its order until then. The core decides
+/// when, and counts the answers.
+///
+/// Threads: that of the bus's context.
 final class ReplyQueue {
-    /// Asks the core when to send a reply of so many bytes to a connection.
+    /// Asks the core when to send a reply of the given size, in bytes, to a connection.
     var turn: ((UniqueName, Int) -> DistributedCenter.ReplyTurn)!
-    /// Tells the core which of the answers that it counts for a connection will not be sent, from the last on.
+    /// Informs the core which of a connection's counted answers will not be sent, by their positions from the end; the
+    /// last answer is 0.
     var onVoid: ((UniqueName, [Int]) -> Void)!
     private var kept: [UniqueName: Kept] = [:]
 
@@ -30,27 +33,27 @@ final class ReplyQueue {
     private enum Answer {
         case reply(Reply)
         case outcome(ChannelAnswer)
-        /// Of a channel that has ended. It keeps its place until the core has come to it.
+        /// The tombstone of an outcome whose channel has ended. It stays in the queue until the core reaches it.
         case void
     }
 
-    /// What is kept for one connection, the oldest first.
+    /// The answers that are kept for one connection, the oldest first.
     private struct Kept {
-        /// Outcomes, and the replies to one that has no channel.
+        /// The outcomes of posts, and the replies to a connection without a channel.
         var answers = Deque<Answer>()
-        /// The replies to one that has a channel, beside that.
+        /// The replies to a connection with a channel, which have a window of their own.
         var replies = Deque<Reply>()
-        /// In both.
+        /// The number of replies in both queues.
         var replyCount = 0
 
         var isEmpty: Bool { answers.isEmpty && replies.isEmpty }
     }
 
-    /// Gives up what is kept of connections that are gone (E8).
+    /// Releases the memory of connections that are gone (E8).
     func releaseRoom() { kept.releaseRoom() }
 
-    /// What stands in the place of a bus for whatever answers the calls that came from there. It keeps the gate and the
-    /// bus.
+    /// Returns a gated bus for the replies to calls that arrived on `bus`: replies that it sends pass through this
+    /// queue. The gated bus keeps the queue and `bus` alive.
     func way(to bus: any MessageBus) -> any MessageBus { GatedBus(gate: self, bus: bus) }
 
     private func send(_ message: Message, to bus: any MessageBus) {
@@ -79,11 +82,11 @@ final class ReplyQueue {
 
     /// Appends an outcome to its channel, or keeps it.
     ///
-    /// - Parameter maySend: asks the core about so many bytes.
+    /// - Parameter maySend: asks the core whether this number of bytes may be sent to the client.
     func send(_ answer: ChannelAnswer, maySend: (UniqueName, Int) -> Bool) {
         let channel = answer.post.channel
         guard channel.takesOutcomes else { return }
-        // At its end it gets what there is room for, of what it had written before.
+        // A channel that is ending gets the outcomes of its posts without regard to its window.
         if channel.end != nil || maySend(channel.client, answer.byteCount) {
             channel.append(answer)
         } else {
@@ -92,7 +95,7 @@ final class ReplyQueue {
         }
     }
 
-    /// Sends the oldest of the answers that are kept for a connection.
+    /// Sends the oldest answer that is kept for a connection.
     func sendKeptAnswer(for caller: UniqueName) {
         guard let answer = kept[caller]?.answers.popFirst() else { return }
         switch answer {
@@ -105,7 +108,7 @@ final class ReplyQueue {
         forgetIfEmpty(caller)
     }
 
-    /// Sends the oldest of the replies that are kept for a client beside its channel.
+    /// Sends the oldest reply that is kept for a client with a channel.
     func sendKeptReply(for caller: UniqueName) {
         guard let reply = kept[caller]?.replies.popFirst() else { return }
         sendKept(reply, to: caller)
@@ -122,7 +125,8 @@ final class ReplyQueue {
         if kept[caller]?.isEmpty == true { kept[caller] = nil }
     }
 
-    /// Calls `body` when the last reply to a connection has been sent: now, where none is kept; never, where it leaves.
+    /// Calls `body` when the last kept reply to a connection has been sent: at once if none is kept, and never if the
+    /// connection leaves first.
     func whenSent(to caller: UniqueName, _ body: @escaping () -> Void) {
         guard let kept = kept[caller], kept.replyCount > 0 else { return body() }
         if let reply = kept.replies.last { return reply.whenSent = body }
@@ -134,7 +138,7 @@ final class ReplyQueue {
     /// Whether replies on the bus are kept for a connection.
     func keepsReplies(for caller: UniqueName) -> Bool { kept[caller].map { $0.replyCount > 0 } ?? false }
 
-    /// Appends all outcomes that are kept for a channel, which is about to end.
+    /// Appends all outcomes that are kept for a channel to it, because the channel is about to end.
     func release(for channel: Channel) {
         guard channel.keptBytes > 0, let before = kept[channel.client] else { return }
         channel.keptBytes = 0
@@ -152,12 +156,13 @@ final class ReplyQueue {
         onVoid(channel.client, void)
     }
 
-    /// The connection is gone.
+    /// Discards the answers to a connection that has left the bus.
     func forget(_ caller: UniqueName) {
         kept[caller] = nil
     }
 
-    /// The answers that there are many of have a number, or nothing.
+    /// Returns the size that a reply counts as. The most frequent replies carry a number or nothing; all of these count
+    /// alike.
     private static func size(of message: Message) -> Int {
         ["", "u", "t"].contains(where: message.hasSignature) ? smallSize : message.byteCount
     }

@@ -2,14 +2,14 @@
 import CarillonMainLoop
 
 extension SocketBacklogProbe {
-    /// How many system calls may be made now, and how much processor time may be used, which counts as some.
+    /// The budget of system calls and processor time. Processor time is converted to system calls.
     struct Budget {
-        /// The maximum of calls at once.
+        /// The maximum number of calls in a burst.
         private static let callsAtOnce = 400
         private var left = Double(Self.callsAtOnce)
         private var last: Instant?
 
-        /// So much processor time counts as a call.
+        /// The processor time, in seconds, that counts as a call.
         private static let secondsPerCall =
             SocketBacklogProbe.processorShare / Double(SocketBacklogProbe.systemCallsPerSecond)
 
@@ -17,7 +17,7 @@ extension SocketBacklogProbe {
             left -= max(Double(calls), time.inMilliseconds / 1000 / Self.secondsPerCall)
         }
 
-        /// How long to wait until some may be made; nil when some may be now.
+        /// Returns the wait until a call may be made, in milliseconds; nil when one may be made now.
         mutating func wait(at now: Instant) -> UInt32? {
             let rate = Double(SocketBacklogProbe.systemCallsPerSecond) / 1000
             if let last {

@@ -5,109 +5,121 @@ import CarillonCore
 import CarillonDBus
 import CarillonMainLoop
 
-/// Tells whether connections read that never answer a Ping, as several libraries never do (B6): the kernel knows how much
-/// waits unread in the sockets between their processes and the bus.
+/// A probe of socket backlogs: it finds out whether connections read that never answer a Ping, as with several
+/// libraries (B6). The kernel knows the unread bytes in the sockets between their processes and the bus.
 ///
-/// Asked only for such a connection, and only when it has used up its window. Its process is then looked at again, ever more
-/// seldom, until nothing waits unread. Where the kernel does not tell (another machine, another container), each look
-/// takes a second and lets the oldest window pass: a modest rate for ever is better than silence.
+/// The core requests a probe of a connection that has never answered, when it has used up its window or other
+/// connections wait for in-flight quota. It also requests one of a connection that answers, while a reply is kept for
+/// it. The process is then looked at again, at growing intervals, until no bytes are unread. A process is invisible if
+/// the kernel shows no sockets of it, because it runs on another machine or in another container. Then the oldest
+/// window passes after a second: a low rate for ever is better than silence.
 ///
-/// Which of several sockets of a process is the connection's is not told. So a process with several connections to the
-/// bus counts as reading when it reads all of them, apart from what was found to be another's: what stands unread there
-/// does not change while a window is sent to the connection, and another socket is empty. A library leaves the news of
-/// its name unread that way, until its program first waits for something.
+/// The kernel does not show which socket of a process belongs to which connection. Therefore a process with several
+/// connections to the bus counts as reading when it reads all of them, apart from sockets that were found to belong to
+/// another connection. Such a socket has an unread backlog that does not change while a window is sent to the
+/// connection, and another socket is empty. For example, a library leaves the signal about its name unread until its
+/// program first waits for a message.
 ///
-/// A process is looked at once for all its connections, and nobody waits for that (E4): the kernel is asked on another
-/// thread, for some sockets at a time, for one process after the other, and for no more than ``systemCallsPerSecond``, and
-/// ``processorShare`` of a processor, of all together. The sockets of a process are searched for once, and again when
-/// another of its connections is asked about.
+/// A process is looked at once for all its connections, and other clients do not wait for that (E4). The kernel is
+/// asked on another thread, about some sockets at a time, for one process after the other. All looks together have a
+/// budget of ``systemCallsPerSecond`` and ``processorShare``. The sockets of a process are searched for once, and again
+/// when another of its connections is probed.
 ///
-/// The kernel finds a socket by going through those of all programs. So of a process that has many all are listed.
+/// The kernel finds a socket by going through the sockets of all programs. Therefore the look at a process with many
+/// sockets lists all sockets of the machine.
+///
+/// Threads: that of the bus's context. Only the questions to the kernel run on another thread.
 final class SocketBacklogProbe {
     typealias Instant = SuspendingClock.Instant
 
-    /// Gets what was found: true when all has been read that the bus had handed on, false when nothing tells.
+    /// Called with each finding: true when the connection has read everything that the bus had handed on, false when
+    /// nothing shows whether it has.
     var onFinding: ((UniqueName, _ hasRead: Bool) -> Void)!
-    /// Whether the bus may not have handed on yet what was sent: then nothing that lies unread tells anything.
+    /// Whether the bus may still hold messages to the connection, in which case its sockets show nothing.
     var isOnTheWay: ((UniqueName) -> Bool)!
 
     private unowned let bus: any MessageBus
     private let makeSockets: () -> (any SocketTable)?
     private let socketOfBus: () -> Int32?
     private let work: BlockingWork
-    /// Counts what each event takes (E8).
+    /// Counts the steps of each event (E8).
     let meter = StepMeter()
-    /// Nil where the kernel does not tell.
+    /// The table of sockets; nil where the kernel does not show them.
     private var sockets: (any SocketTable)?
-    /// The name to which the bus's ends of connections are bound; nil where that is not known.
+    /// The name to which the bus's ends of connections are bound; nil where it is not known.
     private var busName: [UInt8]?
     private var isPrepared = false
     private var clients: [UniqueName: Subject] = [:]
     private var processes: [UInt32: Process] = [:]
-    /// Those of which something is to be asked, each once, in turns.
+    /// The processes with a question to the kernel, each once, in rotation.
     private var line = Deque<Process>()
-    /// Of those, the ones whose questions have a descriptor.
+    /// The number of processes whose questions hold a descriptor of the service.
     private var begun = 0
-    /// Those whose turn in the line comes when fewer have one.
+    /// The processes that wait until fewer questions hold a descriptor.
     private var later = Deque<Process>()
     private var isAsking = false
     private var budget = Budget()
     private var pause: EventSource?
-    /// Findings that were not told yet.
+    /// The findings that have not been reported.
     private var findings = Deque<(subject: Subject, hasRead: Bool)>()
     private var telling: EventSource?
-    /// Grows with each question about a client.
+    /// The number of the last question about a client.
     private var lastQuestion: UInt64 = 0
 
-    /// For all processes together.
+    /// The system calls per second, for all processes together.
     static let systemCallsPerSecond = 10_000
-    /// Seconds of processor time, of each second, for all processes together: a look costs more the more sockets there are.
+    /// The processor time in seconds per second, for all processes together. A look takes longer the more sockets there
+    /// are.
     static let processorShare = 0.04
-    /// Descriptors that one piece of work looks at.
+    /// The descriptors that one piece of work looks at.
     private static let descriptorsAtOnce = 64
-    /// Descriptors of a process beyond which nothing is looked for among them: others wait meanwhile.
+    /// The number of a process's descriptors beyond which the process counts as invisible, because others wait
+    /// meanwhile.
     private static let maxDescriptors = 131_072
-    /// Processes for which something is asked that has a descriptor of this one's. The others wait.
+    /// The processes whose questions may hold a descriptor of the service at a time. The others wait.
     private static let maxBegun = 16
-    /// Connections of a process that one look is for.
+    /// The connections of a process that one look covers.
     private static let clientsAtOnce = 256
-    /// Findings that are told at a time: each may have a window sent.
+    /// The findings that are reported at a time, because each may cause a window to be sent.
     private static let findingsAtOnce = 8
     private static let firstWait: UInt32 = 5
     private static let longestWait: UInt32 = 2000
     private static let blindWait: UInt32 = 1000
     private static let longestWaitForBus: UInt32 = 80
-    /// More than that in one socket may be all that it holds: that it does not change tells nothing then.
+    /// The unread bytes of a socket, beyond which it may be full. An unchanged backlog shows nothing then.
     private static let maxStanding: UInt32 = 32 << 10
-    /// A process with more connections than that has to read all of them.
+    /// The connections of a process beyond which it has to read all of them.
     private static let maxDistinguished = 16
-    /// Windows that are let pass in a second to a process of which nothing tells.
+    /// The windows of an invisible process that pass in a second.
     private static let blindWindows = 16
-    /// Until the sockets of a process are searched for again: at least, and where none were found.
+    /// The minimum pause between two searches for the sockets of a process; the second is for a process without visible
+    /// sockets.
     private static let shortestPause = Duration.milliseconds(100)
     private static let pauseWhenBlind = Duration.seconds(10)
-    /// The same after the kernel has not answered: a thread may be stuck for ever.
+    /// The pause after the kernel has not answered. It is long because a thread may be stuck for ever.
     private static let pauseWhenStuck = Duration.seconds(3600)
 
-    /// A connection that was asked about.
+    /// A connection that is probed.
     private final class Subject {
         let client: UniqueName
-        /// Nil until the bus has told it.
+        /// The process of the connection; nil until the bus has returned its id.
         var process: Process?
-        /// When it was asked about first, as ``lastQuestion`` counts.
+        /// The number of the first question about the connection (``lastQuestion``).
         let firstQuestion: UInt64
-        /// When it was asked about last.
+        /// The number of the last question about the connection.
         var question: UInt64
         var isWaiting = false
         var since: Instant
-        /// Whether nothing lay unread at the last look: the bus may just have been about to write more.
+        /// Whether no bytes were unread at the last look. One such look is not enough, because the bus may just have
+        /// been about to write more.
         var wasEmpty = false
-        /// The bytes unread in each socket at the last look, and since when; nil before the first.
+        /// The unread bytes of each socket at the last look, and the time since which they are unchanged; nil before
+        /// the first look.
         var unread: [UInt32: UInt32]?
         var unchangedSince: Instant
-        /// What stood so when a window was let pass, to see whether it comes there.
+        /// The unread bytes at the moment a window was let pass, to see whether that window arrives there.
         var standing: [UInt32: UInt32] = [:]
-        /// What stands unread on other connections of the process.
+        /// The unread bytes in sockets that belong to other connections of the process.
         var others: [UInt32: UInt32] = [:]
 
         init(_ client: UniqueName, question: UInt64, at now: Instant) {
@@ -120,16 +132,16 @@ final class SocketBacklogProbe {
     }
 
     private enum Task {
-        /// Its descriptors are to be looked through, for questions up to this one, since when.
+        /// List the descriptors of the process, for questions up to `through`. The search began at `since`.
         case list(through: UInt64, since: Instant)
-        /// Its descriptors are looked through, for questions up to this one, since when.
+        /// Look through the descriptors for sockets.
         case search(any DescriptorList, through: UInt64, since: Instant)
-        /// Those of its sockets are looked for that lead to the bus.
+        /// Find the sockets that lead to the bus.
         case sort(SocketExamination, through: UInt64, since: Instant)
-        /// Its sockets to the bus are looked at, for questions up to this one.
+        /// Look at the sockets to the bus, for questions up to `through`.
         case look(SocketExamination, for: [Subject], through: UInt64)
 
-        /// Whether a descriptor of this process's belongs to it.
+        /// Whether the task holds a descriptor of the service.
         var takesDescriptor: Bool {
             switch self {
             case .list, .search: true
@@ -140,29 +152,29 @@ final class SocketBacklogProbe {
 
     private final class Process {
         let id: UInt32
-        /// Those between it and the bus.
+        /// The inodes of the process's sockets to the bus.
         var sockets: [UInt32] = []
-        /// All that a search has found so far.
+        /// The inodes of all sockets that the search has found so far.
         var found: [UInt32] = []
-        /// Questions up to this one were asked before the sockets were searched for.
+        /// The last question before the search for sockets. Later connections may have other sockets.
         var searchedThrough: UInt64 = 0
         var nextSearch: Instant
-        /// Whether nothing tells of it.
+        /// Whether the process is invisible.
         var isBlind = false
-        /// Windows that may be let pass until then, if it is.
+        /// The windows that may pass until `passesEnd`, if the process is invisible.
         var passesLeft = 0
         var passesEnd: Instant
         var subjects = 0
-        /// Those that wait, in their order; also some that do not any more.
+        /// The connections that wait for a finding, in their order. Some of them may have stopped waiting.
         var waiting = Deque<Subject>()
         var wait = SocketBacklogProbe.firstWait
         var timer: (source: EventSource, end: Instant)?
         var task: Task?
-        /// Whether a descriptor of this process's belongs to the task.
+        /// Whether the task holds a descriptor of the service.
         var needsDescriptor = false
-        /// Whether it is among those whose questions have one.
+        /// Whether the process counts in ``begun``.
         var isBegun = false
-        /// The descriptors that a search has looked at so far.
+        /// The number of descriptors that the search has looked at so far.
         var looked = 0
 
         init(_ id: UInt32, at now: Instant) {
@@ -173,10 +185,10 @@ final class SocketBacklogProbe {
     }
 
     /// - Parameters:
-    ///   - bus: the caller keeps it.
-    ///   - socket: tells the descriptor of the connection to it; nil where there is none.
-    ///   - sockets: makes the table of the machine; nil where the kernel does not tell.
-    ///   - work: does what may block.
+    ///   - bus: the bus connection; the caller keeps it.
+    ///   - socket: returns the descriptor of the connection to the bus; nil where there is none.
+    ///   - sockets: makes the table of the machine's sockets; nil where the kernel does not show them.
+    ///   - work: runs the questions to the kernel, which may block.
     init(
         bus: any MessageBus, socket: @escaping () -> Int32?, sockets: @escaping () -> (any SocketTable)?,
         work: BlockingWork
@@ -187,10 +199,10 @@ final class SocketBacklogProbe {
         self.work = work
     }
 
-    /// Connections and processes that are kept here, to look at.
+    /// The number of connections and processes with state. For inspection.
     var keptCount: Int { clients.count + processes.count }
 
-    /// Begins to look.
+    /// Starts to probe a connection. A finding follows, unless ``forget(_:)`` is called first.
     func find(_ client: UniqueName) {
         prepare()
         let now = bus.context.now
@@ -214,7 +226,7 @@ final class SocketBacklogProbe {
         }
     }
 
-    /// Gives up what is kept of clients that are gone (E8).
+    /// Releases the memory of clients that are gone (E8).
     func releaseRoom() {
         clients.releaseRoom()
         processes.releaseRoom()
@@ -227,7 +239,7 @@ final class SocketBacklogProbe {
         process.subjects -= 1
         if process.subjects == 0 {
             process.timer = nil
-            // They hold it, and it them.
+            // Breaks the reference cycle between process and subjects.
             process.waiting = Deque()
             processes[process.id] = nil
         }
@@ -240,7 +252,7 @@ final class SocketBacklogProbe {
         busName = nameOfBus()
     }
 
-    /// What the other end of the service's own connection is bound to.
+    /// Returns the name to which the bus's end of the service's own connection is bound.
     private func nameOfBus() -> [UInt8]? {
         guard let sockets, let descriptor = socketOfBus(), let inode = sockets.inode(of: descriptor),
             let peer = sockets[inode]?.peer
@@ -248,7 +260,7 @@ final class SocketBacklogProbe {
         return sockets[peer]?.name
     }
 
-    // MARK: When
+    // MARK: Scheduling
 
     private func process(_ id: UInt32) -> Process {
         if let process = processes[id] { return process }
@@ -266,12 +278,13 @@ final class SocketBacklogProbe {
         schedule(process)
     }
 
-    /// Has a process be looked at after its wait, if not before.
+    /// Schedules a look at a process after its wait, unless an earlier one is scheduled.
     private func schedule(_ process: Process) {
         guard process.task == nil, processes[process.id] === process else { return }
         let end = bus.context.now + .milliseconds(Int(process.wait))
         if let timer = process.timer, timer.end <= end { return }
-        // Ahead of the posts: a flood of them would hold it up for as long as it lasts. There is little to do here.
+        // The timer has priority over posts, because a flood of posts would delay it for as long as it lasts. The work
+        // is small.
         let source = EventSource.once(milliseconds: process.wait, on: bus.context, priority: .of(.control)) {
             [weak self, weak process] in
             guard let self, let process, processes[process.id] === process else { return }
@@ -318,7 +331,7 @@ final class SocketBacklogProbe {
         }
     }
 
-    /// Nothing tells of the process: the oldest windows pass, some in a second.
+    /// Lets the oldest windows of an invisible process pass, ``blindWindows`` in a second.
     private func letPass(_ process: Process, at now: Instant) {
         if process.passesEnd <= now {
             process.passesEnd = now + .milliseconds(Int(Self.blindWait) - 10)
@@ -362,13 +375,13 @@ final class SocketBacklogProbe {
 
     private func ask(_ process: Process, _ task: Task) {
         process.task = task
-        // Looked at here, where no thread has it.
+        // The task is examined here, while no thread uses it.
         process.needsDescriptor = task.takesDescriptor
         if process.isBegun || !process.needsDescriptor { line.append(process) } else { later.append(process) }
         askNext()
     }
 
-    /// Has others begin where nothing that is asked for this process has a descriptor any more.
+    /// Releases the process's slot among ``begun`` if its task no longer holds a descriptor.
     private func noteEnd(of process: Process) {
         let goesOn = processes[process.id] === process && process.task != nil && process.needsDescriptor
         guard process.isBegun, !goesOn else { return }
@@ -376,7 +389,7 @@ final class SocketBacklogProbe {
         begun -= 1
     }
 
-    /// Has some be asked of the process whose turn it is.
+    /// Runs the next question to the kernel, within the budget.
     private func askNext() {
         guard !isAsking, pause == nil else { return }
         while let first = line.first, processes[first.id] !== first { noteEnd(of: line.popFirst()!) }
@@ -435,14 +448,15 @@ final class SocketBacklogProbe {
         }
     }
 
-    /// The kernel has not answered: nothing tells of the process. A thread that is stuck may still use the table.
+    /// Treats a process as invisible after the kernel has not answered. A stuck thread may still use the table, so a
+    /// new table takes its place.
     private func unanswered(_ process: Process) {
         sockets = makeSockets()
         searchEnded(process, found: [], since: bus.context.now, pause: Self.pauseWhenStuck)
     }
 
     private enum Answer: Sendable {
-        /// The descriptors of a process; nil where they can't be seen.
+        /// The descriptors of a process; nil where they are not visible.
         case list((any DescriptorList)?)
         /// Some sockets of a process; nil at the end.
         case found([UInt32]?)
@@ -453,7 +467,7 @@ final class SocketBacklogProbe {
         var systemCalls: Int
         var processorTime: Duration
 
-        /// - Parameter body: returns how many system calls it made besides those of the table, too.
+        /// Measures the cost of `body`, which returns the number of its system calls other than those of the table.
         static func measured(
             in sockets: any SocketTable, _ body: () -> (answer: Answer, systemCalls: Int)
         ) -> (answer: Answer, cost: Cost) {
@@ -506,14 +520,14 @@ final class SocketBacklogProbe {
         }
     }
 
-    // MARK: Finding
+    // MARK: Findings
 
     private func lookEnded(
         _ process: Process, _ unread: [UInt32: UInt32], for subjects: [Subject], through last: UInt64
     ) {
         let now = bus.context.now
         if unread.count < process.sockets.count {
-            // Some were closed. Where all are, there may be others.
+            // Some sockets were closed. If all were, the process may have others.
             process.sockets.removeAll { unread[$0] == nil }
             if unread.isEmpty {
                 process.searchedThrough = 0
@@ -524,7 +538,7 @@ final class SocketBacklogProbe {
         meter.count(unread.count + subjects.count)
         let isAllRead = unread.values.allSatisfy { $0 == 0 }
         var isAgainSoon = false
-        // A question that came meanwhile is for the next look.
+        // A question that was asked during the look needs another look.
         for subject in subjects where subject.isWaiting && subject.question <= last {
             judge(subject, unread, isAllRead: isAllRead, at: now)
             isAgainSoon = isAgainSoon || (subject.isWaiting && subject.wasEmpty)
@@ -541,7 +555,7 @@ final class SocketBacklogProbe {
         }
         guard unread.count <= Self.maxDistinguished else { return subject.wasEmpty = false }
         meter.count(2 * unread.count)
-        // Something came or went there: it may be the connection's own.
+        // A socket whose unread bytes changed may be the connection's own.
         subject.others = subject.others.filter { unread[$0.key] == $0.value }
         let own = unread.filter { $0.value > 0 && subject.others[$0.key] == nil }
         guard !own.isEmpty else { return noteEmpty(subject) }
@@ -566,7 +580,8 @@ final class SocketBacklogProbe {
         if subject.wasEmpty { tell(subject, hasRead: true) } else { subject.wasEmpty = true }
     }
 
-    /// Has it be told in the next turns of the loop, some in each, with what others want in between.
+    /// Reports a finding in later iterations of the loop, ``findingsAtOnce`` in each, so that other events are handled
+    /// in between.
     private func tell(_ subject: Subject, hasRead: Bool) {
         subject.isWaiting = false
         findings.append((subject, hasRead))
@@ -578,7 +593,7 @@ final class SocketBacklogProbe {
             telling = nil
             for _ in 0..<Self.findingsAtOnce {
                 guard let (subject, hasRead) = findings.popFirst() else { break }
-                // One that was asked since then is another question.
+                // A finding for an earlier question is outdated.
                 if clients[subject.client] === subject, !subject.isWaiting { onFinding(subject.client, hasRead) }
             }
             if !findings.isEmpty { tellSome(after: 1) }

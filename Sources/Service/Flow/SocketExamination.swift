@@ -1,28 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A look at some sockets, part by part.
+/// An examination of some sockets, part by part.
 ///
-/// Unchecked: the loop hands it to a thread for a part, and leaves it alone until that has ended.
+/// Unchecked: the loop hands it to a thread for one part, and does not use it until that part has ended.
 final class SocketExamination: @unchecked Sendable {
     // Sendable: one thread at a time uses it.
 
-    /// Sockets about which the kernel is asked one by one. Where more are to be looked at, all are listed.
+    /// The sockets about which the kernel is asked one by one. For more sockets, all sockets of the machine are listed.
     private static let socketsAtOnce = 8
-    /// Those that two listings have not shown and that are asked about all the same. More are no unix sockets, or closed.
+    /// The sockets that are asked about one by one although two listings have not shown them. If there are more, they
+    /// are no unix sockets, or closed.
     private static let maxLeftOut = 64
 
-    /// Nil once they are in ``left``.
+    /// The sockets to examine; nil once they are in ``left``.
     private var sockets: [UInt32]?
-    /// The name that the bus's ends are bound to, where those are looked for that lead there; nil where it is asked what lies
-    /// unread.
+    /// The name to which the bus's ends are bound, in a search for sockets that lead to the bus; nil in a search for
+    /// unread bytes.
     private let busName: [UInt8]?
-    /// Where nothing leads anywhere but to the bus: of those that are there, the bytes that lie unread.
+    /// The unread bytes of each connected socket, in a search for unread bytes.
     private(set) var unread: [UInt32: UInt32] = [:]
-    /// Those whose other end is the bus's, each once.
+    /// The sockets whose other end is the bus's, each once.
     private(set) var leadingToBus: [UInt32] = []
-    /// Those of which nothing is known yet.
+    /// The sockets that have not been examined.
     private var left: Set<UInt32> = []
     private var listings = 0
-    /// Where all of the machine are listed.
+    /// The listing of the machine's sockets, while there is one.
     private var list: (any SocketList)?
     private(set) var systemCalls = 0
 
@@ -31,10 +32,10 @@ final class SocketExamination: @unchecked Sendable {
         self.busName = busName
     }
 
-    /// Whether it has a descriptor of this process's for as long as there are more parts, or is about to.
+    /// Whether the examination holds a descriptor of this process while more parts follow, or is about to.
     var takesDescriptor: Bool { sockets.map { $0.count > Self.socketsAtOnce } ?? (list != nil) }
 
-    /// Does the next part. Returns whether there is more.
+    /// Runs the next part. Returns whether there are more.
     func goOn(in table: any SocketTable) -> Bool {
         if let sockets = sockets.take() {
             left = Set(sockets)
@@ -48,7 +49,7 @@ final class SocketExamination: @unchecked Sendable {
         if let some = list.next() {
             for (inode, socket) in some { note(inode, socket) }
         } else {
-            // It may have left out some, or have ended early.
+            // The listing may have left out some sockets, or have ended early.
             self.list = nil
             if left.count > Self.maxLeftOut {
                 if listings < 2 { beginListing(in: table) } else { left = [] }

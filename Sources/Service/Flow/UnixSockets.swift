@@ -7,68 +7,70 @@ import CCarillonSystem
     import Musl
 #endif
 
-/// The unix sockets of a machine, as its kernel tells them.
+/// The Unix sockets of a machine, as its kernel shows them.
 ///
 /// Threads: any, one at a time.
 protocol SocketTable: AnyObject, Sendable {
-    /// A socket by its inode; nil when there is none, or it is of another family.
+    /// Returns a socket by its inode; nil when there is none, or it is of another family.
     subscript(inode: UInt32) -> UnixSocket? { get }
 
-    /// Begins to list all that there are; nil where that can't be.
+    /// Begins to list all sockets; nil where that is not possible.
     func all() -> (any SocketList)?
 
-    /// Begins to look through the descriptors of a process; nil when they can't be seen.
+    /// Begins to look through the descriptors of a process; nil when they are not visible.
     func descriptors(of processID: UInt32) -> (any DescriptorList)?
 
-    /// The inode of an open descriptor of this process; nil when that is no socket.
+    /// Returns the inode of a socket of this process by its descriptor; nil when the descriptor is not open.
     func inode(of descriptor: Int32) -> UInt32?
 
-    /// How many system calls all of that took so far.
+    /// The number of system calls so far.
     var systemCalls: Int { get }
 
     /// The processor time that the calling thread has used so far.
     var processorTime: Duration { get }
 }
 
-/// The sockets of a machine, some at a time. One that is made or closed meanwhile can have another one left out.
+/// A listing of a machine's sockets, some at a time. A socket that is opened or closed meanwhile can make the listing
+/// miss another one.
 ///
 /// Threads: any, one at a time.
 protocol SocketList: AnyObject, Sendable {
-    /// Some more; nil at the end.
+    /// Returns the next sockets; nil at the end.
     func next() -> [(inode: UInt32, socket: UnixSocket)]?
 
-    /// How many system calls that took so far.
+    /// The number of system calls so far.
     var systemCalls: Int { get }
 }
 
-/// The descriptors of a process, some at a time.
+/// A listing of a process's descriptors, some at a time.
 ///
 /// Threads: any, one at a time.
 protocol DescriptorList: AnyObject, Sendable {
-    /// The inodes of the sockets among the next `count` descriptors; nil at the end.
+    /// Returns the inodes of the sockets among the next `count` descriptors; nil at the end.
     func nextSockets(among count: Int) -> [UInt32]?
 
-    /// How many system calls that took so far.
+    /// The number of system calls so far.
     var systemCalls: Int { get }
 }
 
 struct UnixSocket {
     /// The socket at the other end; nil when there is none.
     var peer: UInt32?
-    /// The name that it is bound to; a socket that was accepted has the name of the one that listened.
+    /// The name that the socket is bound to. An accepted socket has the name of the listening one.
     var name: [UInt8]?
-    /// Bytes that arrived and were not read.
+    /// The bytes that have arrived and not been read.
     var unreadBytes: UInt32 = 0
 }
 
-/// Those of this machine, as `ss -x` shows them: sock_diag(7). No privileges are needed.
+/// The Unix sockets of this machine, as `ss -x` shows them: sock_diag(7). No privileges are needed.
 ///
-/// Unchecked: ``SocketBacklogProbe`` asks one question at a time, and takes another table where a thread is stuck in this one.
+/// Unchecked: ``SocketBacklogProbe`` asks one question at a time, and makes another table when a thread is stuck in
+/// this one.
 final class UnixSockets: SocketTable, @unchecked Sendable {
     // Sendable: one thread at a time uses it, and the loop hands it over.
     private let kernel: Kernel
 
-    /// Nil where the kernel does not tell.
+    /// Opens a netlink socket. Returns nil where that is not possible.
     init?() {
         guard let kernel = Kernel() else { return nil }
         self.kernel = kernel
@@ -85,7 +87,7 @@ final class UnixSockets: SocketTable, @unchecked Sendable {
     subscript(inode: UInt32) -> UnixSocket? {
         systemCalls += 2
         guard kernel.ask(about: inode) else { return nil }
-        // It answers while it takes the request.
+        // The kernel answers while it takes the request, so the answer is there.
         var found: UnixSocket?
         _ = kernel.read(upTo: 4096) { if $0 == inode { found = $1 } }
         return found
@@ -96,9 +98,9 @@ final class UnixSockets: SocketTable, @unchecked Sendable {
         return Kernel().flatMap { $0.ask(about: nil) ? List($0) : nil }
     }
 
-    /// Those that the kernel lists.
+    /// A dump of the machine's sockets.
     private final class List: SocketList, @unchecked Sendable {
-        // Sendable: as the table.
+        // Sendable: for the same reason as the table.
         private let kernel: Kernel
         private var isAtEnd = false
         private(set) var systemCalls = 0
@@ -124,9 +126,9 @@ final class UnixSockets: SocketTable, @unchecked Sendable {
         systemCalls += 1
         return fstat(descriptor, &status) == 0 ? UInt32(truncatingIfNeeded: status.st_ino) : nil
     }
-    /// Those in `/proc/PID/fd`. Unchecked, for the same reason as the table.
+    /// The descriptors in `/proc/PID/fd`. Unchecked, for the same reason as the table.
     private final class Descriptors: DescriptorList, @unchecked Sendable {
-        // Sendable: as the table.
+        // Sendable: for the same reason as the table.
         private let path: String
         private let directory: OpaquePointer
         private(set) var systemCalls = 0
@@ -152,7 +154,7 @@ final class UnixSockets: SocketTable, @unchecked Sendable {
             return inodes
         }
 
-        /// The inode of a link such as `socket:[4711]`.
+        /// Returns the inode in a link such as `socket:[4711]`.
         private static func inode(behind link: String) -> UInt32? {
             var target = [UInt8](repeating: 0, count: 64)
             let count = target.withUnsafeMutableBytes {
@@ -183,7 +185,7 @@ private final class Kernel {
         var socket = unix_diag_req()
     }
 
-    /// Asks about one socket, or all. Returns false where that is not possible.
+    /// Asks about one socket, or about all if `inode` is nil. Returns false where that is not possible.
     func ask(about inode: UInt32?) -> Bool {
         var request = Request()
         request.header.nlmsg_len = UInt32(MemoryLayout<Request>.size)
@@ -198,7 +200,7 @@ private final class Kernel {
         return withUnsafeBytes(of: &request) { send(descriptor, $0.baseAddress!, size, 0) } == size
     }
 
-    /// Reads an answer, and gives each socket of it to `body`. Returns false when nothing more will come.
+    /// Reads an answer, and calls `body` with each socket in it. Returns false when no further answer will arrive.
     func read(upTo size: Int, _ body: (UInt32, UnixSocket) -> Void) -> Bool {
         withUnsafeTemporaryAllocation(byteCount: size, alignment: 8) { buffer in
             let count = recv(descriptor, buffer.baseAddress!, size, Int32(MSG_DONTWAIT))

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How much of many posts that came together is taken before it is others' turn (E4): few of them, and for no longer than a
-/// moment, as those with many observers take long. One is taken in any case.
+/// A work slice: the posts of one call or channel that are taken before other callers are served (E4).
 ///
-/// Time is told from outside: there is no clock in here.
+/// It is bounded by a number of posts, and by time, because posts with many observers take long. It has one post at
+/// least. All times are passed in; the type has no clock.
 struct WorkSlice {
     typealias Instant = SuspendingClock.Instant
 
-    /// Some hundreds of microseconds, where few observe.
+    /// The maximum number of posts. They take some hundreds of microseconds when few clients observe.
     private static let most = 32
-    /// The same while an observer that reads is behind.
+    /// The maximum number of posts under backpressure.
     private static let maxInCrowd = 8
     private static let time = Duration.microseconds(500)
 
@@ -16,19 +16,19 @@ struct WorkSlice {
     private let end: Instant?
     private(set) var count = 0
 
-    /// - Parameter isCrowded: whether an observer that reads is behind.
+    /// - Parameter isUnderBackpressure: whether an observer that reads is behind.
     init(isUnderBackpressure: Bool, at now: Instant) {
         most = isUnderBackpressure ? Self.maxInCrowd : Self.most
         end = now + Self.time
     }
 
-    /// Where nobody's turn is waited for.
+    /// Makes a slice without a time limit, for posts that have to be taken at once.
     init(most: Int) {
         self.most = most
         end = nil
     }
 
-    /// Whether another one may be taken.
+    /// Whether the slice has capacity for another post.
     func hasRoom(at now: @autoclosure () -> Instant) -> Bool {
         guard count < most else { return false }
         guard count > 0, let end else { return true }

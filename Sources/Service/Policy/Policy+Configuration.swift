@@ -2,9 +2,9 @@
 import CarillonCore
 import CarillonMainLoop
 
-/// Policy as it stands in the configuration: `[Policy]`, and `[Policy ID]` for an application.
+/// The configuration of policy: `[Policy]`, and `[Policy ID]` for an application.
 extension Policy {
-    /// What the name of an application's group begins with.
+    /// The prefix of an application's group.
     static let groupPrefix = "Policy "
 
     private enum Key: String, CaseIterable {
@@ -12,7 +12,7 @@ extension Policy {
         case unidentified = "unidentified"
     }
 
-    /// Takes an entry of the group `[Policy]`.
+    /// Applies an entry of the group `[Policy]`.
     mutating func apply(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) {
         switch Key(rawValue: entry.key) {
         case .openNames: openNames = try NamePattern.list(entry, of: file)
@@ -28,7 +28,7 @@ extension Policy {
         }
     }
 
-    /// Takes an entry of the group `[Policy]` of a file with a fault, as far as it can only restrict.
+    /// Applies an entry of the group `[Policy]` of a file with a fault, as far as it restricts.
     mutating func restrict(by entry: KeyFile.Entry) {
         let key = Key(rawValue: entry.key)
         if key != .unidentified {
@@ -48,7 +48,7 @@ extension Policy {
         fileprivate var lists: [Action: [NamePattern]] = [:]
         fileprivate var hasFaultyLine = false
 
-        /// A list that has a fault itself is empty, and so are all lists of a group that has another line with one.
+        /// Adds an entry. A faulty list is empty, and so are all lists of a group that has another faulty line.
         mutating func add(_ entry: KeyFile.Entry) {
             if let action = Action(rawValue: entry.key) {
                 lists[action] = (try? NamePattern.list(entry.value)) ?? []
@@ -58,8 +58,8 @@ extension Policy {
         }
     }
 
-    /// Leaves an application what a file with a fault and the less important ones both give it. A list that only this file
-    /// has confines a process of the session, and opens nothing to a sandbox.
+    /// Restricts an application to the names that both a file with a fault and the less important files allow. A list
+    /// that is only in this file confines a process of the session, and opens nothing to a sandbox.
     mutating func restrict(_ application: String, by restriction: Restriction) {
         for action in Action.allCases {
             guard let list = restriction.hasFaultyLine ? [] : restriction.lists[action] else { continue }
@@ -77,12 +77,12 @@ extension Policy {
         for (id, lists) in applications { forSessionOnly[id] = Set(lists.keys) }
     }
 
-    /// Whether it may be the id of an application.
+    /// Whether a text may be the ID of an application.
     static func isID(_ text: String) -> Bool {
         !text.isEmpty && !text.contains { $0.isWhitespace || $0 == "*" }
     }
 
-    /// Takes an entry of an application's group.
+    /// Applies an entry of an application's group.
     mutating func applyApplication(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) {
         let id = String(entry.group.dropFirst(Self.groupPrefix.count))
         guard Self.isID(id) else {
@@ -98,7 +98,7 @@ extension Policy {
 }
 
 extension NamePattern {
-    /// The names of an entry that is a list.
+    /// Returns the names of an entry that is a list.
     static func list(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) -> [NamePattern] {
         do throws(Malformed) {
             return try list(entry.value)

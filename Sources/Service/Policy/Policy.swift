@@ -1,55 +1,55 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCore
 
-/// Who may do what (P2, P3): decides, and looks at nothing but what it is told.
+/// The policy: the rules that allow clients to post and observe (P2, P3). Its decisions depend on its arguments only.
 ///
-/// An application always has its *own* names, which are its id and what begins with that and a dot, and the *open* ones.
-/// What else it may post or observe is in its list. Without one, a process of the session may do everything, and an
-/// application in a sandbox nothing.
+/// An application may always use its *own* names, which are its ID and names that begin with the ID and a dot, and the
+/// *open* names. Its list allows further names to post or to observe. Without a list, a process of the session may use
+/// all names, and an application in a sandbox no others.
 struct Policy: Equatable {
-    /// Who asks.
+    /// The kind of caller on which policy decides.
     enum Subject: Hashable {
-        /// A process of the session itself; of which application, where that is known.
+        /// A process of the session itself, with its application where that is known.
         case session(application: String?)
         /// An application in a sandbox.
         case sandbox(String)
-        /// A connection of which nobody can say any more whose it was, where it may have been a sandbox's.
+        /// An unidentified connection, which may have been a sandbox's.
         case unidentified
 
         var isConfined: Bool { if case .session = self { false } else { true } }
     }
 
-    /// What a list is for; its key in the configuration.
+    /// The action that a list allows; the raw value is its key in the configuration.
     enum Action: String, CaseIterable {
         case post = "post"
         case observe = "observe"
     }
 
-    /// What happens to a call of a connection that left before the bus could say whose it was.
+    /// The treatment of a call whose connection left before the bus could identify it.
     enum Unidentified: String, CaseIterable {
-        /// It is a process's of the session, unless an application in a sandbox could have made it.
+        /// As a process of the session, unless an application in a sandbox could have made it.
         case automatic = "auto"
-        /// It is a process's of the session.
+        /// As a process of the session.
         case allow = "allow"
-        /// It is judged as one of a sandbox without an id.
+        /// As a sandbox without an ID.
         case refuse = "refuse"
     }
 
     /// The names that are open to all.
     var openNames: [NamePattern] = []
     var unidentified = Unidentified.automatic
-    /// The lists of applications, by their ids.
+    /// The lists of applications, by application ID.
     var applications: [String: [Action: [NamePattern]]] = [:]
-    /// Those of these lists that confine a process of the session and open nothing to a sandbox, as they are of a file with
-    /// a fault (E9).
+    /// The lists in ``applications`` that confine a process of the session and open nothing to a sandbox, because they
+    /// are from a file with a fault (E9).
     var forSessionOnly: [String: Set<Action>] = [:]
 
-    /// Whether a process of the session could be refused anything.
+    /// Whether policy could refuse anything to a process of the session.
     var concernsSession: Bool { !applications.isEmpty }
 
-    /// Why `subject` may not do this; nil when it may.
+    /// Returns the reason for which `subject` may not perform the action; nil when it may.
     ///
-    /// - Parameter name: of the notification; empty for any name.
+    /// - Parameter name: the notification's name; empty for any name.
     func refusal(of action: Action, _ name: String, to subject: Subject) -> String? {
         let (id, list) = standing(of: subject, action)
         guard let list else { return nil }
@@ -61,7 +61,7 @@ struct Policy: Equatable {
             + rule(for: subject, action)
     }
 
-    /// What is allowed to `subject` besides its own names and the open ones; nil when everything is.
+    /// Returns the names that `subject` may use besides its own names and the open names; nil for all names.
     private func standing(of subject: Subject, _ action: Action) -> (id: String?, list: [NamePattern]?) {
         switch subject {
         case .session(let id): (id, id.flatMap { applications[$0]?[action] })
@@ -74,7 +74,7 @@ struct Policy: Equatable {
         forSessionOnly[id]?.contains(action) == true
     }
 
-    /// The lists of an application in a sandbox.
+    /// Returns the lists of an application in a sandbox.
     func listsOfSandbox(_ id: String) -> [Action: [NamePattern]] {
         (applications[id] ?? [:]).filter { !isForSessionOnly(id, $0.key) }
     }
@@ -103,15 +103,15 @@ struct Policy: Equatable {
         }
     }
 
-    /// Why `subject` may not do what concerns others than itself; nil when it may.
+    /// Returns the reason for which `subject` may not do something that concerns others; nil when it may.
     ///
-    /// - Parameter what: in words, behind "may not".
+    /// - Parameter what: a verb phrase that follows "may not".
     func refusal(of what: String, to subject: Subject) -> String? {
         guard subject.isConfined else { return nil }
         return "\(words(for: subject)) may not \(what): no application in a sandbox may"
     }
 
-    /// Why `subject` may not say that what it posts comes from outside (G3); nil when it may.
+    /// Returns the reason for which `subject` may not set an outside origin of its posts (G3); nil when it may.
     func refusalOfOrigin(to subject: Subject) -> String? {
         let what = "say that a notification comes from elsewhere (options host and user)"
         if case .session(let id?) = subject, let list = applications[id]?[.post], !list.contains(.all) {
@@ -128,7 +128,7 @@ struct Policy: Equatable {
         }
     }
 
-    /// Not more of a name than anybody reads.
+    /// Quotes a name, shortened to 200 characters.
     private func quoted(_ name: String) -> String {
         if name.isEmpty { return "any name" }
         return "'\(name.prefix(200))\(name.count > 200 ? "…" : "")'"

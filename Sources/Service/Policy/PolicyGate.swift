@@ -5,24 +5,24 @@ import CarillonCore
 import CarillonDBus
 import CarillonWire
 
-/// Where calls meet policy (P2, P3): who calls, and may it?
+/// The gate that checks calls against policy (P2, P3).
 ///
-/// Every row of the method table says what it needs (``CenterHandlers``), and this is where that is asked.
+/// Every row of the method table states its need (``CenterHandlers``), which is checked here.
 final class PolicyGate {
-    /// What a call needs.
+    /// The permission that a call needs.
     enum Need {
-        /// It concerns nobody but the caller.
+        /// None: the call concerns only the caller.
         case nothing
         case post(name: String)
-        /// The name is empty for any.
+        /// The name is empty for any name.
         case observe(name: String)
-        /// It concerns everybody; what it would do, in words behind "may not".
+        /// A permission that concerns the session; the text is a verb phrase that follows "may not".
         case session(String)
     }
 
-    /// Which clients a caller may see.
+    /// The clients that a caller may see.
     struct Visibility {
-        /// Whether the caller sees whatever happens in the session.
+        /// Whether the caller sees everything in the session.
         let isWhole: Bool
         private let isVisible: (UniqueName) -> Bool
 
@@ -41,23 +41,23 @@ final class PolicyGate {
     var policy = Policy()
     var sessions = SessionRules()
     private unowned let callers: Callers
-    /// Whether an application in a sandbox could have called and left before anybody knew.
+    /// Whether an application in a sandbox could have called and left before it was identified.
     private let maySandboxesCall: () -> Bool
-    /// One has called, or could have, at some time: what was found out stays so.
+    /// Whether a sandbox has called, or could have. Once true, it stays true.
     private var couldSandboxesCall = false
 
-    /// - Parameter maySandboxesCall: whether they could have until now, as far as that can be found out.
+    /// - Parameter maySandboxesCall: returns whether sandboxes could have called until now, as far as that is known.
     init(callers: Callers, maySandboxesCall: @escaping () -> Bool) {
         self.callers = callers
         self.maySandboxesCall = maySandboxesCall
     }
 
-    /// It is known who is behind a connection.
+    /// Takes the identity of a connection.
     func learned(_ caller: Callers.Caller) {
         if caller.sandbox != nil { couldSandboxesCall = true }
     }
 
-    /// Whether a call of a connection that left before it was known is judged as a sandbox's.
+    /// Whether a call of a connection that left before it was identified is judged as a sandbox's.
     var confinesUnidentified: Bool {
         switch policy.unidentified {
         case .allow: return false
@@ -68,9 +68,11 @@ final class PolicyGate {
         }
     }
 
-    /// Whether there is no policy for a caller.
+    /// Whether no policy applies to a caller.
     func isFree(_ caller: UniqueName) -> Bool { subject(caller) == .session(application: nil) }
 
+    /// Checks the permission that a call needs.
+    ///
     /// - Throws: NotAllowed, with the rule.
     func check(_ caller: UniqueName, _ need: () throws(BusError) -> Need) throws(BusError) {
         let subject = subject(caller)
@@ -85,9 +87,9 @@ final class PolicyGate {
         if let refusal { throw BusError(.notAllowed, message: refusal) }
     }
 
-    /// What the options of a post need besides its name.
+    /// Checks the permissions that the options of a post need besides its name.
     ///
-    /// - Parameter isOfMany: whether it came in a call of many posts, or on a channel.
+    /// - Parameter isOfMany: whether it arrived in a call of many posts, or on a channel.
     /// - Throws: NotAllowed, with the rule.
     func check(
         _ options: PostOptions, ofPost name: String, _ poster: UniqueName, isOfMany: Bool = false
@@ -106,7 +108,7 @@ final class PolicyGate {
         if let refusal { throw BusError(.notAllowed, message: refusal) }
     }
 
-    /// Those of the same sandbox; all, for a process of the session.
+    /// Returns the visible clients: all for a process of the session; those of the same sandbox for a sandbox.
     func sight(of caller: UniqueName) -> Visibility {
         switch subject(caller) {
         case .session: .whole
@@ -118,15 +120,15 @@ final class PolicyGate {
         }
     }
 
-    /// Whether a client may be told who posted (P2): it sees other clients.
+    /// Whether a client may receive the posters of notifications (P2): only when it sees other clients.
     func mayKnowPosters(_ caller: UniqueName) -> Bool { sight(of: caller).isWhole }
 
-    /// Why a client may not observe this name; nil when it may.
+    /// Returns the reason for which a client may not observe this name; nil when it may.
     func refusal(toObserve name: String, _ client: UniqueName) -> String? {
         policy.refusal(of: .observe, name, to: subject(client))
     }
 
-    /// The registrations that their client may have no longer.
+    /// Returns the registrations that policy forbids the client.
     func forbidden(_ registrations: some Sequence<Registration>, of client: UniqueName) -> Set<ObserverID> {
         let subject = subject(client)
         guard subject != .session(application: nil) else { return [] }
@@ -134,7 +136,7 @@ final class PolicyGate {
             registrations.filter { policy.refusal(of: .observe, $0.name ?? "", to: subject) != nil }.map(\.id))
     }
 
-    /// As much of the policy in force as concerns `reader`: a sandbox learns of no other.
+    /// Returns the part of the policy in force that concerns `reader`: a sandbox does not see others' lists.
     func shown(to reader: UniqueName) -> ShownPolicy {
         let visible =
             switch subject(reader) {
@@ -150,7 +152,8 @@ final class PolicyGate {
             })
     }
 
-    /// The application of a process of the session is looked up only where it matters.
+    /// Returns the subject of a connection. The application of a process of the session is looked up only where policy
+    /// depends on it.
     private func subject(_ name: UniqueName) -> Policy.Subject {
         guard let caller = callers[name] else { return unidentified }
         switch caller.confinement {

@@ -5,29 +5,30 @@ import CarillonCore
 import CarillonDBus
 import CarillonMainLoop
 
-/// Takes from clients what they registered before policy forbade it (P3).
+/// The revocation of registrations that a policy change forbids (P3).
 ///
-/// New policy is in force at once for all calls. Registrations are gone through one client after the other, and where they are
-/// many, others are served in between: until its turn an observer gets the same as before.
+/// A new policy is in force at once for all calls. Registrations are checked one client after the other, with other
+/// work in between where they are many. Until its registrations are checked, an observer gets the same notifications as
+/// before.
 ///
 /// Threads: that of the loop.
 final class PolicyRevocations {
     private unowned let driver: CenterDriver
     private let callers: Callers
     private let gate: PolicyGate
-    /// Those whose registrations are to be looked at, each once. One that waits keeps its place when policy changes again, so
-    /// that all have their turn, however often it does.
+    /// The clients whose registrations are to be checked, each once. A waiting client keeps its position when policy
+    /// changes again, so that every client is reached, however often policy changes.
     private var line = Deque<UniqueName>()
     private var waiting: Set<UniqueName> = []
-    /// Whose turn it is, with those of its registrations that were not looked at.
+    /// The client that is being checked, with its registrations that are still to be checked.
     private var current: (client: UniqueName, rest: ArraySlice<Registration>)?
-    /// Whether a call that waits for the end has used its turn to go on since the source's last.
+    /// Whether a call that waits for the end has continued the work since the source's last dispatch.
     private var hasCallGoneOn = false
     private var source: ReadySource!
-    /// Registrations that are looked at in one turn, each of which may have to be removed.
+    /// The maximum of registrations that are checked at once, each of which may have to be removed.
     private static let maxAtOnce = 1024
 
-    /// - Parameter driver: the caller keeps it.
+    /// - Parameter driver: the driver of the core; the caller keeps it.
     init(of driver: CenterDriver, callers: Callers, gate: PolicyGate) {
         self.driver = driver
         self.callers = callers
@@ -40,23 +41,23 @@ final class PolicyRevocations {
             })
     }
 
-    /// Gives up what is kept of clients that were looked at (E8).
+    /// Releases the memory of entries of checked clients (E8).
     func releaseRoom() { waiting.releaseRoom() }
 
-    /// Whether somebody may still have what policy does not allow.
+    /// Whether some clients may still have forbidden registrations.
     var isPending: Bool { current != nil || !line.isEmpty }
 
-    /// Policy has changed. Where that concerns little, all of it is done when this returns.
+    /// Starts the revocation after a policy change. Small amounts of work are finished when this returns.
     func begin() {
         let isUnderWay = isPending
         for client in driver.center.clientStatuses where waiting.insert(client.name).inserted {
             line.append(client.name)
         }
-        // Changes without end get no more than these turns.
+        // Repeated policy changes get no more work done than the source's dispatches.
         if !isUnderWay { goOn() }
     }
 
-    /// Does some of it.
+    /// Checks up to ``maxAtOnce`` registrations.
     private func goOn() {
         var left = Self.maxAtOnce
         while left > 0 {
@@ -68,7 +69,7 @@ final class PolicyRevocations {
             } else if let client = line.popFirst() {
                 waiting.remove(client)
                 left -= 1
-                // Nothing is looked up for those whom no policy concerns.
+                // Nothing is looked up for clients without policy.
                 guard callers[client] != nil, !gate.isFree(client) else { continue }
                 current = driver.center.registrations(of: client).map { (client, $0[...]) }
             } else {
@@ -77,7 +78,7 @@ final class PolicyRevocations {
         }
     }
 
-    /// Goes on in the turns of a call that is answered when all is done.
+    /// Continues as part of serving a call, which is answered when the revocation has ended.
     func serve(_ call: MethodCall, by parts: CallsInParts) {
         parts.begin(call) { [unowned self] _ in
             goOn()
@@ -88,7 +89,7 @@ final class PolicyRevocations {
         }
     }
 
-    /// Does it for one client, whose process has just become known.
+    /// Revokes the registrations of one client, whose process has just become known.
     func revoke(of client: UniqueName) {
         guard !gate.isFree(client), let registrations = driver.center.registrations(of: client) else { return }
         revoke(registrations[...], of: client)

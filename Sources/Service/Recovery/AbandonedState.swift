@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMainLoop
 
-/// What services left behind for buses that are gone (E3). A bus that ends while no service runs on it leaves the files of
-/// its state, which no service of another bus would ever look at.
+/// The state that services have left for buses that are gone (E3). If a bus ends while no service runs on it, its files
+/// stay, and no service of another bus would read them.
 ///
-/// Whose bus may live is left alone: when a service has the state, or something listens at the address that it names.
-/// Where the files name no address that can be tried, the newest are kept, up to a number and size.
+/// State is kept if its bus may still exist: a service holds its lock, or a process listens at the address that it
+/// names. If the state names no address that can be tried, the newest are kept, up to ``maxUnknown`` and a total size.
 enum AbandonedState {
     private enum Bus {
         case gone
@@ -23,18 +23,21 @@ enum AbandonedState {
     private static let maxUnknown = 8
     private static let suffixes = ["log", "counts", "log.new"]
 
+    /// Removes the state of buses that are gone.
+    ///
     /// - Parameters:
-    ///   - files: where the directory is.
-    ///   - busID: of the bus whose state is in use here.
-    ///   - address: of that bus: another one that had it is gone.
-    ///   - limit: of the bytes that are left of buses of which nothing is known.
+    ///   - directory: the directory of the state.
+    ///   - files: the file system that has the directory.
+    ///   - busID: the id of the bus whose state is in use here.
+    ///   - address: the address of that bus. Another bus that had the same address is gone.
+    ///   - limit: the maximum total size, in bytes, of the state of buses about which nothing is known.
     static func remove(
         in directory: String, of files: any StateFiles, except busID: String, address: String, atMost limit: Int
     ) {
         var removed = 0
         var unknown: [Unknown] = []
         for id in busIDs(in: files.names(in: directory)) where id != busID {
-            // With the lock nobody has the state, and nobody takes it up meanwhile.
+            // The lock shows that no service holds the state, and prevents that one takes it meanwhile.
             guard let log = try? RecoveryLog(path: "\(directory)/\(id).log", in: files) else { continue }
             switch bus(of: log, ours: address, files) {
             case .there: break
@@ -59,11 +62,11 @@ enum AbandonedState {
 
     private static func remove(_ id: String, _ log: RecoveryLog, in directory: String, _ files: any StateFiles) {
         for suffix in suffixes where suffix != "log" { files.remove("\(directory)/\(id).\(suffix)") }
-        // Last, as the lock is on it.
+        // The log is removed last, because it has the lock.
         log.remove()
     }
 
-    /// The ids by which files are named.
+    /// Returns the ids in the names of files.
     private static func busIDs(in names: [String]) -> Set<String> {
         var ids: Set<String> = []
         for name in names {
@@ -78,7 +81,7 @@ enum AbandonedState {
     private static func bus(of log: RecoveryLog, ours: String, _ files: any StateFiles) -> Bus {
         var decoder = ChangeDecoder()
         var address: String?
-        // It stands first.
+        // The address is in the first record.
         _ = try? log.read { record in
             if case .bus(let text) = try? decoder.decode(record, counts: { _, _, _ in nil }) { address = text }
             return false
@@ -88,8 +91,8 @@ enum AbandonedState {
         return files.isListening(at: path).map { $0 ? .there : .gone } ?? .unknown
     }
 
-    /// The socket of an address such as `unix:path=/run/user/1000/bus,guid=…`; nil when it is another kind of address, or
-    /// several. An abstract one begins with a zero.
+    /// Returns the socket of an address such as `unix:path=/run/user/1000/bus,guid=…`; nil for another kind of address,
+    /// or several addresses. The name of an abstract socket begins with a zero.
     private static func socketPath(_ address: String) -> [UInt8]? {
         guard address.hasPrefix("unix:"), !address.contains(";") else { return nil }
         for pair in address.dropFirst("unix:".count).split(separator: ",") {

@@ -2,7 +2,7 @@
 import CarillonCore
 
 extension Change {
-    /// Whether it is about what waits, for clients or in posters' queues.
+    /// Whether the change concerns the queues of clients or posters.
     var isOfQueues: Bool {
         switch self {
         case .queuedDue, .held, .delayed, .delayEnded, .flushed, .popped, .lost, .unannouncedLoss, .lossAnnounced,
@@ -15,7 +15,7 @@ extension Change {
         }
     }
 
-    /// The client for which something else may wait behind it; nil for a change that concerns no client's queue.
+    /// The client whose queue, or unreported losses, the change affects; nil for other changes.
     var clientWhoseQueueChanges: ClientName? {
         switch self {
         case .queuedDue(let client, _, _, _), .held(let client, _, _, _), .flushed(let client), .popped(let client, _),

@@ -2,15 +2,15 @@
 import CarillonCore
 import CarillonWire
 
-/// Turns records back into changes.
+/// The decoder of log records.
 struct ChangeDecoder {
-    /// What a record says.
+    /// The content of a record.
     enum Content {
         case change(Change)
         case numbers(serial: UInt64, observer: UInt64)
         case queuesUnkept
         case bus(address: String)
-        /// What later records speak of.
+        /// Data that later records refer to.
         case part
     }
 
@@ -19,8 +19,12 @@ struct ChangeDecoder {
     private var names = ReadNames()
     private var identities = ReadIdentities()
 
-    /// - Parameter counts: what the counters have of a client, in the slot that the record names, which had these counts
-    ///   when it was written.
+    /// Decodes a record.
+    ///
+    /// - Parameters:
+    ///   - record: the bytes of the record.
+    ///   - counts: returns the counters of a client from the slot that the record names. It gets the client, the slot,
+    ///     and the counters at the time of the record.
     /// - Throws: ``RecordReader/Malformed``.
     mutating func decode(
         _ record: UnsafeRawBufferPointer, counts: (ClientName, UInt32, ClientCounts) -> ClientCounts?
@@ -33,7 +37,7 @@ struct ChangeDecoder {
             let poster = try client(&reader)
             guard let (name, object, userInfo) = WireUserInfo.restored(fromCommonBody: try reader.readBytes())
             else { throw RecordReader.Malformed() }
-            // What an earlier version wrote ends here.
+            // Records of an earlier version end here.
             let time = reader.isAtEnd ? 0 : Int64(bitPattern: try reader.readUInt64())
             let identity = try identities.identity(&reader)
             let expiry = try reader.readExpiry()
@@ -50,7 +54,7 @@ struct ChangeDecoder {
             let key = Limits.Key(rawValue: try reader.readText())
             let (amount, limit) = (Int(exactly: try reader.readUInt64()), Int(exactly: try reader.readUInt64()))
             guard let amount, let limit else { throw RecordReader.Malformed() }
-            // Of a limit of a later version.
+            // A later version may have further limits.
             guard let key else { return .part }
             return .change(.excess(key, Excess(amount: amount, limit: limit)))
         default: return .change(try change(kind, &reader, counts))

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCore
 
-/// Turns changes into records. A notification is written once, before the first record that queues it.
+/// The encoder of log records. A notification is written once, before the first record that queues it.
 struct ChangeEncoder {
-    /// The notifications that the log holds already, as far as it matters: a post is queued for all its clients before
-    /// the next post.
+    /// The serial of the last notification in the log. Only the last one matters, because a post is queued for all its
+    /// clients before the next post.
     private var lastNotification: UInt64 = 0
-    /// The last long list of observers of each client: what waits is for the same ones again and again.
+    /// The last long list of observers of each client. Consecutive notifications often have the same observers.
     private var lists: [ClientName: [ObserverID]] = [:]
 
-    /// The record of the numbers beyond which none was given.
+    /// Appends the record of the numbers beyond which none has been assigned.
     func numbers(serial: UInt64, observer: UInt64, to records: inout RecordGroup) {
         records.beginRecord()
         records.append(RecordKind.numbers.rawValue)
@@ -18,14 +18,14 @@ struct ChangeEncoder {
         records.endRecord()
     }
 
-    /// The record of a log without queues.
+    /// Appends the record of a log without queues.
     func queuesUnkept(to records: inout RecordGroup) {
         records.beginRecord()
         records.append(RecordKind.queuesUnkept.rawValue)
         records.endRecord()
     }
 
-    /// The record of where the bus is.
+    /// Appends the record of the bus's address.
     func bus(address: String, to records: inout RecordGroup) {
         records.beginRecord()
         records.append(RecordKind.bus.rawValue)
@@ -33,9 +33,11 @@ struct ChangeEncoder {
         records.endRecord()
     }
 
+    /// Appends a change, as one record or two.
+    ///
     /// - Parameters:
-    ///   - slot: where ``RecoveryCounters`` has the counts of a client.
-    ///   - records: gets the records, one or two.
+    ///   - slot: returns the slot of a client in ``RecoveryCounters``.
+    ///   - records: the group to append to.
     mutating func encode(_ change: Change, slot: (ClientName) -> UInt32, to records: inout RecordGroup) {
         switch change {
         case .queuedDue(_, let notification, _, _), .held(_, let notification, _, _), .retained(let notification, _),

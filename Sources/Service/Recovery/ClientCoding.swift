@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCore
 
-/// How clients and their registrations are laid out in records.
+/// The coding of clients and their registrations in records.
 extension RecordGroup {
     mutating func append(_ registration: Registration) {
         append(registration.id.rawValue)
@@ -28,7 +28,7 @@ extension RecordReader {
         let options = ObserverOptions(
             suspensionBehavior: try readChoice(), automaticSuspension: try readBool(),
             runLoopMode: try readChoice(), isMonitor: isMonitor,
-            // An earlier version wrote none.
+            // Records of an earlier version end here.
             minimumInterval: isAtEnd ? 0 : try readUInt32())
         return Registration(
             id: id, client: client, name: name.isEmpty ? nil : name, object: object.isEmpty ? nil : object,
@@ -54,9 +54,10 @@ extension RecordReader {
     }
 }
 
-/// The names of connections that were read, each made and checked once: a log has thousands of records of one client.
+/// The names of connections that were read. Each is created and checked once, because a log has thousands of records of
+/// one client.
 struct ReadNames {
-    /// The bytes of a short name, filled up with zeros.
+    /// The bytes of a short name, padded with zeros.
     private struct Key: Hashable {
         let count: Int
         var words: (UInt64, UInt64) = (0, 0)

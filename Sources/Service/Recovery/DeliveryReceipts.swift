@@ -4,21 +4,24 @@ import CarillonCore
 import CarillonDBus
 import CarillonMainLoop
 
-/// Finds out which of the numbered messages that were sent the bus has taken, for the store (E3).
+/// The receipts of the bus: they show the store which numbered messages the bus has carried (E3).
 ///
-/// That the system has the bytes is not enough: dbus-daemon drops what it has not read of a connection that ends. So a
-/// ``BusBarrier`` follows what was sent: at once, so that whoever kills the service because of what it has received finds
-/// that confirmed; and in a stream one for all that went out in ``pause``. None follows nothing.
+/// It is not enough that the kernel has the bytes, because dbus-daemon discards unread bytes of a connection that ends.
+/// Therefore a ``BusBarrier`` follows the messages. It follows at once, so that a receiver of a message that kills the
+/// service finds the message confirmed. In a stream of messages, one barrier follows all messages of ``pause``. No
+/// barrier follows if nothing was sent.
+///
+/// Threads: that of the context.
 final class DeliveryReceipts {
-    /// What went to one client.
+    /// The messages that were sent to one client.
     struct Sent: Equatable {
-        /// The last number.
+        /// The last sequence number.
         var sequence: UInt64 = 0
         var delivered: UInt64 = 0
         var dropped: UInt64 = 0
     }
 
-    /// The same with the client.
+    /// The messages that were sent to one client, with its name.
     struct Row {
         let client: ClientName
         var sent: Sent
@@ -26,28 +29,29 @@ final class DeliveryReceipts {
 
     private let barrier: BusBarrier
     private let context: MainContext
-    /// Gets what the bus has carried.
+    /// Called with the messages that the bus has carried.
     private let onCarried: ([Row]) -> Void
-    /// A client may have several rows.
+    /// The messages since the last barrier. A client may have several rows.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     private var sent: [Row] = []
-    /// Where those of clients stand, as long as these are theirs.
+    /// The index of each client's row in `sent`. An index may be outdated, so it is checked.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     private var places = ClientTable<Int>()
-    /// What the barrier that is on its way is about; empty when none is.
+    /// The messages ahead of the barrier that is in flight; empty when none is.
     private var asked: [Row] = []
     private var timer: EventSource?
     /// Whether the bus has refused the last barrier.
     private var isRefused = false
 
     private var lastAsked: SuspendingClock.Instant?
-    /// In milliseconds. Long against the time that the bus needs for a post, so that a stream of them costs few barriers.
+    /// The minimum time between two barriers, in milliseconds. It is long in comparison to the time that the bus needs
+    /// for a post, so that a stream of posts costs few barriers.
     private static let pause: UInt32 = 2
-    /// After one that the bus did not carry, in milliseconds.
+    /// The pause after a barrier that the bus did not carry, in milliseconds.
     private static let retryPause: UInt32 = 1000
 
     init(barrier: BusBarrier, context: MainContext, onCarried: @escaping ([Row]) -> Void) {
@@ -56,12 +60,14 @@ final class DeliveryReceipts {
         self.onCarried = onCarried
     }
 
-    /// A message is sent now that has this number, the greatest so far of its client.
+    /// Records a message that is sent now, and that has the highest sequence number of its client so far.
     ///
     /// - Parameters:
-    ///   - number: the client's; nil where it is not known.
-    ///   - notifications: how many are in it; the number is that of the last.
-    ///   - dropped: how many losses it tells of.
+    ///   - sequence: the sequence number of the message, or of the last notification in it.
+    ///   - client: the receiver.
+    ///   - number: the small number of the client; nil where it is not known.
+    ///   - notifications: the number of notifications in the message.
+    ///   - dropped: the number of losses that it reports.
     func noteSent(
         _ sequence: UInt64, to client: ClientName, _ number: Int? = nil, notifications: UInt64 = 1, dropped: UInt64 = 0
     ) {
@@ -75,31 +81,32 @@ final class DeliveryReceipts {
         sent.append(Row(client: client, sent: message))
     }
 
-    /// What went to a client another way is known to it if the bus carries what is sent now.
+    /// Records messages that a client was sent on a channel. They count as carried when the bus carries the messages
+    /// that are sent now, because these show the client its losses.
     func noteSent(_ sent: Sent, to client: ClientName) {
         self.sent.append(Row(client: client, sent: sent))
     }
 
-    /// All that belongs together was sent.
+    /// Ends an event: all its messages were sent, and a barrier may follow.
     func eventEnded() {
         guard !sent.isEmpty, asked.isEmpty, timer == nil else { return }
         if let lastAsked, context.now - lastAsked < .milliseconds(Self.pause) { ask(after: Self.pause) } else { ask() }
     }
 
-    /// Asks about all that was sent, without a pause.
+    /// Sends a barrier behind all messages at once.
     func askNow() {
-        // One that the bus has refused is not asked for again at once.
+        // A barrier that the bus has refused is repeated after a pause only.
         guard !sent.isEmpty, asked.isEmpty, !isRefused else { return }
         timer = nil
         ask()
     }
 
-    /// Whether the bus is known to have carried all that was sent.
+    /// Whether the bus is known to have carried all messages.
     var areComplete: Bool { sent.isEmpty && asked.isEmpty }
 
-    /// Gives up what is kept of clients that are gone (E8).
+    /// Releases the memory of clients that are gone (E8).
     func releaseRoom() {
-        // For clients that are there a place only saves a second row.
+        // The indexes of present clients can be removed as well, because each of them only saves a second row.
         places.removeAll()
         sent.releaseRoom()
     }

@@ -2,14 +2,16 @@
 import CarillonCore
 import CarillonMainLoop
 
-/// A log that is written anew part by part, while the one that there is goes on (E3, E8).
+/// The rewriting of a log part by part, while the old log is still appended to (E3, E8).
 ///
-/// The new one has the state of the moment in which that began, and behind it all that was appended to the old one since.
-/// With the last part it takes the place of the old one. A process that dies before leaves that one, which has everything.
+/// The new log gets a snapshot of the state at the beginning, and behind it all records that were appended to the old
+/// log since then. With the last part it takes the place of the old log. If the process dies before, the old log is
+/// complete.
 ///
-/// Each part is bounded, and has four times what was appended since the last one, so that this comes to an end.
+/// Each part is bounded. It has at least four times the bytes that were appended since the last part, so that rewriting
+/// comes to an end.
 final class LogRewriting {
-    /// What a part has where little was appended.
+    /// The size of a part when little was appended.
     private static let bytesInPart = 128 << 10
     private static let changesInPart = 512
     private static let changesInRun = 32
@@ -19,23 +21,26 @@ final class LogRewriting {
     private let new: RecoveryLog.NewLog
     private var snapshot: StateSnapshot
     private var encoder = ChangeEncoder()
-    /// Those of the moment of the snapshot.
+    /// The slots of the clients in the snapshot.
     private let slots: [ClientName: UInt32]
     private let isWanted: (Change) -> Bool
     private var isTold = false
-    /// From there on what the old log has came after the snapshot, and is not in the new one.
+    /// The offset in the old log behind which its records are not in the new log.
     private var offset: Int
-    /// The old log's size with the last part.
+    /// The size of the old log at the last part.
     private var lastSize: Int
-    /// What the snapshot takes in the log.
+    /// The size of the snapshot in the new log, in bytes.
     private(set) var size = 0
 
+    /// Begins to rewrite a log.
+    ///
     /// - Parameters:
-    ///   - old: nothing that is appended to it from now on may refer to what stands before that.
-    ///   - snapshot: of the state that it has.
-    ///   - slots: where the counts of clients are.
+    ///   - old: the old log. Records that are appended from now on must not refer to earlier ones.
+    ///   - snapshot: the state that the log holds.
+    ///   - slots: the slots of clients in the counters.
     ///   - isWanted: whether a change is kept.
-    ///   - head: writes the records that stand before the state.
+    ///   - head: writes the records ahead of the state.
+    /// - Throws: ``FileError`` when the new log can't be created.
     init(
         of old: RecoveryLog, snapshot: StateSnapshot, slots: [ClientName: UInt32],
         isWanted: @escaping (Change) -> Bool, head: (inout RecordGroup) -> Void
@@ -52,9 +57,10 @@ final class LogRewriting {
 
     /// Writes the next part.
     ///
-    /// - Parameter most: of the bytes of the snapshot.
-    /// - Returns: whether it was the last.
-    /// - Throws: ``FileError``, of too large a file when there are more; then it is to be given up.
+    /// - Parameter most: the maximum size of the snapshot, in bytes.
+    /// - Returns: whether the part was the last.
+    /// - Throws: ``FileError``; with the reason `tooLarge` when the snapshot exceeds `most`. The caller then gives the
+    ///   rewriting up.
     func goOn(atMost most: Int) throws(FileError) -> Bool {
         let least = Self.timesAppended * (old.size - lastSize)
         if !isTold { try tell(atLeast: least, atMost: most) }
@@ -83,7 +89,7 @@ final class LogRewriting {
             && (size - start < least || size - start < Self.bytesInPart && count < Self.changesInPart)
     }
 
-    /// Changes that are appended before the first part have no part of their own.
+    /// Waits. The next part need not make up for the records that have been appended by now.
     func wait() { lastSize = old.size }
 
     func giveUp() { new.remove() }

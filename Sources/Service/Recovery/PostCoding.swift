@@ -2,9 +2,9 @@
 import CarillonCore
 import CarillonWire
 
-/// How a post, a notification and a value are laid out in records.
+/// The coding of posts, notifications and retained values in records.
 extension RecordGroup {
-    /// A notification, but for what it goes to.
+    /// Appends a notification without its receivers.
     mutating func append(_ notification: Notification) {
         append(notification.serial)
         append(notification.poster.rawValue)
@@ -13,7 +13,7 @@ extension RecordGroup {
         append(notification.identity)
         append(notification.expiry)
         let origin = notification.identity?.origin
-        // Nothing for what most are: of this session, for it alone, and not kept.
+        // Omitted for most notifications, which are of this session, for this session only, and not retained.
         if origin != nil || notification.retention != nil || notification.goesToAllSessions {
             append(origin)
             append(notification.retention)
@@ -21,7 +21,7 @@ extension RecordGroup {
         }
     }
 
-    /// A post that waits, with what it took the place of similar ones for.
+    /// Appends a queued post with the keys by which it has replaced similar posts.
     mutating func append(_ post: PendingPost, coalescing: Set<CoalescingKey>) {
         append(commonBody(of: post.userInfo))
         append(post.deliverImmediately)
@@ -39,10 +39,10 @@ extension RecordGroup {
         append(retention.map { $0.flags + 1 } ?? UInt8(0))
     }
 
-    /// How a value is kept.
+    /// Appends the retention of a value.
     mutating func append(_ retention: Retention) { append(retention.flags) }
 
-    /// Name, object and userInfo.
+    /// Returns the coded name, object and userInfo.
     private func commonBody(of userInfo: any UserInfo) -> [UInt8] {
         guard let userInfo = userInfo as? WireUserInfo else {
             preconditionFailure("every post of this service carries a WireUserInfo")
@@ -54,7 +54,7 @@ extension RecordGroup {
         append(UInt64(bitPattern: expiry ?? 0))
     }
 
-    /// At the end of a record: a text that is empty stands for none.
+    /// Appends an identity; an empty text means nil.
     mutating func append(_ identity: Identity?) {
         append(identity != nil)
         guard let identity else { return }
@@ -67,7 +67,7 @@ extension RecordGroup {
         }
     }
 
-    /// At the end of a record: a text that is empty stands for none.
+    /// Appends an origin; an empty text means nil. It is the end of a record.
     mutating func append(_ origin: OutsideOrigin?) {
         append(origin?.host ?? "")
         append(origin?.user ?? "")
@@ -88,7 +88,7 @@ extension RecordReader {
             style: try readQueuedStyle())
     }
 
-    /// The end of a record, which an earlier version did not write.
+    /// Reads an identity; nil in a record of an earlier version.
     mutating func readIdentity() throws(RecordReader.Malformed) -> Identity? {
         guard !isAtEnd, try readBool() else { return nil }
         func number() throws(RecordReader.Malformed) -> UInt32? {
@@ -105,7 +105,7 @@ extension RecordReader {
             application: try text(), sandbox: try text(), unit: try text())
     }
 
-    /// Nothing stands, or two empty texts, where it is of this session.
+    /// Reads an origin; nil if the record ends here or both texts are empty, which means this session.
     mutating func readOrigin() throws(RecordReader.Malformed) -> OutsideOrigin? {
         guard !isAtEnd else { return nil }
         let (host, user) = (try readText(), try readText())
@@ -116,14 +116,14 @@ extension RecordReader {
         }
     }
 
-    /// None from an earlier version.
+    /// Reads an expiry; nil in a record of an earlier version.
     mutating func readExpiry() throws(RecordReader.Malformed) -> Int64? {
         guard !isAtEnd else { return nil }
         let expiry = Int64(bitPattern: try readUInt64())
         return expiry == 0 ? nil : expiry
     }
 
-    /// None from an earlier version.
+    /// Reads a number of seconds; nil in a record of an earlier version.
     mutating func readSeconds() throws(RecordReader.Malformed) -> UInt32? {
         guard !isAtEnd else { return nil }
         let seconds = try readUInt32()
@@ -158,7 +158,7 @@ extension RecordReader {
     }
 }
 
-/// Who posted, each made once where many in a row are of the same poster.
+/// The identities of posters that were read. Consecutive equal identities share one instance.
 struct ReadIdentities {
     private var last: Identity?
     private var lastBringing: Identity?
@@ -170,7 +170,7 @@ struct ReadIdentities {
         return read
     }
 
-    /// The same one with where it is from, which stands at the end of a record.
+    /// Reads the origin at the end of a record, and returns the identity with it.
     mutating func withOrigin(
         _ identity: Identity?, _ reader: inout RecordReader
     ) throws(RecordReader.Malformed) -> Identity? {

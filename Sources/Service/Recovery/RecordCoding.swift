@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Records that are kept together: after a crash there are all of them, or none.
+/// A group of records: after a crash, either all of them are in the log or none.
 ///
-/// A record is its length and its bytes: integers little-endian, texts and byte strings behind their length. It is laid
-/// out where it stays until the group is written: each notification that waits takes two.
+/// A record is its length and its bytes: integers are little-endian, texts and byte strings follow their length.
+/// Records are encoded in place in the memory that is written, because each queued notification takes two records.
 struct RecordGroup: ~Copyable {
     private var memory = UnsafeMutableRawPointer.allocate(byteCount: RecordGroup.least, alignment: 8)
     private var capacity = RecordGroup.least
     private(set) var byteCount = 0
-    /// Where the length of the record stands that was begun.
+    /// The offset of the length of the record that was begun.
     private var begun: Int?
 
     private static let least = 4096
-    /// More is not kept for the next records.
+    /// The capacity, in bytes, beyond which memory is not kept for the next records.
     private static let maxKept = 1 << 16
 
     deinit {
@@ -20,12 +20,12 @@ struct RecordGroup: ~Copyable {
 
     var isEmpty: Bool { byteCount == 0 }
 
-    /// Calls `body` with all of it, which is valid only inside.
+    /// Calls `body` with the bytes of the group, which are valid only during the call.
     borrowing func withBytes<Result>(_ body: (UnsafeRawBufferPointer) -> Result) -> Result {
         body(UnsafeRawBufferPointer(start: memory, count: byteCount))
     }
 
-    /// The memory is used again, unless it is much.
+    /// Removes all records. The memory is reused, unless it exceeds ``maxKept``.
     mutating func removeAll() {
         byteCount = 0
         begun = nil
@@ -36,7 +36,7 @@ struct RecordGroup: ~Copyable {
 
     // MARK: Writing
 
-    /// Begins a record. What is appended until ``endRecord()`` is in it.
+    /// Begins a record. All values up to ``endRecord()`` belong to it.
     mutating func beginRecord() {
         precondition(begun == nil, "one record is written after the other")
         begun = byteCount
@@ -82,7 +82,7 @@ struct RecordGroup: ~Copyable {
         take(bytes.count).copyMemory(from: start, byteCount: bytes.count)
     }
 
-    /// Room for so many more.
+    /// Returns memory for `more` bytes.
     private mutating func take(_ more: Int) -> UnsafeMutableRawPointer {
         if more > capacity - byteCount { grow(by: more) }
         defer { byteCount += more }
@@ -99,9 +99,9 @@ struct RecordGroup: ~Copyable {
 
     // MARK: Reading
 
-    /// Gives the records in these bytes one by one to `body`, until that returns false.
+    /// Calls `body` with each record in these bytes, until it returns false.
     ///
-    /// - Returns: whether all of it was records, and taken.
+    /// - Returns: whether all bytes were records, and `body` took all of them.
     static func read(_ bytes: UnsafeRawBufferPointer, _ body: (UnsafeRawBufferPointer) -> Bool) -> Bool {
         var offset = 0
         while offset < bytes.count {
@@ -117,9 +117,9 @@ struct RecordGroup: ~Copyable {
     }
 }
 
-/// Reads a record of a ``RecordGroup``, from bytes that may be anything. They stay where they are while it reads.
+/// A reader of a record of a ``RecordGroup``. The bytes may be malformed; they must stay valid while it reads.
 struct RecordReader {
-    /// The bytes are no such record.
+    /// The error for bytes that are no record of the expected kind.
     struct Malformed: Error {}
 
     private let bytes: UnsafeRawBufferPointer
@@ -156,7 +156,7 @@ struct RecordReader {
         return UnsafeRawBufferPointer(rebasing: bytes[offset..<offset + count])
     }
 
-    /// Numbers, each made into what it stands for.
+    /// Reads numbers, and converts each with `make`.
     mutating func readNumbers<Element>(_ make: (UInt64) -> Element) throws(Malformed) -> [Element] {
         let count = Int(try readUInt32())
         guard count <= (bytes.count - offset) / 8 else { throw Malformed() }
@@ -166,7 +166,7 @@ struct RecordReader {
         }
     }
 
-    /// One of the cases, by its text.
+    /// Reads a case by its raw text.
     mutating func readChoice<Choice: RawRepresentable<String>>() throws(Malformed) -> Choice {
         guard let choice = Choice(rawValue: try readText()) else { throw Malformed() }
         return choice

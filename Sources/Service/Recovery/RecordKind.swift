@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The kinds of record in the log, by their first byte.
+/// The kinds of records in the log, by their first byte.
 enum RecordKind: UInt8 {
-    /// A notification that records behind it mention by its serial.
+    /// A notification that later records refer to by its serial.
     case notification = 1
     case client
     case clientGone
@@ -19,15 +19,15 @@ enum RecordKind: UInt8 {
     case postsReplaced
     case postTaken
     case suspendedByActivity
-    /// No serial and no observer's number beyond these was given.
+    /// The numbers beyond which no serial and no observer's number has been assigned.
     case numbers
-    /// What waits is not in the log: for each client the counters have how much it is.
+    /// The mark of a log without queues. The counters have the length of each client's queue.
     case queuesUnkept
     case suspensionOwed
     /// The address of the bus.
     case bus
     case options
-    /// An observer that monitors, written as any other.
+    /// An observer that is a monitor, coded like any other observer.
     case monitor
     case retained
     case unretained
@@ -43,14 +43,14 @@ enum RecordKind: UInt8 {
     case excess
 }
 
-/// How a list of observers is written.
+/// The coding of a list of observers.
 enum ListCoding: UInt8 {
     case whole = 0
-    /// It is the last long one of this client again.
+    /// The same list as the last long one of this client.
     case again = 1
-    /// It is the other one of the record.
+    /// The same list as the other one of the record.
     case same = 2
 
-    /// From here on a list is long: it is worth a place in memory not to write it twice.
+    /// The number of observers from which a list is long, and worth remembering so that it is not written twice.
     static let long = 4
 }

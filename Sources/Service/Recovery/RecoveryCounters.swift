@@ -2,19 +2,27 @@
 import CarillonCore
 import CarillonMainLoop
 
-/// Counts that change with every delivery: in memory, and in a file that outlives the process.
+/// The counters that change with every delivery, in memory and in a file that survives the process.
 ///
-/// A client has a slot of 64 bytes: whose it is; the last number that it was given, with the serial of what that was
-/// for; the last that the bus has carried; deliveries; losses; and how much waits, where that is not in the log. Slot 0
-/// names the format, and has how many posts wait in posters' queues, where these are not in the log.
+/// A client has a slot of 64 bytes with these fields:
 ///
-/// A number is written before it is used, and again when the bus has carried what has it (``DeliveryReceipts``). So a
-/// process that died at any moment leaves, for each client, what surely was carried and what may not have been: what was
-/// sent in the last moments.
+/// - its owner, a hash of the client's name
+/// - the last sequence number that was assigned, and the serial of its notification
+/// - the last sequence number that the bus has carried
+/// - the numbers of deliveries and of losses
+/// - the length of its queue, where the log has no queues
 ///
-/// The file is written, not mapped: one that somebody makes shorter is an error of a write, or mended by the next, where
-/// a store into it would end the process. A slot never crosses a page, so that no kill leaves half of one; of several
-/// that are written together it may leave some.
+/// Slot 0 names the format, and has the number of posts in posters' queues, where the log has no queues.
+///
+/// A sequence number is written before it is used, and the carried number again when the bus has carried the message
+/// (``DeliveryReceipts``). A process that dies at any moment therefore leaves, for each client, the messages that were
+/// certainly carried, and those of the last moments that may not have been.
+///
+/// The file is written, not mapped. If another program truncates it, a write fails or the next one mends the file,
+/// while a store into mapped memory would end the process. A slot never crosses a page, so a kill leaves no half slot.
+/// Of several slots that are written together, a kill may leave some.
+///
+/// Threads: one at a time. File operations may block.
 final class RecoveryCounters {
     private static let format = Array("Carillon cnts 2\n".utf8)
     private static let slotSize = 64
@@ -33,7 +41,7 @@ final class RecoveryCounters {
 
     private let path: String
     private let files: any StateFiles
-    /// Nil while there is none that can be written.
+    /// The file; nil while none can be written.
     private var file: (any StateFile)?
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
@@ -41,16 +49,16 @@ final class RecoveryCounters {
     private var table: [UInt64]
     private var freeSlots: [UInt32] = []
     private var nextSlot: UInt32 = 1
-    /// What was counted and not written yet.
+    /// The slots that were changed and not written.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     private var changedSlots: [UInt32] = []
-    /// Whether there is something to write for ``writeCounts()``.
+    /// Whether ``writeCounts()`` has slots to write.
     var hasChanges: Bool { !changedSlots.isEmpty }
-    /// Slots so near to each other are written together with those between them.
+    /// The distance between slots up to which they are written together, with the slots between them.
     private static let nearness: UInt32 = 16
-    /// What an earlier process left.
+    /// The counters of an earlier process.
     private var earlier: [UInt64] = []
     private static let waitingPosts = fields - 1
 
@@ -61,9 +69,9 @@ final class RecoveryCounters {
         table.withUnsafeMutableBytes { $0.copyBytes(from: Self.format) }
     }
 
-    /// Takes up the file that an earlier process left, if it is one.
+    /// Opens the file of an earlier process if it is valid, or replaces it.
     ///
-    /// - Throws: ``FileError``, when it can be neither read nor replaced.
+    /// - Throws: ``FileError`` when the file can be neither read nor replaced.
     func takeUp() throws(FileError) {
         guard let file = try? files.open(path, for: .table), let size = try? file.size(),
             size <= Self.maxSlots * Self.slotSize, let bytes = try? file.read(at: 0, atMost: size),
@@ -73,12 +81,13 @@ final class RecoveryCounters {
         earlier.withUnsafeMutableBytes { $0.copyBytes(from: bytes.prefix($0.count)) }
         let count = max(earlier.count, table.count)
         table += Array(repeating: 0, count: count - table.count)
-        // What is there stays until its slot gets a new owner: this process may die before it has a log of its own.
+        // The earlier counters stay until their slots get new owners, because this process may die before it has a log
+        // of its own.
         try file.allocate(count * 8)
         self.file = file
     }
 
-    /// Puts a new file into the place of whatever is there.
+    /// Creates a new file in place of the existing one.
     func replace() throws(FileError) {
         let file = try files.open(path, for: .newTable)
         try file.allocate(table.count * 8)
@@ -86,12 +95,12 @@ final class RecoveryCounters {
         try write(0..<table.count)
     }
 
-    /// From now on nothing is written.
+    /// Stops writing to the file.
     func suspend() {
         file = nil
     }
 
-    /// Writes all of it, if somebody has made the file shorter.
+    /// Writes all counters if the file has been truncated.
     func mend() throws(FileError) {
         guard let file, try file.size() < table.count * 8 else { return }
         try file.allocate(table.count * 8)
@@ -102,13 +111,15 @@ final class RecoveryCounters {
         if let file, file.isInPlace { file.remove() }
     }
 
-    // MARK: An earlier process's
+    // MARK: Counters of an earlier process
 
-    /// What an earlier process counted for a client.
+    /// Returns the counters of an earlier process for a client.
     ///
     /// - Parameters:
-    ///   - written: what its log says instead, for a slot that is not the client's, or was damaged.
-    ///   - hasQueues: whether its log has what waits.
+    ///   - client: the client.
+    ///   - slot: the slot that the log names.
+    ///   - written: the counters in the log, for a slot that is damaged or not the client's.
+    ///   - hasQueues: whether the log has the queues.
     func counts(of client: ClientName, in slot: UInt32, written: ClientCounts, hasQueues: Bool) -> ClientCounts {
         func field(_ field: Field) -> UInt64 { earlier[Int(slot) * Self.fields + field.rawValue] }
         guard slot > 0, Int(slot) < earlier.count / Self.fields, field(.owner) == Self.owner(client),
@@ -124,15 +135,15 @@ final class RecoveryCounters {
         return counts
     }
 
-    /// How many posts waited in posters' queues; of use where the log does not have them.
+    /// The number of posts in the posters' queues of an earlier process; for a log without queues.
     var earlierPosts: UInt64 {
         guard earlier.count > Self.waitingPosts else { return 0 }
         return earlier[Self.waitingPosts] <= UInt64(UInt32.max) ? earlier[Self.waitingPosts] : 0
     }
 
-    /// Marks a slot as in use. Its old counts stay until ``set(_:of:in:)``.
+    /// Marks a slot as used. Its earlier counters stay until ``set(_:waiting:of:in:)``.
     ///
-    /// - Returns: whether there is such a slot, which nobody uses.
+    /// - Returns: false if there is no such slot, or it is used.
     func reserve(_ slot: UInt32) -> Bool {
         guard slot > 0, slot < Self.maxSlots else { return false }
         if slot >= nextSlot {
@@ -147,7 +158,7 @@ final class RecoveryCounters {
 
     // MARK: Slots
 
-    /// A slot that nobody uses.
+    /// Returns an unused slot.
     func allocate() -> UInt32 {
         if let slot = freeSlots.popLast() { return slot }
         nextSlot += 1
@@ -158,11 +169,11 @@ final class RecoveryCounters {
         freeSlots.append(slot)
     }
 
-    /// Gives a slot to a client that has these counts.
+    /// Assigns a slot to a client with these counters.
     func set(
         _ counts: ClientCounts, waiting: UInt64 = 0, of client: ClientName, in slot: UInt32
     ) throws(FileError) {
-        // All goes on in memory, also where the file can't grow.
+        // If the file can't grow, counting goes on in memory.
         let hasGrown = growTable(toHold: Int(slot))
         let first = Int(slot) * Self.fields
         for field in 0..<Self.fields { table[first + field] = 0 }
@@ -178,20 +189,21 @@ final class RecoveryCounters {
 
     // MARK: Counting
 
-    /// A number is about to be used, when it was written: ``writeCounts()``.
+    /// Counts a sequence number that is used after ``writeCounts()``.
     ///
-    /// - Parameter serial: of what it is for; 0 for a loss.
+    /// - Parameter serial: the serial of the notification; 0 for a loss.
     func count(_ sequence: UInt64, serial: UInt64, in slot: UInt32) {
-        // A word about losses may stand before what has its numbers already, as where a channel ends.
+        // A report of losses may have a lower number than messages that were counted before, for example when a channel
+        // ends.
         guard sequence >= self[slot, .sequence] else { return }
         self[slot, .sequence] = sequence
         self[slot, .serial] = serial
         changedSlots.append(slot)
     }
 
-    /// The bus has carried all up to this number; to be written by ``writeCounts()``.
+    /// Counts all numbers up to `sequence` as carried; ``writeCounts()`` writes that.
     ///
-    /// - Parameter count: of the last numbers, which do not count as carried.
+    /// - Parameter count: the number of the last sequence numbers that do not count as carried.
     func confirm(
         _ sequence: UInt64, delivered: UInt64, dropped: UInt64, withholding count: UInt64 = 0, in slot: UInt32
     ) {
@@ -201,7 +213,8 @@ final class RecoveryCounters {
         changedSlots.append(slot)
     }
 
-    /// Writes what was counted: what goes to many clients at once with one call, as their slots are near each other.
+    /// Writes the changed slots. Slots near each other are written with one call, as after a notification to many
+    /// clients.
     func writeCounts() throws(FileError) {
         defer { changedSlots.removeAll(keepingCapacity: changedSlots.count <= Self.maxKept) }
         guard file != nil, !changedSlots.isEmpty else { return }
@@ -219,7 +232,7 @@ final class RecoveryCounters {
 
     private static let maxKept = 256
 
-    /// So many of the last numbers do not count as carried; to be written by ``writeCounts()``.
+    /// Records that the last `count` numbers do not count as carried; ``writeCounts()`` writes that.
     func withhold(_ count: UInt64, in slot: UInt32) {
         self[slot, .confirmed] = min(self[slot, .confirmed], most(withholding: count, in: slot))
         changedSlots.append(slot)
@@ -229,7 +242,7 @@ final class RecoveryCounters {
         self[slot, .sequence] - min(count, self[slot, .sequence])
     }
 
-    /// So much waits for the client that is not in the log; to be written by ``writeCounts()``.
+    /// Sets the length of a client's queue, which is not in the log; ``writeCounts()`` writes it.
     func setWaiting(_ count: UInt64, in slot: UInt32) throws(FileError) {
         try grow(toHold: Int(slot))
         guard self[slot, .waiting] != count else { return }
@@ -237,7 +250,7 @@ final class RecoveryCounters {
         changedSlots.append(slot)
     }
 
-    /// So many posts wait in posters' queues that are not in the log.
+    /// Writes the number of posts in posters' queues, which are not in the log.
     func setWaitingPosts(_ count: UInt64) throws(FileError) {
         guard table[Self.waitingPosts] != count || count == 0 else { return }
         table[Self.waitingPosts] = count
@@ -253,7 +266,7 @@ final class RecoveryCounters {
         if growTable(toHold: slot) { try file?.allocate(table.count * 8) }
     }
 
-    /// - Returns: whether it had to.
+    /// - Returns: whether the table has grown.
     private func growTable(toHold slot: Int) -> Bool {
         let count = (slot + 1) * Self.fields
         guard count > table.count else { return false }
@@ -269,7 +282,7 @@ final class RecoveryCounters {
         try file?.write(table[range], at: range.lowerBound * 8)
     }
 
-    /// By which a slot is known to be the client's (FNV-1a). Never 0, which is in a slot of nobody.
+    /// Returns the hash of a client that identifies its slot (FNV-1a). It is never 0, the owner of an unused slot.
     private static func owner(_ client: ClientName) -> UInt64 {
         var hash: UInt64 = 0xcbf2_9ce4_8422_2325
         for byte in client.rawValue.utf8 { hash = (hash ^ UInt64(byte)) &* 0x0000_0100_0000_01b3 }

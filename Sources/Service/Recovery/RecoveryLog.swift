@@ -10,35 +10,39 @@ import CarillonMainLoop
     import Musl
 #endif
 
-/// A file to which groups of records are appended, and which can be read after the process died at any byte.
+/// A log file of record groups that can be read after the process died at any byte.
 ///
-/// It begins with the name of its format. A group is its length, a checksum of its bytes, and the bytes. Reading ends at
-/// the first that is cut off or does not fit its checksum. There is no `fsync`: the file outlives the process, which is
-/// what it is for, and not the machine, with which the bus goes too.
+/// The file begins with the name of its format. A group is its length, a checksum of its bytes, and the bytes. Reading
+/// ends at the first group that is incomplete or does not match its checksum. There is no `fsync`, because the file has
+/// to survive the process but not the machine: the bus and all clients end with the machine.
+///
+/// Threads: one at a time. File operations may block.
 final class RecoveryLog {
     fileprivate static let format = Array("Carillon log 3\n\0".utf8)
     private static let frameSize = 12
-    /// More than any group has: one is written when it has 4 MiB, and a record has no more than a message.
+    /// The maximum size of a group, in bytes. No group comes near it: a group is written when it has 4 MiB, and a
+    /// record is at most as large as a message.
     private static let maxInGroup = 1 << 28
-    /// What is written at a time when the log is written anew.
+    /// The size, in bytes, of the pieces in which a new log is written.
     fileprivate static let pieceSize = 1 << 18
     private let path: String
     private let files: any StateFiles
     private var file: any StateFile
-    /// Bytes in the file.
+    /// The size of the file, in bytes.
     private(set) var size = 0
 
-    /// Opens the log at `path`, or makes it.
+    /// Opens the log at `path`, or creates it.
     ///
     /// - Parameters:
-    ///   - files: where it is.
-    ///   - takesLock: keep other processes from doing the same; false for whoever knows that the one that may still do so
-    ///     has nothing to write any more.
-    /// - Throws: ``FileError``, with `EWOULDBLOCK` when another process has it.
+    ///   - path: the path of the file.
+    ///   - files: the file system that has the file.
+    ///   - takesLock: whether other processes are kept from opening the log. False for a caller that knows that the
+    ///     holder of the lock has nothing left to write.
+    /// - Throws: ``FileError``, with `EWOULDBLOCK` when another process has the log.
     init(path: String, in files: any StateFiles = SystemFiles(), takesLock: Bool = true) throws(FileError) {
         self.path = path
         self.files = files
-        // Another process may put a new file into its place between opening and locking.
+        // Another process may replace the file between opening and locking.
         for _ in 0..<10 {
             file = try files.open(path, for: .log)
             if takesLock, try !file.lock() {
@@ -49,7 +53,7 @@ final class RecoveryLog {
         throw FileError(operation: "open \(path)", reason: .system(ESTALE))
     }
 
-    /// Puts a new log with these records at `path`, in the place of whatever is there that is no log.
+    /// Creates a log with these records at `path`, in place of a file that is no log.
     init(
         path: String, in files: any StateFiles, records: (NewLog) throws(FileError) -> Void
     ) throws(FileError) {
@@ -59,10 +63,10 @@ final class RecoveryLog {
         (file, size) = try new.write(records, to: path)
     }
 
-    /// Reads all records that are whole, however large the file is: what stands behind them is not looked at.
+    /// Reads all whole records, however large the file is. Bytes behind them are ignored.
     ///
-    /// - Parameter body: gets each record; false ends the reading there.
-    /// - Returns: the bytes behind the last group that was read, which are of no use.
+    /// - Parameter body: called with each record; it returns false to end the reading.
+    /// - Returns: the number of bytes behind the last whole group. They are corrupt or were not taken by `body`.
     func read(_ body: (UnsafeRawBufferPointer) -> Bool) throws(FileError) -> Int {
         size = try file.size()
         guard size > 0 else { return 0 }
@@ -95,25 +99,27 @@ final class RecoveryLog {
         size += bytes.count
     }
 
-    /// Puts other records in the place of all that there are, at once: whoever reads sees either these or those.
+    /// Replaces all records at once: a reader sees either the old or the new records.
     func replace(with records: (NewLog) throws(FileError) -> Void) throws(FileError) {
         let new = try beginReplacing()
         (file, size) = try new.write(records, to: path)
     }
 
-    /// Begins a log that takes the place of this one with ``replace(with:)``.
+    /// Begins a log that takes the place of this one with ``finishReplacing(with:from:atMost:)``.
     func beginReplacing() throws(FileError) -> NewLog {
-        // One that has lost its place to another process's has nothing to say any more.
+        // Another process has replaced the log, so this process must not replace that one.
         guard !file.isReplaced else { throw FileError(operation: "replace \(path)", reason: .system(ESTALE)) }
         return try NewLog(path: path, in: files)
     }
 
-    /// Puts a log that was begun before in the place of this one.
+    /// Copies bytes of this log to a new log, and replaces this log when all are copied.
     ///
     /// - Parameters:
-    ///   - offset: what this one has from there on goes behind what that has.
-    ///   - most: of these bytes.
-    /// - Returns: up to where that has it now; it took the place when that is the end.
+    ///   - new: the log from ``beginReplacing()``.
+    ///   - offset: the offset of the first byte in this log to append to the new one.
+    ///   - most: the maximum number of bytes to append.
+    /// - Returns: the offset up to which the bytes are copied. The new log has taken this one's place when that equals
+    ///   ``size``.
     func finishReplacing(with new: NewLog, from offset: Int, atMost most: Int) throws(FileError) -> Int {
         let count = min(most, size - offset)
         let rest = count > 0 ? try file.read(at: offset, atMost: count) : []
@@ -126,7 +132,7 @@ final class RecoveryLog {
         return size
     }
 
-    /// Leaves nothing but these records in the file, for want of room for more. Where even that fails, nothing.
+    /// Reduces the file to these records, to save space. If that fails, removes the file.
     func reduce(to group: borrowing RecordGroup) {
         do throws(FileError) {
             try file.removeAll()
@@ -137,15 +143,15 @@ final class RecoveryLog {
         }
     }
 
-    /// Removes the file; what is appended from then on is for nobody.
+    /// Removes the file. Records that are appended later are lost.
     func remove() {
         if file.isInPlace { file.remove() }
     }
 
-    /// A log that is being written, in pieces, beside the one whose place it will take.
+    /// A log that is written in pieces beside the log that it will replace.
     final class NewLog {
         fileprivate let file: any StateFile
-        /// Records go here; behind each ``recordEnded()`` is called.
+        /// The records to write. Call ``recordEnded()`` behind each of them.
         var group = RecordGroup()
         private var written = 0
         private var buffer = RecoveryLog.format
@@ -157,22 +163,22 @@ final class RecoveryLog {
             }
         }
 
-        /// How many bytes it has, with what is not in the file yet.
+        /// The size of the log, in bytes, with bytes that are not in the file yet.
         var size: Int { written + buffer.count + group.byteCount }
 
-        /// Writes what has been gathered, if that is enough.
+        /// Writes the pending records if they have the size of a piece.
         func recordEnded() throws(FileError) {
             if group.byteCount >= RecoveryLog.pieceSize { try write() }
         }
 
-        /// Gives it up.
+        /// Abandons the new log.
         func remove() { file.remove() }
 
         func tooLarge(limit: Int) -> FileError {
             FileError(operation: "write \(file.path)", reason: .tooLarge(limit: limit))
         }
 
-        /// Writes all of it, and puts it at a path.
+        /// Writes all records, and renames the file to `path`.
         fileprivate func write(
             _ records: (NewLog) throws(FileError) -> Void, to path: String
         ) throws(FileError) -> (any StateFile, size: Int) {
@@ -186,7 +192,7 @@ final class RecoveryLog {
             return (file, size)
         }
 
-        /// Appends what another log has.
+        /// Appends the groups of another log.
         fileprivate func append(_ groups: [UInt8]) throws(FileError) {
             if !group.isEmpty || written == 0 { try write() }
             guard !groups.isEmpty else { return }
@@ -222,8 +228,9 @@ final class RecoveryLog {
         return Self.checksum(bytes) == checksum
     }
 
-    /// For torn writes, not against malice. Like FNV-1a, but eight bytes at a time, which makes it as fast as the copying
-    /// of the bytes. Each step can be undone, so that no change of one word is lost on the way.
+    /// Returns a checksum against torn writes; it is no protection against malice. It is like FNV-1a, but takes eight
+    /// bytes at a time, which makes it as fast as copying the bytes. Each step is reversible, so that every change of a
+    /// single word changes the checksum.
     private static func checksum(_ bytes: UnsafeRawBufferPointer) -> UInt64 {
         var hash: UInt64 = 0xcbf2_9ce4_8422_2325
         func mix(_ word: UInt64) {
@@ -239,7 +246,7 @@ final class RecoveryLog {
     }
 }
 
-/// A piece of a file in memory, which moves along while that is read.
+/// A window of a file in memory, which moves along as the file is read.
 private struct Window {
     private static let size = 1 << 18
     private let file: any StateFile
@@ -250,7 +257,7 @@ private struct Window {
         self.file = file
     }
 
-    /// The bytes at a place of the file; nil when it ends before.
+    /// Returns the bytes at an offset of the file; nil if the file ends before their end.
     mutating func bytes(at offset: Int, count: Int) throws(FileError) -> ArraySlice<UInt8>? {
         if offset < start || offset + count > start + piece.count {
             piece = try file.read(at: offset, atMost: max(count, Self.size))

@@ -9,36 +9,38 @@ import CarillonMainLoop
     import Musl
 #endif
 
-/// The state of a center that outlives the service's process (E3): registrations, suspensions, queues of clients and of
-/// posters, counts.
+/// The store of a center's state that survives the service's process (E3): registrations, suspensions, the queues of
+/// clients and posters, and counters.
 ///
-/// It belongs to one bus, by the bus's own id: on another bus the same unique names are other clients. On one bus a
-/// unique name is never given twice, so what comes back can't reach a stranger.
+/// The state belongs to one bus, identified by the bus's own id, because on another bus the same unique names are other
+/// clients. A bus never assigns a unique name twice, so restored state can't reach another client.
 ///
-/// Why a log of our own: what is kept is small, rewritten from memory at any time, and read once, when the service
-/// starts after a crash. An embedded database would do that as well, with a transaction for every held notification,
-/// a dependency on every machine, and more memory than the rest of the service.
+/// The state is kept in a log of its own format. It is small, can be rewritten from memory at any time, and is read
+/// once, when the service starts after a crash. An embedded database would need a transaction for every held
+/// notification, a dependency on every machine, and more memory than the rest of the service.
 ///
-/// When anything fails (the disk is full, say) the store says so, leaves nothing behind that would bring back a wrong
-/// state, and suspends itself: the service goes on without. With the events that come it tries again, ever more seldom,
-/// and writes all of it from the center when it can.
+/// When an operation fails, for example because the disk is full, the store reports that and suspends itself. It leaves
+/// no file behind that would restore a wrong state, and the service goes on without the store. With later events the
+/// store tries again, at growing intervals, and writes all state from the center when it can.
+///
+/// Threads: one at a time. File operations may block.
 final class RecoveryStore {
-    /// What is kept at the moment.
+    /// The extent of the state that is kept.
     private enum Extent: Equatable {
         case whole
-        /// Registrations, suspensions and counts: with what waits it would be more than it may be.
+        /// Registrations, suspensions and counters. Together with the queues the state would be too large.
         case withoutQueues
-        /// Nothing, until a time on the store's clock.
+        /// Nothing, until this time on the store's clock.
         case nothing(until: Duration)
     }
 
-    /// The numbers that are reserved at a time: a write of the log for so many.
+    /// The numbers that are reserved at a time; each reservation is a write to the log.
     private static let block: UInt64 = 4096
-    /// While nothing is kept no number can be reserved, so that many are when that begins.
+    /// The numbers that are reserved when the store suspends itself, because a suspended store can reserve none.
     private static let largeBlock: UInt64 = 1 << 32
-    /// A log up to this size is left alone.
+    /// The size of a log, in bytes, up to which it is not rewritten, unless ``limit`` is smaller.
     private static let smallSize = 1 << 20
-    /// A group is written when it is so large, also in the middle of an event.
+    /// The size of pending records, in bytes, at which they are written, also in the middle of an event.
     private static let maxPending = 4 << 20
     private static let firstWait = Duration.seconds(2)
     private static let longestWait = Duration.seconds(64)
@@ -53,31 +55,32 @@ final class RecoveryStore {
     private let now: () -> Duration
     private var log: RecoveryLog?
     private var encoder = ChangeEncoder()
-    /// Changes of the event that is about to be carried out, not written yet.
+    /// The records of the current event that have not been written.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     private var pending = RecordGroup()
     private var slots: [ClientName: UInt32] = [:]
-    /// The same, of those whose numbers were needed lately.
+    /// The slots of clients whose sequence numbers were needed lately.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     private var knownSlots = ClientTable<UInt32>()
-    /// How many of a client's last numbers do not count as carried, whatever the bus has read since.
+    /// The number of a client's last sequence numbers that do not count as carried, independent of later confirmations.
     private var withheld: [ClientName: UInt64] = [:]
     private var uncounted = UncountedClients()
     private var extent = Extent.whole
-    /// Whether what waits would be lost with the process, for want of room.
+    /// Whether a crash would lose the queues, because the state with them is too large.
     var isWithoutQueues: Bool { extent == .withoutQueues }
-    /// Whether all is kept.
+    /// Whether all state is kept.
     var isWhole: Bool { extent == .whole }
     private var wait = RecoveryStore.firstWait
-    /// The size of the log when it was last written anew.
+    /// The size of the log after it was last rewritten.
     private var rewrittenSize = 0
-    /// While it is written anew, part by part: with what extent, and whether another one was given up for it.
+    /// The rewriting of the log, part by part, with its extent. `isSecond`: whether an attempt with queues has failed
+    /// before.
     private var rewriting: (work: LogRewriting, extent: Extent, isSecond: Bool)?
-    /// Bytes that the log may have.
+    /// The maximum size of the log, in bytes (`state-bytes`).
     private var limit: Int
     private var reserved = (serial: UInt64(0), observer: UInt64(0))
 
@@ -87,15 +90,16 @@ final class RecoveryStore {
     /// Opens the store of a bus.
     ///
     /// - Parameters:
-    ///   - directory: private to the user; made if it does not exist.
-    ///   - files: where it is.
-    ///   - busID: what the bus's method `GetId` answers.
-    ///   - address: of the bus, by which a later process sees whether it is still there.
-    ///   - limits: of the center that it is for.
+    ///   - directory: the directory of the files, private to the user; created if it does not exist.
+    ///   - files: the file system that has the directory.
+    ///   - busID: the result of the bus's method `GetId`.
+    ///   - address: the address of the bus, by which a later process finds out whether the bus still exists.
+    ///   - limits: the limits of the center.
     ///   - takesLock: see ``RecoveryLog``.
-    ///   - now: a clock that never goes back.
-    ///   - report: gets a line for each thing that could not be taken up or kept.
-    /// - Throws: ``FileError`` with `EWOULDBLOCK` when another process has it; everything else only suspends it.
+    ///   - now: a monotonic clock.
+    ///   - report: called with a line for each failure to restore or keep state.
+    /// - Throws: ``FileError`` with `EWOULDBLOCK` when another process has the state. Every other error suspends the
+    ///   store.
     init(
         directory: String, in files: any StateFiles = SystemFiles(), busID: String, address: String = "",
         limits: Limits = Limits(), takesLock: Bool = true, now: @escaping () -> Duration = monotonicTime,
@@ -120,11 +124,12 @@ final class RecoveryStore {
         }
     }
 
-    // MARK: Taking up
+    // MARK: Restoring
 
-    /// Replays what an earlier process left into `center`, which is new, and starts the log anew from there.
+    /// Replays the state of an earlier process into `center`, which is new, and rewrites the log from there.
     ///
-    /// - Returns: how many clients came back. They have to be watched: ``DistributedCenter/finishRestoring(effects:)``.
+    /// - Returns: the number of restored clients, which have to be watched:
+    ///   ``DistributedCenter/finishRestoring(effects:)``.
     func restore(into center: DistributedCenter) -> Int {
         AbandonedState.remove(in: directory, of: files, except: busID, address: address, atMost: limit)
         guard let log, !isSuspended else { return 0 }
@@ -134,8 +139,8 @@ final class RecoveryStore {
         var hasQueues = true
         var used = (serial: UInt64(0), observer: UInt64(0))
         do throws(FileError) {
-            // Whatever the limit is now: one that was lowered since, or a configuration that can't be read at the moment,
-            // does not cost the state that there is.
+            // All whole records are read, independent of the current limit. A lowered limit, or a configuration that
+            // can't be read at the moment, does not lose the existing state.
             let rest = try log.read { record in
                 let content = try? decoder.decode(record) { client, slot, written in
                     takeSlot(slot, for: client, written: written, hasQueues: hasQueues)
@@ -167,14 +172,15 @@ final class RecoveryStore {
             report("\(misfits) changes in the state of an earlier carillond do not fit, and are ignored")
         }
         if isDamaged {
-            // A client's last word may be in what is of no use.
+            // The discarded bytes may hold a client's last suspension.
             #if CARILLON_PLANTED
                 let isTold = !PlantedFault.strikes(.damageUntold)
             #else
                 let isTold = true
             #endif
             if isTold { center.doubtSuspensions() }
-            // So may the numbers. Nobody has given one for each microsecond.
+            // They may also hold the last numbers, so the numbers continue from the current time in microseconds. No
+            // service assigns a number for each microsecond.
             #if CARILLON_PLANTED
                 let mayPassOver = !PlantedFault.strikes(.damageReusesNumbers)
             #else
@@ -192,7 +198,7 @@ final class RecoveryStore {
                 state was larger than state-bytes allowed
                 """)
         }
-        // The log first: what may have been lost stands in it before the counters say no more of it.
+        // The log is written first: it records possible losses before the counters forget them.
         attempt { () throws(FileError) in try rewrite(from: center, countsFirst: hasQueues) }
         for (client, slot) in slots {
             let waiting = extent == .withoutQueues ? center.waiting(for: client) : 0
@@ -216,7 +222,8 @@ final class RecoveryStore {
 
     // MARK: Keeping
 
-    /// Reserves numbers where the center has given some that were not. Call before what an event decided is carried out.
+    /// Reserves numbers if the center has assigned numbers beyond the reservation. Call before the effects of an event
+    /// are carried out.
     func reserveNumbers(of center: DistributedCenter) {
         let last = center.lastNumbers
         guard last.serial > reserved.serial || last.observer > reserved.observer, !isSuspended else { return }
@@ -224,8 +231,9 @@ final class RecoveryStore {
         encoder.numbers(serial: reserved.serial, observer: reserved.observer, to: &pending)
     }
 
-    /// Writes all of an event that shall survive the process, before anything of it leaves that: a crash before leaves what
-    /// was before the event, and one behind it a hole that is announced, but no number that comes twice.
+    /// Writes all changes of an event that must survive the process. Call before any effect of the event leaves the
+    /// process. A crash before the write leaves the state before the event. A crash after it leaves a gap in the
+    /// sequence that is announced, but no number that is assigned twice.
     func keep(_ effects: [Effect]) {
         for effect in effects {
             switch effect {
@@ -234,7 +242,7 @@ final class RecoveryStore {
                     to: delivery.client, delivery.clientNumber, sequence: delivery.sequence,
                     serial: Self.serial(of: delivery))
             case .deliverTogether(let client, let batch):
-                // The whole batch goes or does not, so all of its numbers are counted with the last.
+                // The bus carries the whole batch or nothing of it, so all its numbers are counted with the last one.
                 guard let last = batch.last else { preconditionFailure("nobody is sent nothing") }
                 countDelivery(
                     to: client, last.clientNumber, sequence: last.sequence, serial: Self.serial(of: last))
@@ -251,13 +259,15 @@ final class RecoveryStore {
         flush()
     }
 
-    /// Of one that came out of the client's queue. A value that stays did not, nor did what waited for an interval, and that
-    /// it was sent says nothing of one with its serial that may wait there.
+    /// Returns the serial of a delivery from the client's queue; 0 for others. A retained value, or a notification that
+    /// was delayed by an interval, did not come from the queue. Its delivery must not remove a queued notification with
+    /// the same serial.
     private static func serial(of delivery: Delivery) -> UInt64 {
         delivery.isRetained || delivery.isDelayed ? 0 : delivery.notification.serial
     }
 
-    /// Keeps a change. It is safe from the end of the process when ``flush()`` returns, together with those before it.
+    /// Adds a change to the pending records. It survives the process when ``flush()`` has returned, together with all
+    /// earlier changes.
     func remember(_ change: Change) {
         attempt { () throws(FileError) in
             if case .client(let name, let counts) = change, slots[name] == nil {
@@ -279,14 +289,14 @@ final class RecoveryStore {
         case .nothing: return
         case .whole: break
         case .withoutQueues:
-            // Of no use to who reads the log that there is, but the next one gets it as well.
+            // A log without queues has no use for the change, but the log that is being written does.
             guard !change.isOfQueues || rewriting?.extent == .whole else { return }
         }
         encoder.encode(change, slot: { slots[$0] ?? 0 }, to: &pending)
         if pending.byteCount > Self.maxPending { flush() }
     }
 
-    /// Gives up what is kept of clients that are gone (E8).
+    /// Releases the memory of clients that are gone (E8).
     func releaseRoom() {
         slots.releaseRoom()
         knownSlots.removeAll()
@@ -294,10 +304,10 @@ final class RecoveryStore {
         uncounted.releaseRoom()
     }
 
-    /// Writes what is counted and remembered, once for all that there is. Nothing of it may have left the process before.
+    /// Writes all pending counts and records. Call before any effect of them leaves the process.
     ///
-    /// The counts first: a crash in between leaves numbers that are announced and were not used, and does not lose what
-    /// was taken from a queue to be sent.
+    /// The counts are written first. A crash between the two writes then leaves announced numbers that were not used,
+    /// and keeps a notification that was removed from a queue to be sent.
     func flush() {
         if counters.hasChanges { attempt { () throws(FileError) in try counters.writeCounts() } }
         guard !pending.isEmpty else { return }
@@ -308,14 +318,17 @@ final class RecoveryStore {
         pending.removeAll()
     }
 
-    /// A notification is to be sent, with this number, after ``flush()``.
+    /// Counts a notification that is sent with this number after ``flush()``.
     ///
-    /// - Parameter number: the client's; nil where it is not known.
+    /// - Parameters:
+    ///   - number: the small number of the client; nil where it is not known.
+    ///   - sequence: the sequence number of the notification.
+    ///   - serial: the serial of the notification; 0 if it did not come from the client's queue.
     func countDelivery(to client: ClientName, _ number: Int? = nil, sequence: UInt64, serial: UInt64) {
         count(sequence, serial: serial, of: client, number)
     }
 
-    /// A client is to be told of a loss, up to this number, after ``flush()``.
+    /// Counts a loss, up to this sequence number, that is reported to the client after ``flush()``.
     func countLoss(of client: ClientName, sequence: UInt64) {
         count(sequence, serial: 0, of: client, nil)
     }
@@ -334,7 +347,7 @@ final class RecoveryStore {
         counters.count(sequence, serial: serial, in: slot)
     }
 
-    /// The bus has carried this: it survives the process after ``flush()``.
+    /// Counts messages that the bus has carried. The count survives the process after ``flush()``.
     func confirm(_ sent: DeliveryReceipts.Sent, of client: ClientName) {
         guard let slot = slots[client] else { return }
         counters.confirm(
@@ -342,16 +355,16 @@ final class RecoveryStore {
             in: slot)
     }
 
-    /// So many of the client's last numbers may not have reached it, as the bus refused what had them, and it was not told
-    /// yet: were this the end, the next process would have to.
+    /// Records that the client may not have got its last `count` numbers, because the bus refused the messages, and
+    /// that this is unreported. If the process ended now, the next one would have to report the loss. 0 ends this.
     func withhold(_ count: UInt64, of client: ClientName) {
         guard let slot = slots[client] else { return }
         withheld[client] = count > 0 ? count : nil
         if count > 0 { counters.withhold(count, in: slot) }
     }
 
-    /// Ends an event: writes what it changed, and the log anew when most of that is past. Call when all changes so far
-    /// have been remembered.
+    /// Ends an event: writes its changes, and rewrites the log when most of it is obsolete. Call when all changes of
+    /// the event have been passed to ``remember(_:)``.
     func tidy(from center: DistributedCenter) {
         flush()
         limit = Int(center.limit(.stateBytes))
@@ -366,20 +379,22 @@ final class RecoveryStore {
         }
     }
 
-    /// Whether the log has as much of what is past as of what it has to hold, so that writing it anew costs no more than
-    /// writing it did; or is as long as it may be.
+    /// Whether the log is to be rewritten. Either as much of it is obsolete as it has to hold, so that rewriting costs
+    /// no more than appending did, or it has reached the limit.
     private var isLong: Bool {
         guard let log else { return false }
         return log.size > min(2 * rewrittenSize + Self.smallSize, limit)
     }
 
-    /// The process is about to end: where state can't be kept, it is tried once more, whenever that was tried last.
+    /// Tries once more to keep the state before the process ends, if the store is suspended, without waiting for the
+    /// retry time.
     func tryAgain(from center: DistributedCenter) {
         guard case .nothing(let until) = extent, until < Self.never else { return }
         resume(from: center, isLast: true)
     }
 
-    /// Leaves as little as possible behind, and no less than a crash would: the process ends.
+    /// Rewrites the log for the end of the process. The log then holds as little as possible, but no less than after a
+    /// crash.
     func finish(from center: DistributedCenter) {
         flush()
         giveUpRewriting()
@@ -392,31 +407,34 @@ final class RecoveryStore {
                     from: center, numbers: (center.lastSerial, center.lastObserver),
                     mayGiveUpQueues: !isInLog)
             } catch {
-                // The log has all of it, which is more than may be kept for the time to come, or than there is room for twice.
+                // The log holds all state, which exceeds the permanent limit, or the space on disk for a second copy.
                 if case .tooLarge = error.reason, isInLog { return }
                 guard error.isForWantOfRoom, isInLog || extent == .withoutQueues else { throw error }
             }
         }
     }
 
-    /// The bus is gone, and with it everyone this was for.
+    /// Removes the state, because its bus and all clients are gone.
     func remove() {
         giveUpRewriting()
         log?.remove()
         counters.remove()
     }
 
-    // MARK: Writing anew
+    // MARK: Rewriting
 
-    /// Goes on with writing the log anew, or begins it, as far as an event may. It is in time: of the quarter that the log may be
-    /// longer meanwhile the state takes a sixth, at four times what is appended, and what is appended meanwhile less.
+    /// Continues to rewrite the log, or begins to, within the work slice of one event.
+    ///
+    /// Rewriting ends in time. The log may grow by a quarter of the limit meanwhile. The state has two thirds of the
+    /// limit at most and is written at four times the rate of appending, so the log grows by a sixth of the limit
+    /// meanwhile. Copying the appended bytes takes less than the rest.
     private func rewritePart(of center: DistributedCenter) throws(FileError) {
         let maxSize = limit / 4 * (rewriting?.isSecond == true ? 6 : 5)
         guard let log, log.size <= maxSize else { return try rewrite(from: center) }
         do throws(FileError) {
             if rewriting == nil {
-                // Changes that are made in parts are remembered with the last of them: until then all of it is in the log that there
-                // is. But that may not become longer and longer, as long as somebody has something done so.
+                // Changes that are made in parts are remembered with their last part, and until then the old log has
+                // the state before them. The log must not grow without bound while clients keep making such changes.
                 guard !center.isAnythingInParts || log.size > limit / 8 * 9 else { return }
                 let extent = extent == .whole || mayHaveQueues(center) ? Extent.whole : .withoutQueues
                 try beginRewriting(log, extent, of: center)
@@ -453,9 +471,9 @@ final class RecoveryStore {
         rewriting.take()?.work.giveUp()
     }
 
-    /// The log has so much of the state from now on.
+    /// Records the extent of the state that the log has from now on.
     ///
-    /// - Parameter reason: why it is not all of it; nil where that is more than it may be.
+    /// - Parameter reason: the reason why it is not all of the state; nil where the state exceeds the limit.
     private func kept(_ new: Extent, because reason: String? = nil) {
         guard new != extent else { return }
         extent = new
@@ -473,26 +491,27 @@ final class RecoveryStore {
         encoder.numbers(serial: reserved.serial, observer: reserved.observer, to: &group)
     }
 
-    /// When it is written anew, the log has no more than this of what it may have.
+    /// The maximum size of a rewritten log, in bytes.
     private var maxRewritten: Int { limit / 3 * 2 }
 
-    /// Whether what waits, which is not kept, has become so little that it is tried again.
+    /// Whether the unkept queues have become small enough to be kept again.
     private func mayHaveQueues(_ center: DistributedCenter) -> Bool {
         let statistics = center.statistics
         return Int(clamping: statistics.queuedBytes + statistics.queuedPostBytes) < limit / 4
     }
 
-    /// Writes the log anew at once: all of it, or, where that is more than two thirds of what it may be, without queues.
+    /// Rewrites the log at once, with all state if that is at most two thirds of the limit, otherwise without queues.
     ///
     /// - Parameters:
-    ///   - countsFirst: whether what waits is counted before a log without queues takes the place of one with them. Not where
-    ///     the counts of an earlier process are still of use.
-    ///   - mayGiveUpQueues: whether it is written without queues where it is too large with them.
+    ///   - numbers: the last numbers to record; nil to reserve further ones.
+    ///   - countsFirst: whether the lengths of the queues are counted before a log without queues takes the place of a
+    ///     log with them. False while the counts of an earlier process are still needed.
+    ///   - mayGiveUpQueues: whether the log is written without queues if it is too large with them.
     private func rewrite(
         from center: DistributedCenter, numbers: (serial: UInt64, observer: UInt64)? = nil, countsFirst: Bool = true,
         mayGiveUpQueues: Bool = true
     ) throws(FileError) {
-        // It is known to be too large then.
+        // The attempt with queues has failed already.
         let isTooLarge = rewriting?.isSecond == true
         giveUpRewriting()
         pending.removeAll()
@@ -530,7 +549,7 @@ final class RecoveryStore {
             if let failure { throw failure }
         }
         if log == nil {
-            // Where there was no place for one so far, another process may have found one since.
+            // There was no place for a log so far. Another process may have found one since.
             do throws(FileError) {
                 log = try RecoveryLog(path: path, in: files)
             } catch {
@@ -545,10 +564,12 @@ final class RecoveryStore {
         rewrittenSize = log?.size ?? 0
     }
 
-    /// Whether it is counted what waits, as the log has it not, or the next one won't. Counts are of no effect while it has.
+    /// Whether the lengths of the queues are counted, because the log has no queues or the next log will have none. The
+    /// counts have no effect while the log has queues.
     private var countsWaiting: Bool { extent == .withoutQueues || rewriting?.extent == .withoutQueues }
 
-    /// Counts what waits for the clients for whom that may have changed, and for some of those for whom it was not yet.
+    /// Counts the queues of the clients whose queues may have changed, and of some clients that were not counted
+    /// before.
     private func noteWaiting(in center: DistributedCenter) throws(FileError) {
         guard countsWaiting else { return uncounted.removeAll() }
         try count(uncounted.next(), in: center)
@@ -563,11 +584,11 @@ final class RecoveryStore {
         try counters.setWaitingPosts(UInt64(center.queuedPosts))
     }
 
-    // MARK: Failing, and coming back
+    // MARK: Failure and retry
 
     private func attempt(_ body: () throws(FileError) -> Void) {
         guard !isSuspended else {
-            // In memory the counts go on; there is no file to fail.
+            // A suspended store goes on counting in memory. There is no file that could fail.
             return (try? body()) ?? ()
         }
         do throws(FileError) {
@@ -588,15 +609,16 @@ final class RecoveryStore {
             "state can't be kept, so that a crash of the service would lose registrations; tried again later: \(error)")
     }
 
-    /// When to try again. One whose place another process has taken has nothing to come back to.
+    /// Returns the time of the next attempt. A store whose place another process has taken never tries again.
     private func retryTime(after error: FileError) -> Duration {
         error.code == ESTALE || error.code == EWOULDBLOCK ? Self.never : now() + wait
     }
 
     private static let never = Duration.seconds(Int64.max / 2)
 
-    /// What is half there would bring back the wrong state. Only the numbers stay: none is given twice. So does the lock,
-    /// as another process has no state before this one has ended.
+    /// Reduces the log to the numbers, because partial state would restore a wrong state. The numbers stay, so that
+    /// none is assigned twice. The lock stays as well, because no other process may take the state before this one has
+    /// ended.
     private func leaveNumbers() {
         var numbers = RecordGroup()
         encoder.bus(address: address, to: &numbers)
@@ -606,7 +628,7 @@ final class RecoveryStore {
         log?.reduce(to: numbers)
     }
 
-    /// Writes all of it, or, where the disk has no room for that, without queues.
+    /// Writes all state, or the state without queues if the disk has no space for all of it.
     private func rewriteAsFarAsFits(from center: DistributedCenter) throws(FileError) {
         do throws(FileError) {
             try rewrite(from: center)
@@ -618,7 +640,9 @@ final class RecoveryStore {
         }
     }
 
-    /// - Parameter isLast: whether there is no later: then a part is better than nothing.
+    /// Tries to keep the state again.
+    ///
+    /// - Parameter isLast: whether the process is ending. A part of the state is then better than nothing.
     private func resume(from center: DistributedCenter, isLast: Bool = false) {
         wait = min(wait * 2, Self.longestWait)
         do throws(FileError) {
@@ -639,11 +663,11 @@ final class RecoveryStore {
 }
 
 extension FileError {
-    /// Whether there was no room on the disk, or for this file.
+    /// Whether the disk is full, or the file can't grow.
     fileprivate var isForWantOfRoom: Bool { [ENOSPC, EDQUOT, EFBIG].contains(code) }
 }
 
-/// Since some moment before the process began.
+/// Returns the time since a fixed moment before the process began.
 private func monotonicTime() -> Duration {
     var time = timespec()
     clock_gettime(CLOCK_MONOTONIC, &time)

@@ -1,26 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMainLoop
 
-/// Where state is kept that outlives the process (E3): the file system, or what a simulation puts in its place (E7).
+/// The place of state that survives the process (E3): the file system, or its simulation (E7).
+///
+/// Threads: one at a time. Calls on the file system may block.
 package protocol StateFiles: AnyObject {
-    /// Opens a file that the service keeps: not ``RegularFile/Opening/configuration``.
+    /// Opens a file of the service's state, for any purpose except ``RegularFile/Opening/configuration``.
     func open(_ path: String, for opening: RegularFile.Opening) throws(FileError) -> any StateFile
-    /// Makes a directory that is private to the user, unless it is there.
+    /// Creates a directory that is private to the user, if it does not exist.
     func makeDirectory(_ path: String) throws(FileError)
-    /// The names of what is in a directory; none when it can't be read.
+    /// Returns the names of the files in a directory; none when it can't be read.
     func names(in directory: String) -> [String]
-    /// Nil when there is no such file.
+    /// Returns the status of a file; nil when there is no such file.
     func status(of path: String) -> StateFileStatus?
     func remove(_ path: String)
-    /// Whether something listens at a socket, whose name begins with a zero when it is an abstract one; nil when that
-    /// can't be found out. Nothing is waited for.
+    /// Returns whether a process listens at a socket, without waiting. The name of an abstract socket begins with a
+    /// zero. Nil when that can't be found out.
     func isListening(at socket: [UInt8]) -> Bool?
 }
 
-/// What a file shows without being opened.
+/// The status of a file that need not be opened.
 package struct StateFileStatus {
     package var size: Int
-    /// When it was written last; of use for comparing only.
+    /// The time of the last write. Only its order is meaningful.
     package var modified: Duration
 
     package init(size: Int, modified: Duration) {
@@ -29,7 +31,7 @@ package struct StateFileStatus {
     }
 }
 
-/// An open file, as ``RegularFile`` is one.
+/// An open file, such as a ``RegularFile``.
 package protocol StateFile: AnyObject {
     var path: String { get }
     func size() throws(FileError) -> Int

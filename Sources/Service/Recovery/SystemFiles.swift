@@ -8,10 +8,10 @@ import CarillonMainLoop
     import Musl
 #endif
 
-/// The files of this machine.
+/// The file system of this machine.
 final class SystemFiles: StateFiles {
     func open(_ path: String, for opening: RegularFile.Opening) throws(FileError) -> any StateFile {
-        // Nil is only a configuration that is not there.
+        // Only a missing configuration file gives nil.
         try RegularFile(path, for: opening)!
     }
 
@@ -55,7 +55,7 @@ final class SystemFiles: StateFiles {
             AF_UNIX, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue), 0)
         guard descriptor >= 0 else { return nil }
         defer { close(descriptor) }
-        // An abstract name is what it is; a path ends with a zero.
+        // A path ends with a zero, an abstract name does not.
         let length = MemoryLayout<sa_family_t>.size + path.count + (path.first == 0 ? 0 : 1)
         let isConnected = withUnsafePointer(to: &address) { pointer in
             pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {

@@ -2,32 +2,32 @@
 import CarillonCollections
 import CarillonCore
 
-/// The clients for which it is to be counted how much waits, where the log does not have that, or soon not any more.
+/// The clients whose queue lengths are to be counted, because the log has no queues, or the next log will have none.
 struct UncountedClients {
-    /// Those for whom it may have changed.
+    /// The clients whose queues may have changed.
     private var touched: Set<ClientName> = []
-    /// Those for whom it was not counted yet.
+    /// The clients that have not been counted.
     private var others: [ClientName] = []
-    /// Each is a system call.
+    /// The maximum number of clients that are counted at a time, because each may take a system call.
     private static let maxAtOnce = 512
 
-    /// Whether only what changed is to be counted.
+    /// Whether every client has been counted once, so that only changed queues are left.
     var areOnlyTouched: Bool { others.isEmpty }
 
     mutating func touch(_ client: ClientName) { touched.insert(client) }
 
-    /// All are to be counted, some at a time.
+    /// Marks all clients as uncounted. They are counted some at a time.
     mutating func begin(_ clients: some Sequence<ClientName>) { others = Array(clients) }
 
     mutating func remove(_ client: ClientName) { touched.remove(client) }
 
-    /// Gives up what is kept of clients that are gone (E8).
+    /// Releases the memory of clients that are gone (E8).
     mutating func releaseRoom() { touched.releaseRoom() }
 
-    /// None is any more.
+    /// Ends the counting.
     mutating func removeAll() { self = UncountedClients() }
 
-    /// Takes out those to be counted now.
+    /// Removes and returns the clients to be counted now.
     mutating func next() -> Set<ClientName> {
         defer {
             touched.removeAll(keepingCapacity: true)

@@ -6,70 +6,70 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// Another session, as it announced itself on the system bus.
+/// Another session, which announced itself on the system bus.
 final class SessionPeer {
     let name: UniqueName
-    /// As the bus verified it; nil until it has answered.
+    /// The user ID that the bus verified; nil until the bus has answered.
     var userID: UInt32?
-    /// The features that it understands beyond the first version of the contract.
+    /// The features of the session beyond the first version of the contract.
     var understands: Set<String> = []
-    /// When it left, or lost its place, in microseconds; nil while it has one.
+    /// The time at which it left or lost its slot, in microseconds; nil while it has one.
     var goneAt: Int64?
-    /// Lists that it sends of what it wants and understands: one may be long, and is looked at each time.
+    /// The rate limit of lists of wanted names and features: a list may be long, and is examined each time.
     var words = RateLimit(perSecond: 5, burst: 20)
-    /// Broadcasts that it is answered.
+    /// The rate limit of answers to its broadcasts.
     var answers = RateLimit(perSecond: 1, burst: 2)
 
     // MARK: Outgoing
 
-    /// An entry of its line.
+    /// An item in the queue of a session.
     enum Item {
         case notification(ExportedNotification)
-        /// A value is none any more.
+        /// The end of a value.
         case ended(NotificationKey)
     }
 
-    /// How far it has been told the values that it may have (R8).
+    /// The progress of a replay of values to the session (R8).
     enum Telling: Equatable {
         case done
-        /// They are told when nothing waits any more, so that none comes before an older post of its name.
+        /// The replay starts when the queue is empty, so that no value precedes an older post of its name.
         case due
-        /// Those with serials up to one were told, those up to another follow.
+        /// The replay has sent the values up to the first serial, and continues up to the second.
         case begun(after: UInt64, through: UInt64)
     }
 
-    /// What it takes from this user.
+    /// The names that it takes from this user.
     var wants: [NamePattern] = []
     var line = SessionLine<Item>(SessionPeer.bounds)
     var telling = Telling.done
     var tellings = RateLimit(perSecond: 1, burst: 5)
-    /// Goes on with values: later, where many are not for it, or it has asked often.
+    /// Continues a replay later, where many values are not for the session, or it has asked often.
     var goingOn: EventSource?
-    /// The losses that it is still to be told by their names.
+    /// Losses that are to be reported to it by name.
     var losses = SessionLosses()
-    /// Runs while nothing is confirmed and something waits.
+    /// Runs while nothing is acknowledged and items wait.
     var doubt: EventSource?
-    /// How often in a row nothing was.
+    /// The number of consecutive expirations of ``doubt``.
     var doubts: UInt32 = 0
 
     // MARK: Incoming
 
-    /// What it was told that this session takes from its user; nil where that is not known.
+    /// The wanted names that were last sent to it; nil where that is not known.
     var told: [String]? = []
-    /// The number of the last that came from there.
+    /// The sequence number of its last signal.
     var lastNumber: UInt64 = 0
     var received: UInt64 = 0
-    /// Lost on the way from there.
+    /// The number of notifications lost on the way from it.
     var lostThere: UInt64 = 0
-    /// Confirms what came, when all that is at hand has been taken.
+    /// Sends the acknowledgement, when all messages at hand have been handled.
     var confirmation: EventSource?
-    /// How often it is asked for its values again, where some may be missing.
+    /// The rate limit of requests for a replay of its values.
     var questions = RateLimit(perSecond: 1, burst: 5)
-    /// How far it has told its values.
+    /// The progress of the replay of its values.
     var values = ToldValues()
 
-    /// A window keeps the bus's part small: 64 sessions are 16 MiB of its 127 for a connection. What waits is shared among
-    /// all that wait for it.
+    /// The limits of the window and the queue. Windows keep the bus's part small: 64 sessions take 16 MiB of its 127
+    /// MiB per connection. Queued notifications are shared among the queues of all sessions.
     private static let bounds = SessionLine<Item>.Bounds(
         window: (count: 64, bytes: 256 << 10), queue: (count: 4096, bytes: 4 << 20))
 
@@ -80,15 +80,15 @@ final class SessionPeer {
     var understandsValues: Bool { understands.contains(UnderstandsSignal.values) }
     var understandsLosses: Bool { understands.contains(UnderstandsSignal.losses) }
 
-    /// Whether something waits for the other side to confirm.
+    /// Whether items wait for an acknowledgement.
     var isBlocked: Bool {
         if case .begun = telling { return !line.hasRoom }
         return line.isBlocked
     }
 
-    /// All that waits for it is lost, and what it is sent later is counted from the beginning of its next stay.
+    /// Drops the queue after the loss of the slot. Later notifications count anew when the session has a slot again.
     ///
-    /// - Returns: how many notifications.
+    /// - Returns: the number of dropped notifications.
     func leavePlace() -> UInt64 {
         stop()
         told = nil
@@ -96,10 +96,10 @@ final class SessionPeer {
         return line.clear()
     }
 
-    /// Nothing is sent, or awaited, any more.
+    /// Stops all timers.
     func stop() { (confirmation, doubt, goingOn) = (nil, nil, nil) }
 
-    /// Drops what takes much room: many sessions are remembered without a place.
+    /// Drops large tables, as many sessions are remembered without a slot.
     func forgetMuch() {
         if wants.reduce(0, { $0 + Self.patternSize + $1.description.utf8.count }) > Self.maxBytesRemembered {
             wants = []
@@ -123,7 +123,8 @@ final class SessionPeer {
     }
 }
 
-/// Losses on the way to another session, by name and object, until they are told; of ever other ones some together.
+/// Losses on the way to another session, by name and object, until they are reported. Beyond a number of names, the
+/// others are counted together.
 struct SessionLosses {
     private struct Key: Hashable {
         let name: ExactText
@@ -144,7 +145,7 @@ struct SessionLosses {
         }
     }
 
-    /// All of them, which are told now.
+    /// Removes and returns all losses, which are reported now.
     mutating func take() -> [LostSignal.Entry] {
         var entries = counts.map {
             LostSignal.Entry(name: $0.key.name.text, object: $0.key.object.text, count: $0.value)

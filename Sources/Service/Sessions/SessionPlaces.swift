@@ -2,19 +2,19 @@
 import CarillonBusNames
 import CarillonCollections
 
-/// The sessions that have a place, among all that say they are some (G1, E4): so many of all, and of each user.
+/// The admission of sessions to slots, of which there are 64, and 8 per user (G1, E4).
 ///
-/// The bus is asked about a connection once, however often it says so, as long as that is remembered. Where all places are
-/// taken, the user who has most of them gives one up for a user who has fewer. A session without a place is remembered, and
-/// gets one when there is one.
+/// The bus is asked about a connection once, as long as the answer is remembered. Where all slots are taken, the user
+/// with the most sessions gives one up to a user with fewer. A session without a slot is remembered, and gets the next
+/// free slot.
 struct SessionPlaces {
-    /// The standing of a connection.
+    /// The state of a connection.
     enum Standing: Equatable {
         case unknown
-        /// The bus was asked whose it is.
+        /// The bus was asked for its user.
         case candidate
         case session
-        /// It is somebody's, and there is no place for it.
+        /// Its user is known, and there is no slot for it.
         case turnedAway
     }
 
@@ -26,19 +26,19 @@ struct SessionPlaces {
     private(set) var peers: [UniqueName: SessionPeer] = [:]
     private var candidates: [UniqueName: SessionPeer] = [:]
     private var turnedAway: [UniqueName: SessionPeer] = [:]
-    /// Those in their order; also some that are not turned away any more.
+    /// The order of ``turnedAway``; it may contain connections that are no longer turned away.
     private var waiting = Deque<UniqueName>()
     private var counts: [UInt32: Int] = [:]
 
-    /// How many are kept, of each standing.
+    /// The numbers of connections in each state.
     var kept: (sessions: Int, candidates: Int, turnedAway: Int) { (peers.count, candidates.count, turnedAway.count) }
 
-    /// Those with a place, and those of whom it is not known yet whose they are.
+    /// The sessions with a slot, and the candidates.
     var shown: [SessionPeer] { (Array(peers.values) + candidates.values).sorted { $0.name < $1.name } }
 
     var all: [SessionPeer] { Array(peers.values) + candidates.values + turnedAway.values }
 
-    /// That of a connection, whatever its standing.
+    /// The entry of a connection, in any state.
     subscript(name: UniqueName) -> SessionPeer? { peers[name] ?? candidates[name] ?? turnedAway[name] }
 
     func standing(of name: UniqueName) -> Standing {
@@ -49,21 +49,22 @@ struct SessionPlaces {
 
     var hasRoomForCandidate: Bool { candidates.count < Self.maxCandidates }
 
-    /// A connection says that it is a session, and is asked about.
+    /// Adds a connection that has announced itself as a session, whose user the bus is asked for.
     mutating func addCandidate(_ name: UniqueName) {
         candidates[name] = SessionPeer(name)
     }
 
     /// The result of ``identify(_:as:)``.
     struct Admission {
-        /// Whether it has a place.
+        /// Whether it has a slot.
         var isAdmitted = false
-        /// Those that were pushed out: of its place for it, or out of all that is remembered.
+        /// The session that lost its slot to it.
         var displaced: SessionPeer?
+        /// A session without a slot that is no longer remembered.
         var forgotten: SessionPeer?
     }
 
-    /// The bus has told whose a candidate is.
+    /// Admits a candidate whose user is known, or remembers it without a slot.
     mutating func identify(_ name: UniqueName, as userID: UInt32) -> Admission {
         var admission = Admission()
         guard let peer = candidates.removeValue(forKey: name) else { return admission }
@@ -79,9 +80,9 @@ struct SessionPlaces {
         return admission
     }
 
-    /// A connection has left.
+    /// Removes a connection that has left.
     ///
-    /// - Returns: it, and who gets a place by that.
+    /// - Returns: its entry, and the session that gets its slot.
     mutating func remove(_ name: UniqueName) -> (left: SessionPeer?, admitted: SessionPeer?) {
         if let peer = candidates.removeValue(forKey: name) ?? turnedAway.removeValue(forKey: name) {
             return (peer, nil)
@@ -91,13 +92,13 @@ struct SessionPlaces {
         return (peer, admitNext())
     }
 
-    // MARK: Places
+    // MARK: Slots
 
     private func hasPlace(for userID: UInt32) -> Bool {
         peers.count < Self.maxPeers && counts[userID, default: 0] < Self.maxPeersOfUser
     }
 
-    /// Takes a place from the user who has most, if that is more than this one has with another.
+    /// Takes a slot from the user with the most sessions, if that user has at least two more than this one.
     private mutating func makePlace(for userID: UInt32) -> SessionPeer? {
         guard peers.count >= Self.maxPeers,
             let most = counts.max(by: { ($0.value, $0.key) < ($1.value, $1.key) }),
@@ -119,7 +120,7 @@ struct SessionPlaces {
         counts[userID] = count > 1 ? count - 1 : nil
     }
 
-    /// - Returns: who is forgotten for it.
+    /// - Returns: the session that is no longer remembered.
     private mutating func turnAway(_ peer: SessionPeer) -> SessionPeer? {
         peer.forgetMuch()
         turnedAway[peer.name] = peer
@@ -139,7 +140,7 @@ struct SessionPlaces {
         return forgotten
     }
 
-    /// The first of those that have waited and for which there is a place.
+    /// Admits the first waiting session for which there is a slot.
     private mutating func admitNext() -> SessionPeer? {
         var passed: [UniqueName] = []
         defer { for name in passed.reversed() { waiting.prepend(name) } }

@@ -8,16 +8,16 @@ import CarillonMainLoop
     import Musl
 #endif
 
-/// What goes to other sessions of the machine, and what comes from them (G1): by default nothing.
+/// The rules for the exchange with other sessions of the machine (G1); by default nothing is exchanged.
 struct SessionRules: Equatable {
-    /// What may go out.
+    /// The names that are exported.
     var export: [NamePattern] = []
-    /// What is taken from each user, by the number.
+    /// The names that are imported, by user ID.
     var imports: [UInt32: [NamePattern]] = [:]
-    /// What of that stays where it was retained.
+    /// The imported names whose values are retained here, by user ID.
     var retained: [UInt32: [NamePattern]] = [:]
 
-    /// Whether there is anything to do on the system bus.
+    /// Whether the rules require a connection to the system bus.
     var areNeeded: Bool { !export.isEmpty || !imports.isEmpty }
 
     func exports(_ name: String) -> Bool { export.contains { $0.matches(name) } }
@@ -28,7 +28,7 @@ struct SessionRules: Equatable {
         imports(name, of: user) && retained[user]?.contains { $0.matches(name) } ?? false
     }
 
-    /// Why a name may not go out; nil when it may.
+    /// Returns the reason for which a name may not be exported; nil when it may.
     func refusal(toExport name: String) -> String? {
         guard !exports(name) else { return nil }
         return "'\(name.prefix(200))' may not go to other sessions (all-sessions): "
@@ -36,7 +36,7 @@ struct SessionRules: Equatable {
     }
 }
 
-/// As they stand in the configuration: `[Sessions]`.
+/// The configuration of the rules: `[Sessions]`.
 extension SessionRules {
     static let groups = ["Sessions", "sessions"]
 
@@ -57,7 +57,7 @@ extension SessionRules {
         }
     }
 
-    /// Takes an entry of a file with a fault, as far as it can only restrict.
+    /// Applies an entry of a file with a fault, as far as it restricts.
     mutating func restrict(by entry: KeyFile.Entry, of file: KeyFile) {
         var other = SessionRules()
         try? other.apply(entry, of: file)
@@ -72,7 +72,8 @@ extension SessionRules {
         names = names.filter { !$0.value.isEmpty }
     }
 
-    /// `1000:org.example.*;com.example.Ding;anna:org.example.*`: a user's names go on to the next user.
+    /// Parses a list such as `1000:org.example.*;com.example.Ding;anna:org.example.*`. A user's names extend to the
+    /// next user.
     private static func namesByUser(
         _ entry: KeyFile.Entry, of file: KeyFile
     ) throws(KeyFile.Fault) -> [UInt32: [NamePattern]] {
@@ -87,7 +88,7 @@ extension SessionRules {
             guard let user else {
                 throw file.fault(entry, "'\(part)' for \(entry.key) stands behind no user (1000:org.example.*)")
             }
-            // A name may have them, but nobody means that here.
+            // A name may contain these characters, but here they are mistakes.
             if let mark = text.first(where: { $0 == ":" || $0 == "," || $0.isWhitespace }) {
                 let what = mark == ":" ? "a second colon" : mark == "," ? "a comma" : "white space"
                 throw file.fault(
@@ -106,7 +107,7 @@ extension SessionRules {
         return names
     }
 
-    /// What the other session is told.
+    /// The maximum of names, and of their bytes, that are sent to the other session.
     static let maxNames = 256
     static let maxBytes = 32 << 10
 
@@ -114,7 +115,7 @@ extension SessionRules {
         ofUser text: Substring, _ entry: KeyFile.Entry, _ file: KeyFile
     ) throws(KeyFile.Fault) -> UInt32 {
         let text = String(text.filter { !$0.isWhitespace })
-        // The greatest one stands for none.
+        // The greatest number means no user.
         if let number = UInt32(text), number != .max { return number }
         guard !text.isEmpty, !text.allSatisfy(\.isNumber), let number = UserNames.number(of: text) else {
             throw file.fault(entry, "'\(text)' for \(entry.key) is no user of this machine")
@@ -123,11 +124,11 @@ extension SessionRules {
     }
 }
 
-/// The users of this machine.
+/// The lookup of this machine's users.
 enum UserNames {
     static func number(of name: String) -> UInt32? { getpwnam(name)?.pointee.pw_uid }
 
-    /// The number where it has no name.
+    /// Returns the user's name, or the number where it has no usable name.
     static func name(of number: UInt32) -> String {
         guard let entry = getpwuid(number), let name = entry.pointee.pw_name else { return "\(number)" }
         let text = String(cString: name)

@@ -5,15 +5,15 @@ import CarillonCore
 import CarillonMainLoop
 import CarillonWire
 
-/// How far another session has told its values.
+/// The progress of a session's replay of its values.
 struct ToldValues {
-    /// Grows with each time that it begins.
+    /// The number of replays that have begun.
     private(set) var round: UInt64 = 0
-    /// Values that were told in earlier rounds only are none of it any more.
+    /// The first valid round: the session no longer has values that were last sent in earlier rounds.
     private(set) var validFrom: UInt64 = 0
     private(set) var isTelling = false
 
-    /// Whether it has told all, at least once, and is not about to do so again.
+    /// Whether a replay was completed, and no other is under way.
     var isComplete: Bool { round > 0 && !isTelling }
 
     mutating func begin() {
@@ -28,12 +28,13 @@ struct ToldValues {
     }
 }
 
-/// Which of the values here are those of which other session (R8).
+/// The table of which other session has which of the imported values (R8).
 ///
-/// The core keeps them like any value, also beyond the life of the process; who has them is known by what the sessions say
-/// while they are there. A value that no session of its user has ends when that is certain: at once where a session says
-/// so; for one that goes with its poster some seconds after its session has gone, as a service that comes again has it
-/// again; for others when a session of that user has told all that it has.
+/// The core keeps imported values like any others, also beyond the life of the process. Their owners are known from the
+/// sessions' signals while they are present. A value that no session of its user has ends as follows:
+/// - at once, where a session reports its end;
+/// - a value that ends with its poster: 5 s after its session has left, as a restarted service has the value again;
+/// - another value: when a session of that user has replayed all its values.
 struct SessionValues {
     private struct Claim {
         let peer: SessionPeer
@@ -42,19 +43,20 @@ struct SessionValues {
         var isThere: Bool { peer.goneAt == nil && round >= peer.values.validFrom }
     }
 
-    /// The session that has the value that is here, first, and those of the same user with one of their own of that kind.
+    /// The sessions that have a value of this name and object: first the owner of the imported one, then others of the
+    /// same user with a value of their own.
     private var claims: [NotificationKey: [Claim]] = [:]
 
-    /// For so long a session may be away before values end with it, in microseconds.
+    /// The time for which a session may be absent before its values end, in microseconds.
     static let grace: Int64 = 5_000_000
 
     var count: Int { claims.count }
 
-    /// A session tells that it has a value.
+    /// Notes that a session has a value.
     ///
-    /// - Parameter isTold: whether it was posted before, and is told again.
-    /// - Returns: whether it is the one that is to be here. One that is told again does not take the place of what another
-    ///   session of the user, which is there, has posted.
+    /// - Parameter isTold: whether the value is replayed, and was posted before.
+    /// - Returns: whether this value is the one to be imported. A replayed value does not replace the value of another
+    ///   present session of the user.
     mutating func claim(_ kind: NotificationKey, for peer: SessionPeer, isTold: Bool) -> Bool {
         let before = claims[kind] ?? []
         var rest = before.filter { $0.peer !== peer && $0.isThere }
@@ -66,15 +68,15 @@ struct SessionValues {
         return !isOfOther
     }
 
-    /// The end of a session's value, as it is here.
+    /// The effect of the end of a session's value on the imported one.
     enum Release {
         case stays
         case ends
-        /// This one has another one, which is to be told again.
+        /// This session has a value of its own, which it is to replay.
         case follows(SessionPeer)
     }
 
-    /// A session has told that this is its value no more.
+    /// Notes that a session no longer has a value.
     mutating func release(_ kind: NotificationKey, by peer: SessionPeer) -> Release {
         let before = claims[kind] ?? []
         let rest = before.filter { $0.peer !== peer && $0.isThere }
@@ -83,25 +85,25 @@ struct SessionValues {
         return rest.first.map { .follows($0.peer) } ?? .ends
     }
 
-    /// The sessions of a user that are there, as far as their values are known.
+    /// The state of a user's present sessions, as far as it concerns values.
     struct Presence {
-        /// How far those that tell their values have come.
+        /// The progress of the sessions that replay their values.
         enum Told {
-            /// None is there.
+            /// No such session is present.
             case nothing
-            /// One is still to tell some.
+            /// At least one has not completed its replay.
             case some
             case all
         }
 
         var told = Told.nothing
-        /// Whether one is there that never tells which it has.
+        /// Whether a session is present that never replays its values.
         var isSilent = false
     }
 
     /// Whether a value is to end.
     ///
-    /// - Parameter isSettled: whether there was time for all sessions to say that they are there.
+    /// - Parameter isSettled: whether all sessions have had time to announce themselves.
     func isOver(_ kind: NotificationKey, _ retention: Retention, _ presence: Presence, isSettled: Bool, now: Int64)
         -> Bool
     {
@@ -116,7 +118,8 @@ struct SessionValues {
         }
     }
 
-    /// Those that have another value of a kind whose own has ended: it is to be told again.
+    /// Returns the sessions that are to replay a value: the session whose value was imported has left, and they have
+    /// another value of the same name and object.
     mutating func takeFollowers(now: Int64) -> [SessionPeer] {
         var followers: [SessionPeer] = []
         for (kind, all) in claims {
@@ -129,9 +132,9 @@ struct SessionValues {
         return followers
     }
 
-    /// Forgets who had what is no value any more, and sessions that left long ago.
+    /// Removes claims on ended values, and claims of sessions that left long ago.
     ///
-    /// - Returns: when it is to be looked again, in microseconds; nil for not.
+    /// - Returns: the time of the next check, in microseconds; nil for none.
     mutating func clean(keeping kinds: Set<NotificationKey>, now: Int64) -> Int64? {
         claims = claims.compactMapValues { all in
             let rest = all.filter { claim in claim.peer.goneAt.map { now - $0 < Self.grace } ?? true }

@@ -5,82 +5,82 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// The other sessions of the machine (G1): what goes to them, and what comes from them.
+/// The exchange of notifications with the other sessions of the machine (G1).
 ///
-/// They meet on the system bus, each by its service's own connection. It is there only while the configuration names
-/// something to send or to take; without it, and without a system bus, the session goes on as ever. What the bus verifies
-/// is the user of a connection, so that is what the rules speak of.
+/// The services of the sessions meet on the system bus, each with its own connection. The connection exists only while
+/// the configuration names something to export or import. Without it, and without a system bus, the session works as
+/// usual. The bus verifies the user of a connection, so the rules are per user.
 ///
 /// Threads: that of the context. Nothing here blocks.
 final class Sessions {
-    /// What came from another session, by the rules.
+    /// A notification from another session that the rules let in.
     struct Imported {
         let notification: SessionNotification
         let options: PostOptions
-        /// The user of the other session, and nothing else that would be a word of its own.
+        /// The user of the other session, without any information that the session claims about itself.
         let identity: Identity
     }
 
-    /// The center of this session, as far as other sessions have to do with it.
+    /// The interface of this session's center for other sessions.
     protocol Center: AnyObject {
-        /// The serial of what was posted last.
+        /// The serial of the last post.
         var newestSerial: UInt64 { get }
-        /// Those that came from other sessions, in no particular order.
+        /// The values that came from other sessions, in no particular order.
         var valuesFromSessions: [DistributedCenter.Kept] { get }
         var bytesForSessions: Int { get set }
-        /// Whether much waits to be written on the session bus: what comes from other sessions would stand behind that, and
-        /// others behind it.
+        /// Whether much is queued to be written on the session bus: imported notifications would wait behind it, and
+        /// delay others.
         var isWriting: Bool { get }
 
         /// As ``DistributedCenter/valueForSessions(after:through:)``.
         func valueForSessions(after: UInt64, through: UInt64) -> (value: ExportedNotification, serial: UInt64)?
         /// As ``DistributedCenter/value(of:)``.
         func value(of kind: NotificationKey) -> DistributedCenter.Kept?
-        /// They are values no more.
+        /// Removes values.
         func remove(_ kinds: ArraySlice<NotificationKey>)
-        /// Posts of these names were lost on their way here.
+        /// Reports the loss of posts of these names on their way here.
         func lose(_ entries: [LostSignal.Entry])
     }
 
-    /// What went on so far.
+    /// The counters of the exchange.
     struct Counts {
-        /// Notifications that left, to each session that got them.
+        /// Notifications that were sent, counted per receiving session.
         var sent: UInt64 = 0
-        /// Those that came and were posted here.
+        /// Notifications that were received and posted here.
         var received: UInt64 = 0
-        /// Those that did not get through, in either direction.
+        /// Notifications that were lost, in either direction.
         var lost: UInt64 = 0
-        /// Those that came and were not to be taken.
+        /// Notifications that were received and refused.
         var refused: UInt64 = 0
     }
 
-    /// Posts what came; the error says why not.
+    /// Posts an imported notification; the error is the reason for which it was refused.
     var post: ((Imported) throws(BusError) -> Void)?
-    /// Values that are kept, and who observes; nil where the service is on no session bus.
+    /// The interface to the center; nil while the service is on no session bus.
     weak var center: (any Center)?
-    /// Where limits are looked up.
+    /// Returns the limits in force.
     var limits: () -> Limits = { Limits() }
     private(set) var rules = SessionRules()
     var counts = Counts()
 
     let context: MainContext
     private let machine: Machine
-    /// Whether it was asked to be there.
+    /// Whether ``begin()`` was called.
     private var hasBegun = false
-    /// Whether nothing is to be taken, also of a stay that begins now.
+    /// Whether reading is paused, also of a connection that starts later.
     private var isPaused = false
     private(set) var stay: SystemBusSession?
     private var retry: EventSource?
     private var release: EventSource?
     private var attempts = 0
-    /// Of users of whom something is taken: their names are looked up once.
+    /// The identities of users with import: their names are looked up once.
     private var identities: [UInt32: Identity] = [:]
     private var values = SessionValues()
-    /// Set while values are to be looked through.
+    /// Set while values are to be checked.
     private var look: EventSource?
-    /// When that is, in microseconds.
+    /// The time of the next check, in microseconds.
     private var lookTime: Int64 = 0
-    /// When all sessions that are there have had time to say so, in microseconds.
+    /// The time at which all present sessions have had time to announce themselves, in microseconds.
     private var settled: Int64 = 0
     private var refusals: UInt64 = 0
     private var losses: UInt64 = 0
@@ -93,7 +93,7 @@ final class Sessions {
         self.context = context
     }
 
-    /// Looks for the others from now on, where the rules want them.
+    /// Joins the other sessions from now on, where the rules need it.
     func begin() {
         hasBegun = true
         adapt()
@@ -101,17 +101,17 @@ final class Sessions {
         lookThrough(after: Self.timeToSettle)
     }
 
-    /// All sessions that are there have said so, when this has passed since the service has come to them, in microseconds.
+    /// The time after joining in which all present sessions have announced themselves, in microseconds.
     private static let timeToSettle: Int64 = 10_000_000
 
-    /// Microseconds since some moment, without those in which the machine slept.
+    /// Microseconds since an arbitrary moment, without suspended time.
     var now: Int64 {
         let time = (context.now - Self.start).components
         return time.seconds * 1_000_000 + time.attoseconds / 1_000_000_000_000
     }
     private static let start = SuspendingClock().now
 
-    /// The service is on no session bus for now, and what comes waits in the system bus.
+    /// Pauses reading while the service is on no session bus; messages wait in the system bus.
     func pause(_ isPaused: Bool) {
         self.isPaused = isPaused
         stay?.pause(isPaused)
@@ -123,24 +123,24 @@ final class Sessions {
         self.rules = rules
         guard hasBegun else { return }
         adapt()
-        // Values that may not go out any more end elsewhere, and those that may now are told.
+        // Values that may no longer be exported end in other sessions, and newly exported ones are announced.
         if rules.export != before.export { stay?.tellValuesAgain() }
         lookThrough(after: 0)
     }
 
-    /// Sends a notification to all that want it.
+    /// Sends a notification to all sessions that want it.
     func export(_ notification: ExportedNotification) {
-        // The rules may be others than when it was posted.
+        // The rules may have changed since it was posted.
         guard rules.exports(notification.name), let stay else { return noteLoss(1, "to other sessions") }
         stay.export(notification)
     }
 
-    /// A value that goes to other sessions is none any more.
+    /// Announces the end of a value that is exported.
     func exportEnded(_ kind: NotificationKey) {
         if rules.exports(kind.name) { stay?.exportEnded(kind) }
     }
 
-    // MARK: Being there
+    // MARK: Connection to the system bus
 
     private func adapt() {
         guard rules.areNeeded, machine.connectToSystemBus != nil else {
@@ -155,7 +155,7 @@ final class Sessions {
     private func join() {
         guard let connect = machine.connectToSystemBus, rules.areNeeded else { return }
         do throws(BusError) {
-            // Beside deliveries, so that nothing from outside comes before what is of this session.
+            // At the priority of deliveries, so that imported notifications do not precede those of this session.
             let connection = try connect(context, .of(.delivery))
             let stay = SystemBusSession(connection, of: self) { [unowned self] error in ended(because: error) }
             self.stay = stay
@@ -166,7 +166,7 @@ final class Sessions {
         }
     }
 
-    /// It is on the bus.
+    /// Notes that the connection has joined the bus.
     func joined() {
         if attempts > 0 { Log.notice("the system bus is there") }
         attempts = 0
@@ -192,7 +192,7 @@ final class Sessions {
         }
     }
 
-    /// The process ends in order.
+    /// Leaves the system bus at the end of the process.
     func end() {
         (retry, hasBegun) = (nil, false)
         leave()
@@ -204,7 +204,7 @@ final class Sessions {
         let count = left.close()
         if count > 0 { noteLoss(count, "to other sessions") }
         lookThrough(after: SessionValues.grace)
-        // Its callbacks may be running.
+        // The connection's callbacks may be running.
         release = .once(milliseconds: 0, on: context) { [unowned self] in
             withExtendedLifetime(left) {}
             release = nil
@@ -214,10 +214,10 @@ final class Sessions {
     /// As ``Clock/uptime``.
     var uptime: Int64 { machine.uptime() }
 
-    /// Posts what came from a session of this user. A value that is told again, as it may be missing here, is not posted
-    /// where it is here already.
+    /// Posts a notification of a session of this user. A replayed value is not posted again where it is present
+    /// already.
     ///
-    /// - Throws: why it is not.
+    /// - Throws: the reason for which it was refused.
     func take(_ notification: SessionNotification, of userID: UInt32, from peer: SessionPeer) throws(BusError) {
         guard let post, let center else { throw .failed("the service is on no session bus") }
         var options = PostOptions()
@@ -245,7 +245,7 @@ final class Sessions {
             counts.received += 1
         }
         guard options.retention != nil else { return }
-        // Of ever other ones, which end again.
+        // Bounds the claims of values with ever new names that have ended again.
         if values.count > 2 * maxValues { lookThrough(after: 0) }
     }
 
@@ -256,27 +256,27 @@ final class Sessions {
             (value.notification.userInfo as? WireUserInfo)?.commonBody == notification.userInfo.commonBody
         else { return false }
         guard let seconds = options.expiresAfter else { return value.notification.expiry == nil }
-        // Both are told in whole seconds.
+        // Both have been rounded to whole seconds.
         return value.notification.expiry.map { abs($0 - uptime - Int64(seconds) * 1_000_000) <= 2_000_000 } ?? false
     }
 
     // MARK: Values of other sessions (R8)
 
-    /// A session says that this is its value no more.
+    /// Handles the end of a session's value.
     func removed(name: String, object: String, of userID: UInt32, by peer: SessionPeer) throws(BusError) {
         guard let center else { throw .failed("the service is on no session bus") }
         let kind = NotificationKey(name: name, object: object, origin: try identity(of: userID).origin)
         switch values.release(kind, by: peer) {
         case .stays: break
         case .follows(let other): stay?.askForValues(other)
-        // A program here may have brought another one for the same user since.
+        // A program here may have posted another value for the same user since.
         case .ends: if center.value(of: kind)?.retention.isFromSession == true { center.remove([kind]) }
         }
     }
 
-    /// Looks which values of other sessions have ended, in a while.
+    /// Schedules a check for ended values of other sessions.
     ///
-    /// - Parameter time: in microseconds.
+    /// - Parameter time: the delay in microseconds.
     func lookThrough(after time: Int64) {
         let due = now + max(time, Self.leastPause)
         guard look == nil || due < lookTime else { return }
@@ -287,7 +287,7 @@ final class Sessions {
         }
     }
 
-    /// However often others say something, so long is between two looks, in microseconds.
+    /// The minimum time between two checks, however often sessions report changes, in microseconds.
     private static let leastPause: Int64 = 250_000
     private static let maxRemovedAtOnce = 256
 
@@ -314,7 +314,7 @@ final class Sessions {
         if now < settled { lookThrough(after: settled - now) }
     }
 
-    /// As many values of other sessions as there were when they were looked through.
+    /// The number of values of other sessions at the last check, at least 1,024.
     private var maxValues = Sessions.leastValues
     private static let leastValues = 1024
 
@@ -328,10 +328,10 @@ final class Sessions {
         return identity
     }
 
-    // MARK: What happened
+    // MARK: Counters and log
 
     func noteLoss(_ count: UInt64, _ where: String) {
-        // A number that somebody else tells may be any.
+        // The count may come from another session, and can have any value.
         counts.lost = UInt64(clamping: UInt128(counts.lost) + UInt128(count))
         if let total = Log.throttle(&losses, times: min(count, 1 << 32)) {
             Log.warning(
@@ -348,10 +348,10 @@ final class Sessions {
         }
     }
 
-    /// The entries that are kept for each session, to look at.
+    /// The numbers of table entries per session, for tests.
     var kept: [(what: String, count: Int)] { stay?.kept ?? [] }
 
-    /// To look at: the property `Sessions`.
+    /// The property `Sessions`.
     var shown: [String: PropertyList] {
         let state = stay.map { $0.isThere ? "joined" : "joining" } ?? (rules.areNeeded && hasBegun ? "waiting" : "off")
         func list(_ patterns: [NamePattern]) -> PropertyList { .array(patterns.map { .string($0.description) }) }

@@ -3,7 +3,7 @@ import CarillonBusNames
 import CarillonCore
 import CarillonWire
 
-/// The center of this session, as other sessions have to do with it.
+/// The adapter through which other sessions use this session's center.
 final class SessionsCenter: Sessions.Center {
     private unowned let driver: CenterDriver
     private let uniqueName: UniqueName
@@ -12,8 +12,8 @@ final class SessionsCenter: Sessions.Center {
 
     /// - Parameters:
     ///   - uniqueName: the service's own name on the session bus.
-    ///   - announce: has a loss announced, beside other work.
-    ///   - isWriting: whether much waits to be written.
+    ///   - announce: reports a loss to observers, in between other work.
+    ///   - isWriting: returns whether much is queued to be written.
     init(
         _ driver: CenterDriver, as uniqueName: UniqueName, announce: @escaping (LostPost) -> Void,
         isWriting: @escaping () -> Bool

@@ -4,16 +4,19 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// Signals from other sessions: nobody is trusted for how much it sends, or for what it says of itself (G1, R8).
+/// Signals from other sessions. No sender is trusted for its amount of messages, or for its claims about itself (G1,
+/// R8).
 extension SystemBusSession {
-    /// The rate at which a user may send: 500 a second and 4 MiB, more of both at once, and as much besides as the windows of a user's
-    /// sessions hold. A session that waits for confirmations never has more on the way, as they are held back before that is
-    /// used; one that does not loses what is beyond it.
+    /// The rate limit of a user's messages: 500 messages and 4 MiB per second, with a burst of 2,000 messages and 16
+    /// MiB plus the windows of the user's sessions.
+    ///
+    /// A session that waits for acknowledgements never exceeds it, as they are delayed before it is used up. A session
+    /// that does not wait loses the excess.
     struct Allowance {
         private var count = RateLimit(perSecond: 500, burst: 2000 + windows.count)
         private var bytes = RateLimit(perSecond: 4 << 20, burst: 16 << 20 + windows.bytes)
 
-        /// Losses that are told to observers; serial numbers are used up by them.
+        /// The rate limit of losses that are reported to observers, as each loss uses up a serial number.
         private var losses = RateLimit(perSecond: 10_000, burst: 1_000_000)
 
         private static let windows = (
@@ -24,19 +27,19 @@ extension SystemBusSession {
 
         mutating func take(_ size: Int, at now: Int64) -> Bool { count.take(at: now) && bytes.take(size, at: now) }
 
-        /// How many of so many losses are told.
+        /// Returns how many of these losses may be reported.
         mutating func takeLosses(_ count: UInt64, at now: Int64) -> UInt64 {
             let taken = min(count, UInt64(losses.left(at: now)))
             return losses.take(Int(taken), at: now) ? taken : 0
         }
 
-        /// How long confirmations are held back, in microseconds.
+        /// Returns the delay of acknowledgements, in microseconds.
         func pause(at now: Int64) -> Int64 {
             max(count.time(until: Self.windows.count, at: now), bytes.time(until: Self.windows.bytes, at: now))
         }
     }
 
-    /// Takes a signal that has a number.
+    /// Handles a signal that carries a sequence number.
     func take(_ message: Message, from peer: SessionPeer) {
         let isNotification = message.hasMember(SessionNotification.member)
         let isOther = [RemovedSignal.member, ValuesSignal.member, LostSignal.member].contains(where: message.hasMember)
@@ -108,7 +111,7 @@ extension SystemBusSession {
             try note(values.number, from: peer, userID)
             guard isAllowed else { return askForValues(peer) }
             if values.isBeginning {
-                // Where it takes nothing from here, it has had no reason to say so.
+                // A session that wants nothing from this one has had no reason to send its features.
                 peer.understands.insert(UnderstandsSignal.values)
                 peer.values.begin()
             } else {
@@ -130,23 +133,23 @@ extension SystemBusSession {
         }
     }
 
-    /// Something came that has a number.
+    /// Handles the sequence number of a signal.
     ///
-    /// - Parameter lost: what its sender had no room for before.
-    /// - Throws: that it came before, or that nothing of its user is taken.
+    /// - Parameter lost: the number of notifications that the sender's queue lost before it.
+    /// - Throws: an error when the number was seen before, or the rules import nothing of its user.
     private func note(
         _ number: UInt64, lost: UInt64 = 0, from peer: SessionPeer, _ userID: UInt32
     ) throws(BusError) {
         guard number > peer.lastNumber else { throw .invalidArgs("its number goes back") }
         let isImported = owner.rules.imports[userID] != nil
-        // Before anything is refused: a refused notification is not lost on its way, and its sender goes on. Losses that
-        // are reported by users without import do not count.
+        // Counted before anything is refused: a refused notification was not lost in flight, and its sender continues.
+        // Losses that are reported by users without import do not count.
         if isImported { noteHole(before: number, lost: lost, of: peer) }
         confirmLater(number, to: peer)
         guard isImported else { throw BusError(.notAllowed, message: "import in [Sessions] has nothing of this user") }
     }
 
-    /// Counts notifications that the other side had no room for, and those that the bus did not carry.
+    /// Counts notifications lost in the sender's queue, and gaps in the sequence, which the bus did not carry.
     private func noteHole(before number: UInt64, lost: UInt64, of peer: SessionPeer) {
         let hole = number - peer.lastNumber - 1
         let count = UInt64(clamping: UInt128(hole) + UInt128(lost))
@@ -158,13 +161,13 @@ extension SystemBusSession {
 
     private func confirmLater(_ number: UInt64, to peer: SessionPeer) {
         peer.lastNumber = number
-        // Once for all that is at hand.
+        // One acknowledgement covers all messages at hand.
         if peer.confirmation == nil { confirm(peer, after: 0) }
     }
 
-    /// Confirms what came, when its user may send more.
+    /// Acknowledges the received signals, when their user may send more.
     ///
-    /// - Parameter pause: in microseconds.
+    /// - Parameter pause: the delay in microseconds.
     private func confirm(_ peer: SessionPeer, after pause: Int64) {
         peer.confirmation = .once(milliseconds: UInt32((pause + 999) / 1000), on: bus.context) {
             [unowned self, unowned peer] in

@@ -4,7 +4,7 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// Signals to other sessions: notifications, and the values that they may have (G1, R8).
+/// Signals to other sessions: notifications, and retained values (G1, R8).
 extension SystemBusSession {
     func rulesChanged() {
         for peer in sessions { tellWants(to: peer) }
@@ -20,7 +20,7 @@ extension SystemBusSession {
         giveWay()
     }
 
-    /// A value that others may have is none any more.
+    /// Announces the end of a value to the sessions that may have it.
     func exportEnded(_ kind: NotificationKey) {
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.valueEndUntold) { return }
@@ -31,7 +31,7 @@ extension SystemBusSession {
         giveWay()
     }
 
-    /// By name, so that the same events come to the same in every process.
+    /// The sessions sorted by name, so that the same events have the same results in every process.
     private var sessions: [SessionPeer] { places.peers.values.sorted { $0.name < $1.name } }
 
     private func wants(_ name: String, _ peer: SessionPeer) -> Bool {
@@ -45,12 +45,12 @@ extension SystemBusSession {
         notification.userInfo.byteCount + notification.name.utf8.count + notification.object.utf8.count + Self.overhead
     }
 
-    /// Header, options and entry, roughly.
+    /// The size of header, options and entry, in bytes, approximately.
     private static let overhead = 256
-    /// The most that may wait for all sessions together, in bytes: no more than an eighth of everything (E4).
+    /// The maximum size of the queues of all sessions together, in bytes: at most an eighth of `memory-bytes` (E4).
     private var maxWaitingBytes: Int { min(16 << 20, Int(owner.limits()[.memoryBytes]) / 8) }
 
-    // MARK: What waits
+    // MARK: Queues
 
     private func append(_ item: SessionPeer.Item, byteCount: Int, to peer: SessionPeer) {
         let isNotification = if case .notification = item { true } else { false }
@@ -61,7 +61,7 @@ extension SystemBusSession {
         pump(peer)
     }
 
-    /// Changes what waits for a session, and counts it anew.
+    /// Changes the queue of a session, and updates the total size.
     func changeLine<Result>(of peer: SessionPeer, _ change: (SessionPeer) -> Result) -> Result {
         let before = peer.line.waitingBytes
         defer {
@@ -71,7 +71,7 @@ extension SystemBusSession {
         return change(peer)
     }
 
-    /// Loses the oldest of what waits for the session for which most does, while there is too much.
+    /// Drops the oldest item of the largest queue, while the total size exceeds its maximum.
     private func giveWay() {
         let most = maxWaitingBytes
         while waitingBytes > most,
@@ -95,7 +95,7 @@ extension SystemBusSession {
         if count > 0 { owner.noteLoss(count, "to \(peer.name), which does not keep up,") }
     }
 
-    // MARK: What goes
+    // MARK: Sending
 
     func pump(_ peer: SessionPeer) {
         while peer.line.hasRoom, sendLosses(to: peer) || sendValue(to: peer) || sendNext(to: peer) {}
@@ -105,7 +105,7 @@ extension SystemBusSession {
         peer.doubt = .once(milliseconds: pause, on: bus.context) { [unowned self, unowned peer] in
             peer.doubt = nil
             peer.doubts += 1
-            // They may have arrived: what did not the other side counts, when it hears of a later number.
+            // The signals may have arrived. If not, the other side detects the gap at a later number.
             peer.line.giveUp()
             Log.info("\(peer.name) on the system bus confirms nothing: it is tried with one at a time")
             tellValues(to: peer)
@@ -113,9 +113,9 @@ extension SystemBusSession {
         }
     }
 
-    /// Sends what waits longest.
+    /// Sends the oldest item of the queue.
     ///
-    /// - Returns: whether something did.
+    /// - Returns: whether an item was sent.
     private func sendNext(to peer: SessionPeer) -> Bool {
         guard let (item, number, lost) = changeLine(of: peer, { $0.line.next() }) else { return false }
         switch item {
@@ -126,7 +126,7 @@ extension SystemBusSession {
         return true
     }
 
-    /// Tells what was lost, before what comes behind it, by its names.
+    /// Reports losses by name, before the items behind them.
     private func sendLosses(to peer: SessionPeer) -> Bool {
         #if CARILLON_PLANTED
             if !peer.losses.isEmpty, PlantedFault.strikes(.sessionLossUnreported) {
@@ -140,7 +140,8 @@ extension SystemBusSession {
         return true
     }
 
-    /// Tells each session what waits for it, and will not go any more: one message behind all that is on the way.
+    /// Reports to each session the queued notifications that will not be sent: one message behind all that is in
+    /// flight.
     func tellLastLosses() {
         for peer in sessions where peer.understandsLosses {
             while let item = changeLine(of: peer, { $0.line.dropFirst() }) {
@@ -160,7 +161,7 @@ extension SystemBusSession {
         if peer.understandsValues {
             (options.isKept, options.whileConnected) = (isKept, endsWithPoster)
         } else if endsWithPoster {
-            // It would stay there for ever.
+            // The receiver would keep the value forever.
             options.isRetained = false
         }
         if peer.understands.contains(UnderstandsSignal.identities) {
@@ -187,7 +188,7 @@ extension SystemBusSession {
         options.isRetained = notification.retention != nil
         if let expiry = notification.expiry {
             let left = (expiry - owner.uptime + 999_999) / 1_000_000
-            // One that is over says at least that there was one.
+            // An expired notification still shows that it existed.
             options.expiresAfter = UInt32(clamping: max(1, left))
         }
         return options
@@ -201,9 +202,9 @@ extension SystemBusSession {
         pump(peer)
     }
 
-    // MARK: Values
+    // MARK: Retained values
 
-    /// Other names may go out than before.
+    /// Replays the values after a change of the rules for export.
     func tellValuesAgain() {
         for peer in sessions {
             tellValues(to: peer)
@@ -211,7 +212,7 @@ extension SystemBusSession {
         }
     }
 
-    /// A session may lack some of the values: it is told all of them.
+    /// Schedules a replay of all values to a session that may lack some.
     private func tellValues(to peer: SessionPeer) {
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.valuesUntold) { return }
@@ -219,9 +220,9 @@ extension SystemBusSession {
         if peer.understandsValues, !peer.wants.isEmpty { peer.telling = .due }
     }
 
-    /// Sends the next of the values that a session is told, where it is told any.
+    /// Sends the next value of a replay, if one is due.
     ///
-    /// - Returns: whether something went.
+    /// - Returns: whether a signal was sent.
     private func sendValue(to peer: SessionPeer) -> Bool {
         guard let center = owner.center, peer.goingOn == nil else { return false }
         switch peer.telling {
@@ -257,11 +258,13 @@ extension SystemBusSession {
         }
     }
 
-    /// The most values that are looked at in one turn of the loop, for one that is for a session.
+    /// The maximum of values examined per iteration of the loop in search of one for the session.
     private static let maxLookedAt = 256
 
-    /// - Parameter time: in microseconds.
-    /// - Returns: that nothing goes now.
+    /// Continues the replay later.
+    ///
+    /// - Parameter time: the delay in microseconds.
+    /// - Returns: false, as nothing is sent now.
     private func goOn(with peer: SessionPeer, after time: Int64) -> Bool {
         peer.goingOn = .once(milliseconds: UInt32((time + 999) / 1000), on: bus.context) {
             [unowned self, unowned peer] in
@@ -276,14 +279,14 @@ extension SystemBusSession {
             let wants = try? WantsSignal(message),
             wants.names.count <= SessionsWire.maxWanted
         else { return owner.noteRefusal(of: peer.name, peer.userID, "it wants more than a session may") }
-        // A text that is no pattern here may be one of a later version.
+        // A text that is no pattern in this version may be one in a later version.
         peer.wants = wants.names.compactMap(NamePattern.init)
         guard places.standing(of: peer.name) != .turnedAway else { return peer.forgetMuch() }
         tellValues(to: peer)
         if places.standing(of: peer.name) == .session { pump(peer) }
     }
 
-    /// It has a place again, and was told nothing meanwhile.
+    /// Starts to send to a session that got a slot.
     func welcome(_ peer: SessionPeer) {
         tellValues(to: peer)
         pump(peer)

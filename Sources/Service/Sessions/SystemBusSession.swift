@@ -6,11 +6,12 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// One stay on the system bus, among the services of other sessions (G1).
+/// One connection to the system bus, which is shared with the services of other sessions (G1).
 ///
-/// Everybody may send anything there. So a connection is somebody only when the bus has said whose it is; content goes to
-/// connections alone that were asked about, and is believed of those alone. How many there may be is bounded, for each user
-/// and in all, and so is what is read in a time: a session that floods is cut, and the loss is counted.
+/// Any process may send any message there. A connection therefore counts as a session only when the bus has verified
+/// its user. Content is sent to verified connections only, and accepted from these only. The number of sessions is
+/// limited, per user and in all. The rate of reading is limited too: the excess of a flooding session is lost, and the
+/// loss is counted.
 final class SystemBusSession {
     let bus: any BusConnection
     unowned let owner: Sessions
@@ -18,35 +19,36 @@ final class SystemBusSession {
     private let departures: DepartureWatch
     private let exporter = ObjectExporter(path: SessionsWire.path, interface: SessionsWire.table)
     private(set) var places = SessionPlaces()
-    /// Those about whom the bus is yet to be asked.
+    /// The candidates about which the bus is yet to be asked.
     private var unasked = Deque<UniqueName>()
     private var asking = 0
-    /// Those about whom it is to be asked when that may be.
+    /// The connections that wait until they may be candidates.
     private var postponed = RandomBag<UniqueName>(most: 512)
     private var postponement: EventSource?
     private static let postponementTime: UInt32 = 50
-    /// The allowance of each user. That of a user without a session stays until it is full: a session that leaves and
-    /// comes again gives its user no more.
+    /// The rate limits of users. The limit of a user without a session stays until it has recovered fully: a session
+    /// that leaves and comes back gives its user no more.
     var allowances: [UInt32: Allowance] = [:]
-    /// Set while there are allowances of users without a session.
+    /// Set while there are rate limits of users without a session.
     private var clearing: EventSource?
-    /// The messages that are read of all. Those of users of whom nothing is taken are dropped at once, so that many can be read:
-    /// what is not read stands before what others send.
+    /// The rate limit of reading, for all senders together. Messages of users without import are dropped at once, so
+    /// that many can be read: unread messages delay those of others.
     private var readings = RateLimit(perSecond: 100_000, burst: 100_000)
     private var questions = RateLimit(perSecond: 500, burst: 500)
-    /// Set while nothing is read, as there was too much.
+    /// Set while reading pauses, because the rate limit was reached.
     private var rest: EventSource?
     private var isPaused = false
-    /// Set when somebody was passed over, and everybody is asked again.
+    /// Set when a connection was passed over; then all sessions are asked again.
     private var again: EventSource?
     private var misses: UInt32 = 0
     private var lastMiss: Int64 = 0
     private var isOver = false
     private(set) var isThere = false
-    /// Numbers of messages, in the upper half, where the connection, which numbers all others, does not come.
+    /// The serial of the last message with one of its own. These serials are in the upper half of the range; the
+    /// connection numbers all other messages in the lower half.
     var lastSerial = firstSerial
     static let firstSerial: UInt32 = 1 << 31
-    /// The size of all that waits for other sessions, in bytes.
+    /// The size of the queues of all sessions, in bytes.
     var waitingBytes = 0
 
     private static let maxAsking = 16
@@ -60,7 +62,7 @@ final class SystemBusSession {
 
     /// - Parameters:
     ///   - bus: a new connection.
-    ///   - owner: keeps it.
+    ///   - owner: the owner, which keeps this object.
     ///   - onEnd: called once, from the loop.
     init(_ bus: any BusConnection, of owner: Sessions, onEnd: @escaping (BusError) -> Void) {
         self.bus = bus
@@ -81,7 +83,8 @@ final class SystemBusSession {
                 isThere = true
                 applyPause()
                 owner.joined()
-                // Behind the rule, so that of two that come at once one hears the other.
+                // Sent behind the match rule, so that of two sessions that join at once one receives the other's
+                // signal.
                 bus.send(HereSignal().message(to: nil))
             }
         }
@@ -93,9 +96,10 @@ final class SystemBusSession {
         onEnd(error)
     }
 
-    /// Nothing happens any more. Where the bus is still there, the others are told what they will not get.
+    /// Stops all activity. If the bus is still there, the other sessions get a report of the notifications that will
+    /// not be sent.
     ///
-    /// - Returns: how many notifications did not leave.
+    /// - Returns: the number of notifications that were not sent.
     func close() -> UInt64 {
         let isLast = !isOver
         isOver = true
@@ -118,12 +122,13 @@ final class SystemBusSession {
         applyPause()
     }
 
-    /// Before AddMatch is answered the connection is not paused: the answers of the bus would not be read.
+    /// Pauses or resumes reading. Before AddMatch is answered the connection is not paused, as the bus's answers could
+    /// not be read.
     private func applyPause() { (bus as? Connection)?.isPaused = (isPaused && isThere) || rest != nil }
 
     var now: Int64 { owner.now }
 
-    // MARK: What arrives
+    // MARK: Arriving messages
 
     private func handle(_ message: Message) -> Bool {
         guard !isOver else { return true }
@@ -131,7 +136,7 @@ final class SystemBusSession {
             if let name = change.departed { forget(name) }
             return true
         }
-        // Of whom that bus lets through, which is nobody by default.
+        // Calls come from connections that the bus's policy lets through; by default there are none.
         if message.kind == .methodCall { return exporter.handle(message, from: bus) }
         guard message.kind == .signal, message.hasInterface(SessionsWire.interface), message.hasPath(SessionsWire.path),
             let sender = message.sender, sender != bus.uniqueName
@@ -156,11 +161,11 @@ final class SystemBusSession {
         return true
     }
 
-    /// To look at.
+    /// Whether reading pauses, for tests.
     var isResting: Bool { rest != nil }
 
-    /// More comes than anybody needs, or than can be handed on. What is unread waits in the bus, which bounds it for each
-    /// connection.
+    /// Pauses reading, because messages arrive faster than they can be handled or passed on. Unread messages wait in
+    /// the bus, which limits them per connection.
     private func takeRest(_ milliseconds: UInt32 = SystemBusSession.restTime) {
         guard rest == nil else { return }
         rest = .once(milliseconds: milliseconds, on: bus.context) { [unowned self] in
@@ -171,15 +176,15 @@ final class SystemBusSession {
         applyPause()
     }
 
-    // MARK: Who is there
+    // MARK: Sessions on the bus
 
     private func heard(of name: UniqueName, isBroadcast: Bool) {
         switch places.standing(of: name) {
         case .session:
             guard let peer = places[name] else { return }
-            // It may have passed us over.
+            // The sender may have missed this session's signals.
             if isBroadcast, peer.answers.take(at: now) { greet(peer, answers: true) }
-        // The answer is known, or on its way.
+        // The answer of the bus is known or pending.
         case .candidate, .turnedAway: break
         case .unknown:
             if isBroadcast { unanswered.insert(name) }
@@ -188,7 +193,9 @@ final class SystemBusSession {
         }
     }
 
-    /// - Returns: false where too much is being asked.
+    /// Makes a connection a candidate.
+    ///
+    /// - Returns: false where too many questions are pending.
     private func begin(_ name: UniqueName) -> Bool {
         guard places.hasRoomForCandidate, questions.take(at: now) else { return false }
         places.addCandidate(name)
@@ -196,8 +203,8 @@ final class SystemBusSession {
         return true
     }
 
-    /// Has it asked later whose a connection is. Where there are many, chance decides who is next, and who is passed over:
-    /// those who come in thousands can't have their turn before one that came once.
+    /// Makes a connection a candidate later. Where there are many, the next one and those passed over are chosen at
+    /// random: thousands of connections of one sender can't precede a connection that announced itself once.
     private func postpone(_ name: UniqueName) {
         if let passedOver = postponed.insert(name) {
             unanswered.remove(passedOver)
@@ -212,7 +219,7 @@ final class SystemBusSession {
         }
     }
 
-    /// Those that broadcast, and are to be answered when it is known whose they are.
+    /// The connections that broadcast Here, and are to be answered when their user is known.
     private var unanswered: Set<UniqueName> = []
 
     private func askNext() {
@@ -234,7 +241,7 @@ final class SystemBusSession {
         guard places.standing(of: name) == .candidate else { return }
         guard case .success(let userID?) = answer else {
             forget(name)
-            // Without an answer of the bus a session that is still there was passed over.
+            // Without an answer of the bus, a session that is still there was passed over.
             if case .failure(let error) = answer, error.name != BusError.nameHasNoOwnerName { missed() }
             return
         }
@@ -255,7 +262,7 @@ final class SystemBusSession {
         welcome(peer)
     }
 
-    /// A session has no place any more.
+    /// Handles the loss of a session's slot.
     private func lost(_ peer: SessionPeer, _ why: String) {
         Log.info("\(peer.name) on the system bus, a session of user \(peer.userID ?? 0), is passed over \(why)")
         let count = changeLine(of: peer) { $0.leavePlace() }
@@ -264,7 +271,7 @@ final class SystemBusSession {
         if let userID = peer.userID, allowances[userID] != nil { clearLater() }
     }
 
-    /// Tells a session that this one is there, and what it takes.
+    /// Announces this session and its wanted names to another session.
     private func greet(_ peer: SessionPeer, answers: Bool) {
         if answers {
             bus.send(HereSignal().message(to: peer.name))
@@ -284,20 +291,20 @@ final class SystemBusSession {
 
     static let features = [UnderstandsSignal.values, UnderstandsSignal.losses, UnderstandsSignal.identities]
 
-    /// Has a session tell all its values, as some may be missing.
+    /// Asks a session to replay its values, as some may be missing.
     func askForValues(_ peer: SessionPeer) {
         guard peer.understandsValues, peer.told?.isEmpty == false, peer.questions.take(at: now) else { return }
         peer.told = nil
         tellWants(to: peer)
     }
 
-    /// A session is not there any more: values end that go with it, if it does not come again.
+    /// Notes that a session has left. Its values end, unless it comes back within the grace time.
     private func noteLeft(_ peer: SessionPeer) {
         peer.goneAt = now
         owner.lookThrough(after: SessionValues.grace)
     }
 
-    /// The sessions of a user, as far as their values are known.
+    /// Returns the state of a user's sessions, as far as it concerns values.
     func presence(of userID: UInt32) -> SessionValues.Presence {
         let sessions = places.peers.values.filter { $0.userID == userID && $0.told?.isEmpty == false }
         let telling = sessions.filter(\.understandsValues)
@@ -322,7 +329,7 @@ final class SystemBusSession {
         if let admitted { joined(admitted) }
     }
 
-    /// Nothing is kept of a connection any more.
+    /// Releases everything that is kept of a connection.
     private func end(_ peer: SessionPeer) {
         peer.stop()
         unanswered.remove(peer.name)
@@ -342,11 +349,11 @@ final class SystemBusSession {
         }
     }
 
-    /// A session was passed over, for want of room or of an answer of the bus. All are asked again later: after a second,
-    /// then after pauses that double, up to a minute.
+    /// Notes that a session was passed over, because of a limit or without an answer of the bus. All sessions are asked
+    /// again: after 1 s, then after pauses that double, up to 60 s.
     private func missed() {
         guard again == nil else { return }
-        // After two minutes without this the pauses begin anew.
+        // After two minutes without such an event the pauses start again at 1 s.
         let now = now
         if now - lastMiss > 2 * 1000 * Int64(Self.longestPause) { misses = 0 }
         lastMiss = now
@@ -358,7 +365,7 @@ final class SystemBusSession {
         }
     }
 
-    /// The entries that are kept for each session, to look at.
+    /// The numbers of table entries per session, for tests.
     var kept: [(what: String, count: Int)] {
         [
             ("sessions", places.kept.sessions), ("sessions without a place", places.kept.turnedAway),
