@@ -2,7 +2,7 @@
 import CarillonClient
 import CarillonWire
 
-/// From the bus thread to the observers.
+/// Delivery from the bus thread to the observers.
 extension DistributedNotificationCenter {
     /// Threads: the bus thread.
     func deliver(_ notification: ArrivedNotification, for keys: [RegistrationKey]) {
@@ -11,7 +11,7 @@ extension DistributedNotificationCenter {
             return state.observers.observers(of: keys)
         }
         let received = Received(notification, isShared: observers.count > 1)
-        // One observer after the other, as each may have a thread of its own; on one thread they stay in this order.
+        // Each observer may have a thread of its own. Observers of one thread keep this order.
         for observer in observers {
             let lost = observer.target.deliver(byteCount: received.byteCount) { [weak self] in
                 if !observer.call(with: received) { self?.removeDeadObservers() }

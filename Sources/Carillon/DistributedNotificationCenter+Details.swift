@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCore
 
-/// What the program is told about notifications besides their content (P1).
+/// Details of notifications besides their content (P1).
 extension DistributedNotificationCenter {
     public typealias Detail = CarillonCore.Detail
 
-    /// What this program wants to be told about each notification: who posted it, and when. Nothing by default, as it has
-    /// to be sent with each.
+    /// The details that the service sends with each notification, such as the poster and the time (P1). The set is
+    /// empty by default, because every notification carries the details.
     ///
     /// ```swift
     /// let center = DistributedNotificationCenter.default()
@@ -16,15 +16,19 @@ extension DistributedNotificationCenter {
     /// }
     /// ```
     ///
-    /// It holds for what arrives after the service has heard of it, and is told again to every service that comes. Where
-    /// the service does not tell, as it is an older one or the program is in a sandbox, there is an event,
-    /// ``Event/detailsRefused(_:)``, and notifications come without.
+    /// A change applies to notifications that arrive after the service has received it. The library sends the set again
+    /// to every new service instance.
+    ///
+    /// If the service refuses the set, the center reports ``Event/detailsRefused(_:)``, and notifications arrive
+    /// without details. An older version of the service refuses it. Details about posters are refused to a program in a
+    /// sandbox (P2).
     ///
     /// Threads: any.
     public var details: Set<Detail> {
         get { state.withLock { $0.details } }
         set {
-            // Together, so that what threads say at once reaches the service in the order in which it holds here.
+            // Under one lock, so that the service receives the values of several threads in the order in which they
+            // take effect here.
             state.withLock { state in
                 state.details = newValue
                 submit(.details(Details(newValue)))

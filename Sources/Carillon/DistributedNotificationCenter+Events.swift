@@ -6,17 +6,16 @@ import CarillonWire
 import Dispatch
 import Foundation
 
-/// What the center tells the program about itself.
+/// Events that the center reports to the program about itself.
 extension DistributedNotificationCenter {
-    /// Has `handler` called with everything that the program should know about the center: that notifications may have
-    /// been missed, that there is no service, that something was refused.
+    /// Calls `handler` with every event of the center. Events report possibly missed notifications, the lack of a
+    /// service, and refused posts, observers and details.
     ///
-    /// The same is logged, and gaps and changes of the connection are also posted as local notifications
-    /// (`Notification.Name.distributedNotificationsMayHaveBeenMissed`,
-    /// `.distributedNotificationCenterStateDidChange`).
+    /// All events are logged as well. Gaps and changes of the connection state are also posted as local notifications
+    /// (`Notification.Name.distributedNotificationsMayHaveBeenMissed`, `.distributedNotificationCenterStateDidChange`).
     ///
-    /// - Parameter handler: called where observers run by default.
-    /// - Returns: what ends it when it goes away.
+    /// - Parameter handler: the closure, called on the default delivery thread or queue of observers.
+    /// - Returns: the registration of the handler, which ends when this object is released.
     public func observeEvents(_ handler: @escaping @Sendable (Event) -> Void) -> Observation {
         let number = state.withLock { state in
             state.lastEventHandler += 1
@@ -24,22 +23,22 @@ extension DistributedNotificationCenter {
             return state.lastEventHandler
         }
         return Observation { [weak self] in
-            // Out of the lock: it may hold what uses the center when it ends.
+            // Released with no lock held: the handler may retain objects whose `deinit` uses the center.
             let handler = self?.state.withLock { $0.eventHandlers.removeValue(forKey: number) }
             withExtendedLifetime(handler) {}
         }
     }
 
-    /// Threads: any; called with no lock held.
+    /// Delivers an event to the handlers and as a local notification. Threads: any; called with no lock held.
     func report(_ event: Event) {
         guard hasEventHandlers || localNotification(for: event) != nil else { return }
-        // Weak: where nothing runs, what waits must not keep the center and its thread.
+        // Weak: if no loop runs, an undelivered event must not keep the center and its thread alive.
         noteOverflow(target(for: nil).deliver(byteCount: 256) { [weak self] in self?.tell(event) })
     }
 
     private var hasEventHandlers: Bool { state.withLock { !$0.eventHandlers.isEmpty } }
 
-    /// Threads: where observers run.
+    /// Threads: the delivery thread of observers.
     func tell(_ event: Event) {
         for handler in state.withLock({ $0.eventHandlers.sorted { $0.key < $1.key }.map(\.value) }) { handler(event) }
         if let notification = localNotification(for: event) {
@@ -48,13 +47,17 @@ extension DistributedNotificationCenter {
         }
     }
 
-    /// Notifications were lost because nothing took them out of a queue or a sequence (T2).
+    /// Counts and reports notifications that were dropped because a queue or a sequence was not emptied in time (T2).
     ///
-    /// Who takes nothing out would not take the events out either, one for each loss, and where the two share a queue
-    /// every event would push out another notification. And what a program does about a loss, such as to read everything anew,
-    /// it can't do hundreds of times a second. Therefore an event tells of all that was lost until it is delivered; the next one comes
-    /// a second later at the earliest, and before that only after many more losses, as the first may itself have been pushed
-    /// out.
+    /// One event covers all losses until its delivery, and the next event follows a second later at the earliest. There
+    /// are two reasons:
+    ///
+    /// - A program that does not empty the queue would not receive the events either. If both share a queue, every
+    ///   event would push out another notification.
+    /// - A program reacts to a loss with an expensive action, such as reading its state again.
+    ///
+    /// An event within that second follows only when another 16,384 notifications were lost, because the previous event
+    /// may have been pushed out itself.
     ///
     /// Threads: any; called with no lock held.
     func noteOverflow(_ lost: Int) {
@@ -76,7 +79,7 @@ extension DistributedNotificationCenter {
         DispatchQueue.global().asyncAfter(deadline: .now() + wait / .seconds(1)) { [weak self] in self?.tellOverflow() }
     }
 
-    /// The least time between two events of losses.
+    /// The minimum time between two events about losses.
     private static let pauseOfOverflows = Duration.seconds(1)
 
     private func tellOverflow() {
@@ -106,9 +109,9 @@ extension DistributedNotificationCenter {
     }
 }
 
-/// What arrives on the bus thread, handed on.
+/// The receiver of the session's reports, which passes them on to the center. Threads: the bus thread.
 final class CenterReceiver: ServiceReceiver {
-    // Weak: the center owns the bus thread, which owns this.
+    // Weak: the center owns the bus thread, which owns this receiver.
     private let reference = Weak<DistributedNotificationCenter>()
 
     var center: DistributedNotificationCenter? {

@@ -3,16 +3,18 @@ import CarillonMainLoop
 import Dispatch
 import Foundation
 
-/// Making sure that posts have left.
+/// Flushing of posts, at any time and at the exit.
 extension DistributedNotificationCenter {
-    /// Waits until the service has taken everything that was posted so far.
+    /// Waits until the service has accepted all posts so far.
     ///
-    /// For programs that end right after posting. A normal end of the process, through `exit` or by returning from
-    /// `main`, does the same for ``default``, as ``exitTimeout`` has it; `_exit`, a signal and a crash do not.
+    /// It is meant for programs that end right after posting. A normal end of the process, through `exit` or by
+    /// returning from `main`, does the same for ``default``, for as long as ``exitTimeout`` says. `_exit`, a signal and
+    /// a crash do not.
     ///
-    /// - Parameter timeout: in seconds.
-    /// - Returns: false when it did not in time, when there is no service or no bus, and when posts since the last call have
-    ///   failed or may be lost, as the service has ended meanwhile (``Event/postFailed(_:)``, ``Event/postsMayBeLost(count:)``).
+    /// - Parameter timeout: the maximum time, in seconds.
+    /// - Returns: whether the service has accepted all posts. It is false after the timeout, and without a service or a
+    ///   bus. It is also false if posts since the last call have failed or may be lost, because the service ended in
+    ///   between (``Event/postFailed(_:)``, ``Event/postsMayBeLost(count:)``).
     @discardableResult
     public func flush(timeout: TimeInterval) -> Bool {
         let posted = statistics.posted
@@ -22,18 +24,20 @@ extension DistributedNotificationCenter {
         return noteFlushed(posted, answer.wait(seconds: timeout), within: timeout)
     }
 
-    /// Waits until the service has taken everything that was posted so far.
+    /// Waits until the service has accepted all posts so far.
     ///
-    /// - Returns: as ``flush(timeout:)``; and false as soon as the task is cancelled, before anything is known.
+    /// - Returns: as for ``flush(timeout:)``. It is false as soon as the task is cancelled, when the outcome is still
+    ///   unknown.
     @discardableResult
     public func flush(isolation: isolated (any Actor)? = #isolation) async -> Bool {
         await flushed(within: nil, isolation)
     }
 
-    /// Waits until the service has taken everything that was posted so far, without a thread that stands still.
+    /// Waits until the service has accepted all posts so far, without blocking a thread.
     ///
-    /// - Parameter time: the maximum.
-    /// - Returns: as ``flush(timeout:)``; and false as soon as the task is cancelled, before anything is known.
+    /// - Parameter time: the maximum time.
+    /// - Returns: as for ``flush(timeout:)``. It is false as soon as the task is cancelled, when the outcome is still
+    ///   unknown.
     @discardableResult
     public func flush(within time: Duration, isolation: isolated (any Actor)? = #isolation) async -> Bool {
         await flushed(within: time, isolation)
@@ -51,14 +55,14 @@ extension DistributedNotificationCenter {
     }
 
     /// - Parameters:
-    ///   - isTaken: nil where nobody knows.
-    ///   - time: for which it was waited, in seconds.
-    /// - Returns: whether nothing is lost since the last time.
+    ///   - isTaken: whether the service has accepted the posts; nil if unknown.
+    ///   - time: the maximum waiting time, in seconds.
+    /// - Returns: whether nothing was lost since the last call.
     private func noteFlushed(_ posted: UInt64, _ isTaken: Bool?, within time: TimeInterval = 0) -> Bool {
         let progress = link.progress
         return state.withLock { state in
             guard let isTaken else {
-                // The end of the program need not wait for the same again.
+                // The exit need not wait for the same posts again.
                 if time >= state.exitTimeout { state.stalledAt = progress }
                 return false
             }
@@ -68,28 +72,32 @@ extension DistributedNotificationCenter {
         }
     }
 
-    // MARK: The end of the process
+    // MARK: Exit of the process
 
-    /// How long the end of the process waits for the posts of ``default`` while the service takes none of them, in seconds; 2
-    /// if nothing else is set, and 0 for not at all. As long as it takes some the end waits: a program that ends under load
-    /// loses nothing that the service has room for (E10).
+    /// The maximum time for which the exit waits for posts of ``default`` while the service accepts none of them, in
+    /// seconds. The default is 2; 0 disables the wait.
     ///
-    /// Posts that could not be handed over are counted (``unsentPosts``), and so are those that failed (``lostPosts``); how many
-    /// is said once on standard error.
+    /// The exit continues to wait as long as the service accepts some. A program that ends under load therefore loses
+    /// no post that the service has capacity for (E10).
+    ///
+    /// Posts that could not be sent are counted in ``unsentPosts``, and failed posts in ``lostPosts``. The exit reports
+    /// the numbers once on standard error.
     public var exitTimeout: TimeInterval {
         get { state.withLock { $0.exitTimeout } }
         set { state.withLock { $0.exitTimeout = max(0, newValue) } }
     }
 
-    /// Posts that the service has not taken so far: those that have not left the process, and those of which there is no word
-    /// yet. After ``flush(timeout:)`` has returned false they may be lost when the program ends. Posts that have failed are
-    /// not among them (``lostPosts``).
+    /// The number of posts that the service has not accepted so far. It includes posts that have not left the process,
+    /// and posts whose acceptance is not confirmed yet.
+    ///
+    /// After ``flush(timeout:)`` returned false, these posts may be lost when the program ends. Failed posts are not
+    /// included (``lostPosts``).
     public var unsentPosts: Int {
         let (waiting, unconfirmed) = link.unsentPosts
         return waiting + unconfirmed
     }
 
-    /// Posts without an outcome that were not made, or may be lost, since the program began
+    /// The number of posts without a requested outcome that failed, or may be lost, since the program started
     /// (``Statistics/failedPosts``, ``Statistics/uncertainPosts``).
     public var lostPosts: Int {
         let statistics = statistics
@@ -99,7 +107,7 @@ extension DistributedNotificationCenter {
     func flushAtExit() {
         if !link.isUnused, state.withLock({ $0.statistics.posted > $0.flushed }) { waitAtExit() }
         let (hasLostPosts, statistics) = state.withLock { ($0.hasLostPosts, $0.statistics) }
-        // A program that was told by a flush need not be told again.
+        // The program has learned of earlier losses from a flush.
         guard hasLostPosts else { return }
         Log.warning(
             "of the posts of this program \(statistics.failedPosts) have failed, and \(statistics.uncertainPosts) may be lost"
@@ -120,7 +128,7 @@ extension DistributedNotificationCenter {
             progress = link.progress
             isTaken = answer.wait(seconds: timeout)
         }
-        // Without a service each has been told as a failed post, or as one that may be lost.
+        // Without a service, each post was reported as failed or as possibly lost.
         if isTaken == nil { tellUnsent("the service has taken none of them for \(timeout) s") }
     }
 
@@ -134,7 +142,7 @@ extension DistributedNotificationCenter {
     }
 }
 
-/// One value from another thread.
+/// A value from another thread, for which a thread can wait.
 private final class Answer: Sendable {
     private let value = Locked<Bool?>(nil)
     private let isThere = DispatchSemaphore(value: 0)

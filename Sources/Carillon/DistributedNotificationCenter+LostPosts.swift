@@ -3,22 +3,22 @@ import CarillonMainLoop
 import Dispatch
 import Foundation
 
-/// Posts that did not ask for their outcome, and failed or may be lost: counted, logged, and announced as events (E10).
+/// Posts without a requested outcome that failed or may be lost: they are counted, logged and reported as events (E10).
 extension DistributedNotificationCenter {
-    /// Losses that no event has announced yet. One event announces all that were lost until it is delivered, and the next one
-    /// comes a second later at the earliest: a program that posts in a loop without a service loses thousands.
+    /// The losses that no event has reported yet. One event covers all losses until its delivery, and the next event
+    /// follows a second later at the earliest: a program that posts in a loop without a service loses thousands.
     struct UnannouncedPosts {
-        /// Each different one once, and no more than ``maxErrors``.
+        /// The different errors, at most ``maxErrors``.
         fileprivate var errors: [DistributedNotificationError] = []
         fileprivate var uncertain = 0
-        /// When the next event is due, while one is.
+        /// The time at which the next event is due; nil if none is scheduled.
         fileprivate var due: SuspendingClock.Instant?
-        /// No event before.
+        /// The earliest time of the next event; nil for any time.
         fileprivate var earliest: SuspendingClock.Instant?
 
         private static let maxErrors = 16
         fileprivate static let pause = Duration.seconds(1)
-        /// An event that was due so long ago was pushed out of its queue.
+        /// The time after which a due event counts as pushed out of its queue.
         fileprivate static let patience = Duration.seconds(10)
 
         fileprivate mutating func add(_ error: DistributedNotificationError) {
@@ -29,7 +29,7 @@ extension DistributedNotificationCenter {
             due.map { now - $0 >= Self.patience } ?? false
         }
 
-        /// - Returns: the time to the event; nil where one is due anyway.
+        /// - Returns: the time until the event; nil if one is already scheduled.
         fileprivate mutating func schedule(at now: SuspendingClock.Instant) -> Duration? {
             if let due, now - due < Self.patience { return nil }
             let wait = max(.zero, (earliest ?? now) - now)
@@ -43,7 +43,7 @@ extension DistributedNotificationCenter {
         }
     }
 
-    /// Posts may be lost. Threads: any.
+    /// Counts and reports posts that may be lost. Threads: any.
     func noteUncertainPosts(_ count: Int, because reason: String) {
         let total = state.withLock { state in
             state.hasLostPosts = true
@@ -53,13 +53,14 @@ extension DistributedNotificationCenter {
         announce { $0.uncertain += count }
     }
 
-    /// Posts were not made, as there is no service or it has refused them. Threads: any.
+    /// Counts and reports posts that failed, because there is no service or it refused them. Threads: any.
     func noteFailedPosts(_ count: Int, _ error: DistributedNotificationError) {
         countFailedPosts(count, error)
         announce { $0.add(error) }
     }
 
-    /// A post was refused before it left the process: the mistake is the program's, which is told of each. Threads: any.
+    /// Counts and reports a post that was refused before it left the process. Each such post has its own event, because
+    /// the mistake is the program's. Threads: any.
     func noteRefusedPost(_ error: DistributedNotificationError) {
         if case .tooManyUnsentPosts = error { return noteFailedPosts(1, error) }
         countFailedPosts(1, error)
@@ -92,7 +93,7 @@ extension DistributedNotificationCenter {
             for event in state.withLock({ $0.unannouncedPosts.take(at: .now) }) { tell(event) }
         }
         noteOverflow(lost)
-        // It may be pushed out of a queue that is not emptied in time.
+        // The event may be pushed out of a queue that is not emptied in time.
         DispatchQueue.global().asyncAfter(deadline: .now() + UnannouncedPosts.patience / .seconds(1)) { [weak self] in
             guard let self, state.withLock({ $0.unannouncedPosts.isOverdue(at: .now) }) else { return }
             deliverLosses()

@@ -3,25 +3,26 @@ import CarillonMainLoop
 import CarillonThreadDelivery
 import Foundation
 
-/// Methods of objects as observers: Swift's stand-in for target and selector.
+/// Methods of objects as observers, the Swift counterpart of target and selector.
 extension DistributedNotificationCenter {
-    /// Adds a method of an object as observer.
+    /// Adds a method of an object as an observer.
     ///
     /// ```swift
     /// center.addObserver(self, method: Document.savedElsewhere, name: .saved, object: path)
     /// ```
     ///
     /// - Parameters:
-    ///   - target: held weakly, and kept alive while its method runs. Its observers go away with it (C5).
-    ///   - method: an unbound method of the target. It is called where observers run by default; a method that is
-    ///     isolated to the main actor is called there, wherever others run. One of another global actor is refused.
-    ///   - name: nil for any.
-    ///   - object: nil for any.
-    ///   - suspensionBehavior: what happens to notifications while the program is suspended.
-    ///   - context: the main context on whose thread it is called (M4); nil for the center's ``defaultDelivery``. A method of
-    ///     the main actor is refused where that is not the default one.
-    ///   - modes: with a context, those in which it is called. A method of the main actor with others than the common ones ends
-    ///     the program where another thread runs the default context.
+    ///   - target: the object. It is held weakly, and kept alive while its method runs. Its observers are removed after
+    ///     it ends (C5).
+    ///   - method: an unbound method of the target. It runs where observers run by default. A method that is isolated
+    ///     to the main actor always runs there. A method of another global actor is refused.
+    ///   - name: the name to observe; nil for any.
+    ///   - object: the object to observe; nil for any.
+    ///   - suspensionBehavior: the treatment of notifications while the program is suspended.
+    ///   - context: the main context on whose thread the method runs (M4); nil for the center's ``defaultDelivery``. A
+    ///     method of the main actor is refused with a context other than the default one.
+    ///   - modes: the modes in which the method is called, if there is a context. A method of the main actor with modes
+    ///     other than `common` ends the program if another thread runs the default context.
     public func addObserver<Target: AnyObject>(
         _ target: Target, method: @escaping (Target) -> @isolated(any) (Foundation.Notification) -> Void,
         name: Foundation.Notification.Name?, object: String? = nil,
@@ -31,7 +32,8 @@ extension DistributedNotificationCenter {
         add(target, ObserverMethod(method), name, object, suspensionBehavior, context, modes)
     }
 
-    /// The same for a method that takes no notification. Nothing of it is decoded then.
+    /// Adds a method without parameters as an observer, for which the notification is not decoded. Otherwise like the
+    /// variant for a method that takes a `Notification`.
     public func addObserver<Target: AnyObject>(
         _ target: Target, method: @escaping (Target) -> @isolated(any) () -> Void,
         name: Foundation.Notification.Name?, object: String? = nil,
@@ -41,7 +43,8 @@ extension DistributedNotificationCenter {
         add(target, ObserverMethod(method), name, object, suspensionBehavior, context, modes)
     }
 
-    /// The same for a method that takes Foundation's class. One that takes anything at all gets a value.
+    /// Adds a method that takes an `NSNotification` as an observer. A method whose parameter accepts both types
+    /// receives a `Notification`. Otherwise like the variant for a method that takes a `Notification`.
     @_disfavoredOverload
     public func addObserver<Target: AnyObject>(
         _ target: Target, method: @escaping (Target) -> @isolated(any) (NSNotification) -> Void,
@@ -58,7 +61,8 @@ extension DistributedNotificationCenter {
     ) {
         let place: any DeliveryTarget
         var isChecked = false
-        // Not an overload for `@MainActor`: the compiler takes either for either, and drops the isolation silently.
+        // Not an overload for `@MainActor`: the compiler accepts either method for either overload, and silently drops
+        // the isolation.
         switch method.isolation(of: target) {
         case nil: place = context.map { self.target(for: $0, modes: modes) } ?? self.target(for: nil)
         case let actor? where actor === MainActor.shared:
@@ -67,7 +71,8 @@ extension DistributedNotificationCenter {
                     name: name, object: object,
                     .unsupportedOption(reason: "a method of the main actor can't observe in another context"))
             }
-            // Any thread may run the default context, but in the common modes there is a place for the main thread alone.
+            // Any thread may run the default context. In the common modes the main-thread target ensures the main
+            // thread.
             isChecked = context != nil && modes != [.common]
             place = isChecked ? self.target(for: .default, modes: modes) : MainThreadTarget.shared
         case let actor?:
@@ -86,9 +91,10 @@ extension DistributedNotificationCenter {
     }
 }
 
-/// An object that is held weakly, which may be read on any thread.
+/// A weak reference to an object, readable on any thread.
 private final class WeakTarget<Target: AnyObject>: @unchecked Sendable {
-    // Sendable: the runtime guards the reference, and the object is used only where the program asked for its observer to run.
+    // Sendable: the runtime guards the reference, and the object is used only on the thread that the program chose for
+    // its observer.
     private(set) weak var target: Target?
 
     init(_ target: Target) {

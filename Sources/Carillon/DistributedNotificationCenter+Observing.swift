@@ -6,20 +6,20 @@ import CarillonMainLoop
 import CarillonThreadDelivery
 import Foundation
 
-/// Adding and removing observers.
+/// Registration and removal of observers.
 extension DistributedNotificationCenter {
     // MARK: Blocks
 
-    /// Adds a block that observes notifications, with the suspension behavior
-    /// ``SuspensionBehavior/coalesce``.
+    /// Adds a block that observes notifications, with the suspension behavior ``SuspensionBehavior/coalesce``.
     ///
     /// - Parameters:
-    ///   - name: nil for any. An empty name is refused, as no notification has it.
-    ///   - object: a `String`, or nil for any. Anything else is refused (N3).
-    ///   - queue: where the block runs; nil for the center's ``defaultDelivery``. It is retained.
-    ///   - block: retained until the observer is removed.
-    /// - Returns: a token for ``removeObserver(_:)-(Any)``. The center keeps it, too, so it may be thrown away to observe for
-    ///   as long as the program runs. What is refused is logged, and its token belongs to no observer.
+    ///   - name: the name to observe; nil for any. An empty name is refused, because no notification has it.
+    ///   - object: the object to observe, a `String`; nil for any. Other types are refused (N3).
+    ///   - queue: the queue of the block; nil for the center's ``defaultDelivery``. It is retained.
+    ///   - block: the block, retained until the observer is removed.
+    /// - Returns: a token for ``removeObserver(_:)-(Any)``. The center retains it as well: a program that observes
+    ///   until its end may discard it. If the observer is refused, the refusal is logged, and the token belongs to no
+    ///   observer.
     @discardableResult
     public func addObserver(
         forName name: Foundation.Notification.Name?, object: Any?, queue: OperationQueue?,
@@ -30,7 +30,7 @@ extension DistributedNotificationCenter {
 
     /// Adds a block that observes notifications.
     ///
-    /// - Parameter suspensionBehavior: what happens to notifications while the program is suspended.
+    /// - Parameter suspensionBehavior: the treatment of notifications while the program is suspended.
     ///
     /// Otherwise like ``addObserver(forName:object:queue:using:)``.
     @discardableResult
@@ -45,19 +45,21 @@ extension DistributedNotificationCenter {
         return token
     }
 
-    /// Adds a block that observes notifications until the handle that is returned goes away, or is cancelled (C7).
+    /// Adds a block that observes notifications until the returned handle is released or cancelled (C7).
     ///
     /// - Parameters:
-    ///   - name: nil for any.
-    ///   - object: nil for any.
-    ///   - suspensionBehavior: what happens to notifications while the program is suspended.
-    ///   - runLoopMode: how urgent they are when the service is busy (M6): event tracking goes before modal panel, and
-    ///     that before default. Other modes are refused.
-    ///   - retained: whether it first gets the values that there are (R2): what was posted to stay, in order and before
-    ///     anything newer. With `retained` among the ``details``, ``Origin/isRetained`` tells them from what is new.
-    ///   - minimumInterval: at most one notification of each name and object in this time, of those that come meanwhile the
-    ///     newest, at its end (R5). Parts of a millisecond are rounded up; zero is for all.
-    ///   - queue: where the block runs; nil for the center's ``defaultDelivery``.
+    ///   - name: the name to observe; nil for any.
+    ///   - object: the object to observe; nil for any.
+    ///   - suspensionBehavior: the treatment of notifications while the program is suspended.
+    ///   - runLoopMode: the urgency of the notifications while the service is busy (M6). Event tracking precedes modal
+    ///     panel, which precedes default. Other modes are refused.
+    ///   - retained: whether the observer first receives the existing retained values (R2), in order and before any
+    ///     newer notification. With `retained` among the ``details``, ``Origin/isRetained`` distinguishes them from new
+    ///     notifications.
+    ///   - minimumInterval: the minimum time between two notifications of the same name and object (R5). Of the
+    ///     notifications in between, the newest is delivered at the end of the interval. The value is rounded up to
+    ///     whole milliseconds; zero delivers all.
+    ///   - queue: the queue of the block; nil for the center's ``defaultDelivery``.
     public func observe(
         _ name: Foundation.Notification.Name?, object: String? = nil,
         suspensionBehavior: SuspensionBehavior = .coalesce, runLoopMode: CarillonMainLoop.RunLoopMode = .default,
@@ -70,12 +72,13 @@ extension DistributedNotificationCenter {
         ) { block($0.notification) }
     }
 
-    /// The same on the thread that runs a main context (M4).
+    /// Adds a block that observes notifications on the thread that runs a main context (M4). Otherwise like
+    /// ``observe(_:object:suspensionBehavior:runLoopMode:retained:minimumInterval:queue:using:)``.
     ///
-    /// Notifications that arrive while the thread does not run its loop wait, up to `DeliveryQueue.Limits.standard`. The observer does not
-    /// keep the context alive, and ends with it.
+    /// While that thread does not run its loop, notifications wait, up to `DeliveryQueue.Limits.standard`. The observer
+    /// does not keep the context alive, and ends with it.
     ///
-    /// - Parameter modes: the block runs only while the context is in one of them.
+    /// - Parameter modes: the modes of the context in which the block runs.
     public func observe(
         _ name: Foundation.Notification.Name?, object: String? = nil,
         suspensionBehavior: SuspensionBehavior = .coalesce, runLoopMode: CarillonMainLoop.RunLoopMode = .default,
@@ -89,7 +92,9 @@ extension DistributedNotificationCenter {
         ) { block($0.notification) }
     }
 
-    /// The same on the main actor, whatever ``defaultDelivery`` is. The program has to run a loop of its main thread.
+    /// Adds a block that observes notifications on the main actor, regardless of ``defaultDelivery``. The program has
+    /// to run a loop of its main thread. Otherwise like
+    /// ``observe(_:object:suspensionBehavior:runLoopMode:retained:minimumInterval:queue:using:)``.
     public func observeOnMainActor(
         _ name: Foundation.Notification.Name?, object: String? = nil,
         suspensionBehavior: SuspensionBehavior = .coalesce, runLoopMode: CarillonMainLoop.RunLoopMode = .default,
@@ -120,9 +125,10 @@ extension DistributedNotificationCenter {
 
     // MARK: Removing
 
-    /// Removes all observers of a token, or of an object whose methods observe (C6). Harmless when there are none.
+    /// Removes all observers of a token, or of an object whose methods observe (C6). Without any, the call has no
+    /// effect.
     ///
-    /// What waits on the observer's thread already is not delivered any more.
+    /// Notifications that already wait on the observer's thread are not delivered.
     public func removeObserver(_ observer: Any) {
         remove(observer) { _ in true }
     }
@@ -131,8 +137,8 @@ extension DistributedNotificationCenter {
     /// object.
     ///
     /// - Parameters:
-    ///   - name: nil for whatever name they were added with.
-    ///   - object: a `String`; nil for whatever object they were added with.
+    ///   - name: the name with which they were added; nil for any.
+    ///   - object: the object with which they were added, a `String`; nil for any.
     public func removeObserver(_ observer: Any, name: Foundation.Notification.Name?, object: Any?) {
         let name = name.map { ExactText($0.rawValue) }
         do throws(DistributedNotificationError) {
@@ -146,18 +152,19 @@ extension DistributedNotificationCenter {
     }
 
     private func remove(_ observer: Any, where condition: (RegistrationKey) -> Bool) {
-        // `removeObserver(token as Any)` with an optional token is common, and on macOS means what it holds.
+        // The call `removeObserver(token as Any)` with an optional token is common. On macOS it means the wrapped
+        // token.
         if let optional = observer as? any OptionalValue {
             if let wrapped = optional.wrappedValue { remove(wrapped, where: condition) }
             return
         }
-        // A value in an `Any` is no object that could have been added.
+        // A value in an `Any` is not an object that could have been added.
         guard type(of: observer) is AnyObject.Type else { return }
         let owner = observer as AnyObject
         change { $0.remove(of: owner, where: condition) }
     }
 
-    // MARK: The one way in
+    // MARK: Registration
 
     private func add(
         _ token: ObserverToken, name: Foundation.Notification.Name?, object: Any?, _ behavior: SuspensionBehavior,
@@ -219,7 +226,7 @@ extension DistributedNotificationCenter {
         }
     }
 
-    /// Changes the observers, and tells the service what that means for it, in the same order for all threads.
+    /// Changes the observers, and submits the resulting registrations to the service in the same order for all threads.
     private func change(_ change: (inout ObserverTable) -> ObserverTable.Change) {
         let released = state.withLock { state in
             let change = change(&state.observers)
@@ -227,7 +234,7 @@ extension DistributedNotificationCenter {
             if let key = change.registered { submit(.register(key)) }
             return Released(objects: state.observers.takeReleased())
         }
-        // Here and not under the lock: what a block holds may have a `deinit` that removes another observer.
+        // Released with no lock held: a block may retain an object whose `deinit` removes another observer.
         withExtendedLifetime(released) {}
     }
 
@@ -235,7 +242,8 @@ extension DistributedNotificationCenter {
         change { $0.removeDead() }
     }
 
-    /// The thread that runs a main context. Its observers go with the context.
+    /// Returns the delivery target for the thread of a main context. The observers of a context are removed when it
+    /// ends.
     func target(for context: MainContext, modes: Set<CarillonMainLoop.RunLoopMode>) -> any DeliveryTarget {
         let target = ContextTarget(context, modes: modes)
         let delivery = target.delivery
@@ -263,7 +271,7 @@ extension DistributedNotificationCenter {
     }
 }
 
-/// An optional, whatever it is one of.
+/// An optional of any wrapped type.
 private protocol OptionalValue {
     var wrappedValue: Any? { get }
 }
@@ -272,13 +280,13 @@ extension Optional: OptionalValue {
     fileprivate var wrappedValue: Any? { self }
 }
 
-/// What ends outside of the center's lock.
+/// The objects that are released with no lock of the center held.
 private struct Released: @unchecked Sendable {
-    // Sendable: nobody uses the objects any more.
+    // Sendable: no other code uses the objects any more.
     let objects: [AnyObject]
 }
 
-/// What `addObserver(forName:…)` returns. An object of Foundation, as on macOS.
+/// The token that `addObserver(forName:…)` returns. It is an object of Foundation, as on macOS.
 private final class ObserverToken: NSObject, @unchecked Sendable {
-    // Sendable: it has no state; NSObject does not say so of itself.
+    // Sendable: it has no state; NSObject does not declare it.
 }

@@ -7,14 +7,14 @@ import CarillonThreadDelivery
 import CarillonWire
 import Foundation
 
-/// Posting. A notification queue may stand in front of the center.
+/// Posting. A notification queue may post to the center.
 extension DistributedNotificationCenter: NotificationPosting {
-    // MARK: In the style of macOS
+    // MARK: macOS interface
 
     /// Posts a notification whose object is a `String` or nil.
     ///
-    /// Returns at once. What can't be posted is logged, counted and reported as an ``Event``; so for the other methods
-    /// that don't throw.
+    /// The method returns at once. A post that is refused is logged, counted and reported as an ``Event``. The same
+    /// holds for the other posting methods that do not throw.
     public func post(_ notification: Foundation.Notification) {
         post(name: notification.name, object: notification.object, userInfo: notification.userInfo)
     }
@@ -22,7 +22,7 @@ extension DistributedNotificationCenter: NotificationPosting {
     /// Posts a notification.
     ///
     /// - Parameters:
-    ///   - name: not empty.
+    ///   - name: the name; not empty.
     ///   - object: a `String`, or nil.
     ///   - userInfo: property-list values with `String` keys (N3).
     public func post(name: Foundation.Notification.Name, object: Any?, userInfo: [AnyHashable: Any]? = nil) {
@@ -31,7 +31,7 @@ extension DistributedNotificationCenter: NotificationPosting {
 
     /// Posts a notification.
     ///
-    /// - Parameter deliverImmediately: whether suspended programs get it at once, too.
+    /// - Parameter deliverImmediately: whether suspended programs receive the notification at once, too.
     public func postNotificationName(
         _ name: Foundation.Notification.Name, object: String?, userInfo: [AnyHashable: Any]? = nil,
         deliverImmediately: Bool
@@ -57,19 +57,21 @@ extension DistributedNotificationCenter: NotificationPosting {
         }
     }
 
-    // MARK: With an outcome
+    // MARK: Posts that throw
 
-    /// Posts a notification, or says at once why it can't leave the process. It never waits for the service, also not in an
-    /// asynchronous function; ``postAndWait(named:object:userInfo:options:style:coalescing:retention:isolation:)`` does.
+    /// Posts a notification, or throws if the post cannot leave the process.
+    ///
+    /// The method never waits for the service, not even in an asynchronous function.
+    /// ``postAndWait(named:object:userInfo:options:style:coalescing:retention:isolation:)`` waits.
     ///
     /// - Parameters:
-    ///   - style: when the service posts it (Q7): at once, as soon as it has done what is at hand, or when it has
-    ///     nothing else to do.
-    ///   - coalescing: which earlier posts of this program, that still wait in the service, this one replaces: those
-    ///     with the same name, the same object, or both (Q3).
-    ///   - retention: whether the service keeps it as the value of its name and object (R1); nil for not.
-    /// - Throws: what is wrong with the arguments, or ``DistributedNotificationError/tooManyUnsentPosts(limit:)``. What
-    ///   happens later, such as a service that can't be started, is reported as an ``Event``.
+    ///   - style: the time at which the service posts the notification (Q7): at once, after the work at hand, or when
+    ///     it is idle.
+    ///   - coalescing: the earlier posts of this program in the service's queue that this post replaces: those with the
+    ///     same name, the same object, or both (Q3).
+    ///   - retention: the retention of the post as the value of its name and object (R1); nil for no retention.
+    /// - Throws: the error of an invalid argument, or ``DistributedNotificationError/tooManyUnsentPosts(limit:)``. A
+    ///   later failure, such as a service that cannot be started, is reported as an ``Event``.
     public func post(
         named name: Foundation.Notification.Name, object: String? = nil, userInfo: [AnyHashable: Any]? = nil,
         options: Options = [], style: NotificationQueue.PostingStyle = .now,
@@ -83,15 +85,16 @@ extension DistributedNotificationCenter: NotificationPosting {
     /// Posts a notification, and waits until the service has accepted it.
     ///
     /// - Parameters:
-    ///   - style: when the service posts it (Q7).
-    ///   - coalescing: which earlier posts of this program, that still wait in the service, this one replaces (Q3).
-    ///   - retention: whether the service keeps it as the value of its name and object (R1); nil for not.
-    ///   - isolation: that of the caller, where userInfo stays.
-    /// - Returns: how many clients of the service it matched; 0 when it waits there. A client is a program, however many
-    ///   observers it has.
-    /// - Throws: why it was not posted. After ``DistributedNotificationError/disconnected(_:)`` it may have been, and after
-    ///   ``DistributedNotificationError/cancelled``: a task that is cancelled waits no longer, and in one that is cancelled
-    ///   before nothing is posted.
+    ///   - style: the time at which the service posts the notification (Q7).
+    ///   - coalescing: the earlier posts of this program in the service's queue that this post replaces (Q3).
+    ///   - retention: the retention of the post as the value of its name and object (R1); nil for no retention.
+    ///   - isolation: the isolation of the caller, which the userInfo does not leave.
+    /// - Returns: the number of clients of the service that the post matched; 0 if the post is queued there. A client
+    ///   is a program, regardless of its number of observers.
+    /// - Throws: the reason why the notification was not posted. After
+    ///   ``DistributedNotificationError/disconnected(_:)`` and ``DistributedNotificationError/cancelled`` it may have
+    ///   been posted: a task that is cancelled stops waiting. In a task that was cancelled before the call nothing is
+    ///   posted.
     @discardableResult
     public func postAndWait(
         named name: Foundation.Notification.Name, object: String? = nil, userInfo: [AnyHashable: Any]? = nil,
@@ -106,19 +109,20 @@ extension DistributedNotificationCenter: NotificationPosting {
             isolation)
     }
 
-    // MARK: At the exit
+    // MARK: At-exit posts
 
-    /// Leaves a notification with the service, which posts it when this program has left the bus, however it ends: by its
-    /// exit, a crash or a kill (R4).
+    /// Registers an at-exit post (a last will). The service posts it when this program leaves the bus for any reason:
+    /// its exit, a crash or a kill (R4).
     ///
-    /// Waits until the service has it: from then on nothing that happens to this program keeps it from being posted. A
-    /// service that ends leaves it to the next one. ``withdrawPosts(named:object:isolation:)`` takes it back.
+    /// The method waits until the service has accepted the post. After that, the post is sent regardless of the
+    /// program's fate, and it survives a restart of the service. ``withdrawPosts(named:object:isolation:)`` withdraws
+    /// it.
     ///
     /// - Parameters:
-    ///   - coalescing: which earlier ones of this program that wait for its exit this one replaces (Q3).
-    ///   - retention: whether the service keeps it from then on (R1); nil for not. One that
-    ///     expires begins to with the exit, and ``Retention/whileConnected`` makes no sense.
-    /// - Throws: why the service did not take it.
+    ///   - coalescing: the earlier at-exit posts of this program that this post replaces (Q3).
+    ///   - retention: the retention of the notification when it is posted (R1); nil for no retention. An expiry time
+    ///     begins with the exit. ``Retention/whileConnected`` is refused, because the value would end at once.
+    /// - Throws: the reason why the service did not accept the post.
     public func postAtExit(
         named name: Foundation.Notification.Name, object: String? = nil, userInfo: [AnyHashable: Any]? = nil,
         options: Options = [], coalescing: NotificationQueue.NotificationCoalescing = [],
@@ -133,14 +137,14 @@ extension DistributedNotificationCenter: NotificationPosting {
             of: try outgoing(name, object: object, userInfo: userInfo, options: wireOptions), isolation)
     }
 
-    /// Takes back what this program posted with another style than `now`, or at its exit, and what still waits in the
-    /// service (Q3).
+    /// Withdraws the posts of this program that wait in the service: those of a style other than `now`, and at-exit
+    /// posts (Q3).
     ///
     /// - Parameters:
-    ///   - name: nil for any.
-    ///   - object: nil for whatever object.
-    /// - Returns: how many there were.
-    /// - Throws: why the service does not do it.
+    ///   - name: the name of the posts; nil for any.
+    ///   - object: the object of the posts; nil for any.
+    /// - Returns: the number of withdrawn posts.
+    /// - Throws: the reason why the service did not withdraw them.
     @discardableResult
     public func withdrawPosts(
         named name: Foundation.Notification.Name?, object: String? = nil,
@@ -151,9 +155,9 @@ extension DistributedNotificationCenter: NotificationPosting {
         return try await answer(to: WithdrawPosts(name: name?.rawValue ?? "", object: object ?? ""), isolation)
     }
 
-    // MARK: The one way out
+    // MARK: Sending
 
-    /// - Returns: how many clients of the service it matched.
+    /// - Returns: the number of clients of the service that the post matched.
     func outcome(
         of post: OutgoingPost, _ isolation: isolated (any Actor)?
     ) async throws(DistributedNotificationError) -> Int {
@@ -194,10 +198,12 @@ extension DistributedNotificationCenter: NotificationPosting {
             name, object: object, entries: try UserInfoEncoder.entries(of: userInfo ?? [:]), options: options)
     }
 
+    /// Encodes a post as a message.
+    ///
     /// - Parameters:
-    ///   - name: one that ``check(name:)`` lets pass.
-    ///   - object: of ``text(ofObject:)``.
-    ///   - entries: of the userInfo.
+    ///   - name: a name that passed ``check(name:)``.
+    ///   - object: the result of ``text(ofObject:)``.
+    ///   - entries: the entries of the userInfo.
     func laidOut(
         _ name: Foundation.Notification.Name, object: String?, entries: [(key: String, value: PropertyList)],
         options: PostOptions
@@ -237,7 +243,7 @@ extension DistributedNotificationCenter: NotificationPosting {
         guard !name.rawValue.isEmpty, !name.rawValue.holdsNUL else { throw .invalidName(name.rawValue) }
     }
 
-    /// Why no notification has such a name or object; nil where one may.
+    /// Returns the error of an invalid name or object; nil if both are valid.
     func refusal(of name: Foundation.Notification.Name, object: String?) -> DistributedNotificationError? {
         do throws(DistributedNotificationError) {
             try check(name: name)

@@ -6,22 +6,25 @@ import Foundation
 
 /// Notifications as asynchronous sequences (C7).
 extension DistributedNotificationCenter {
-    /// An asynchronous sequence of notifications.
+    /// Returns an asynchronous sequence of notifications.
     ///
-    /// It observes from this call on, not only from the first iteration, and until it and its iterator go away. Each further
-    /// iterator observes by itself, from its making on.
+    /// The sequence observes from this call on, not only from the first iteration, until the sequence and its iterator
+    /// are released. Each further iterator observes separately, from its creation on.
     ///
-    /// A task on the main actor that reads very much lets others of the main thread come in between, every 2 ms (T3).
+    /// A task on the main actor that reads many notifications lets other work of the main thread run in between, every
+    /// 2 ms (T3).
     ///
     /// - Parameters:
-    ///   - name: nil for any.
-    ///   - object: nil for any.
-    ///   - suspensionBehavior: what happens to notifications while the program is suspended.
-    ///   - retained: whether it first has the values that there are (R2), in order and before anything newer.
-    ///   - minimumInterval: at most one notification of each name and object in this time, of those that come meanwhile the
-    ///     newest, at its end (R5). Parts of a millisecond are rounded up; zero is for all.
-    ///   - bufferLimit: how many may wait for the reader, 1 at least. Beyond it, or 64 MiB of them, the oldest are dropped, which
-    ///     is counted, logged and reported as `Gap.overflow`.
+    ///   - name: the name to observe; nil for any.
+    ///   - object: the object to observe; nil for any.
+    ///   - suspensionBehavior: the treatment of notifications while the program is suspended.
+    ///   - retained: whether the sequence begins with the existing retained values (R2), in order and before any newer
+    ///     notification.
+    ///   - minimumInterval: the minimum time between two notifications of the same name and object (R5). Of the
+    ///     notifications in between, the newest is delivered at the end of the interval. The value is rounded up to
+    ///     whole milliseconds; zero delivers all.
+    ///   - bufferLimit: the maximum number of notifications that wait for the reader, at least 1. Beyond it, or beyond
+    ///     64 MiB, the oldest are dropped. The loss is counted, logged and reported as `Gap.overflow`.
     public func notifications(
         named name: Foundation.Notification.Name?, object: String? = nil,
         suspensionBehavior: SuspensionBehavior = .coalesce, retained: Bool = false, minimumInterval: Duration = .zero,
@@ -33,9 +36,12 @@ extension DistributedNotificationCenter {
                 bufferLimit: bufferLimit))
     }
 
-    /// The same with an object in Foundation's dress, as code for macOS writes it (`path as NSString`).
+    /// Returns an asynchronous sequence of notifications of a Foundation object, as code for macOS spells it (`path as
+    /// NSString`). Otherwise like
+    /// ``notifications(named:object:suspensionBehavior:retained:minimumInterval:bufferLimit:)``.
     ///
-    /// - Parameter object: an `NSString`; the sequence of anything else is empty, which is logged and counted.
+    /// - Parameter object: an `NSString`. With an object of another class the sequence is empty, which is logged and
+    ///   counted.
     public func notifications(named name: Foundation.Notification.Name, object: AnyObject) -> Notifications {
         let object = Carried(object)
         return Notifications(
@@ -57,13 +63,14 @@ extension DistributedNotificationCenter {
         }
     }
 
-    /// - Parameter bufferLimit: as for ``notifications(named:object:suspensionBehavior:retained:minimumInterval:bufferLimit:)``.
+    /// - Parameter bufferLimit: as for
+    ///   ``notifications(named:object:suspensionBehavior:retained:minimumInterval:bufferLimit:)``.
     func reader(
         name: Foundation.Notification.Name?, object: Any?, suspensionBehavior: SuspensionBehavior,
         retained: Bool = false, minimumInterval: Duration = .zero, bufferLimit: Int
     ) -> Readers<Received>.Reader {
         let buffer = ReaderBuffer<Received>(count: bufferLimit)
-        // With an observer that is refused, or whose center is gone, the finisher goes.
+        // If the observer is refused, or the center no longer exists, the finisher is released, and the reader ends.
         let observation = observation(
             name: name, object: object, suspensionBehavior: suspensionBehavior, wantsRetained: retained,
             minimumInterval: minimumInterval, on: DirectTarget()
@@ -75,9 +82,9 @@ extension DistributedNotificationCenter {
         return ReaderBuffer.Reader(buffer)
     }
 
-    /// An object of whoever asked, which stands for its text.
+    /// An object of the caller that stands for its text.
     private struct Carried: @unchecked Sendable {
-        // Sendable: it is only looked at, and what is no text, which does not change, is refused.
+        // Sendable: the object is only read. An object that is not a text is refused, and a text does not change.
         let value: AnyObject
 
         init(_ value: AnyObject) {
@@ -85,7 +92,8 @@ extension DistributedNotificationCenter {
         }
     }
 
-    /// Notifications in the order in which the service delivered them. Each iterator is a reader of its own.
+    /// A sequence of notifications in the order in which the service delivered them. Each iterator is a separate
+    /// reader.
     public struct Notifications: AsyncSequence, Sendable {
         public typealias Element = Foundation.Notification
         public typealias Failure = Never
@@ -99,7 +107,7 @@ extension DistributedNotificationCenter {
                 await next(isolation: nil)
             }
 
-            /// The next notification; nil when the reader's task was cancelled.
+            /// Returns the next notification; nil after the reader's task was cancelled.
             public mutating func next(
                 isolation actor: isolated (any Actor)?
             ) async -> Foundation.Notification? {
@@ -111,12 +119,12 @@ extension DistributedNotificationCenter {
             AsyncIterator(iterator: withOrigins.makeAsyncIterator())
         }
 
-        /// The same notifications, each with where it comes from: in a loop there is no ``Origin/current``.
+        /// The same notifications with their origins. ``Origin/current`` is nil in a loop over a sequence.
         public var withOrigins: WithOrigins { WithOrigins(readers: readers) }
     }
 
-    /// Notifications with where they come from, in the order in which the service delivered them. Each iterator is a reader of
-    /// its own.
+    /// A sequence of notifications with their origins, in the order in which the service delivered them. Each iterator
+    /// is a separate reader.
     public struct WithOrigins: AsyncSequence, Sendable {
         public typealias Element = (notification: Foundation.Notification, origin: Origin)
         public typealias Failure = Never
@@ -133,7 +141,7 @@ extension DistributedNotificationCenter {
                 await next(isolation: nil)
             }
 
-            /// The next notification; nil when the reader's task was cancelled.
+            /// Returns the next notification; nil after the reader's task was cancelled.
             public mutating func next(isolation actor: isolated (any Actor)?) async -> Element? {
                 await nextReceived(isolation: actor).map { ($0.notification, $0.origin) }
             }

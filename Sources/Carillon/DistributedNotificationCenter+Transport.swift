@@ -1,30 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonClient
 
-/// The way that notifications take (F2).
+/// The transport of posts and notifications (F2).
 extension DistributedNotificationCenter {
-    /// The way that notifications take between the program and the service.
+    /// The transport of notifications between the program and the service.
     public typealias Transport = CarillonClient.Transport
 
-    /// The way that posts and notifications of this center shall take; by default `.bus`.
+    /// The requested transport of posts and notifications of this center; `.bus` by default.
     ///
-    /// A **channel** is a socket that the program has with the service alone. What goes over it is the same as on the
-    /// bus, in the same order, under the same limits and the same policy, and costs a fraction; but the bus and its
-    /// monitors, such as `dbus-monitor`, don't see it. So a program, or its user, has to ask for it:
+    /// A **channel** is a socket between the program and the service alone. Content, order, limits and policy are the
+    /// same as on the bus, at a fraction of the cost. The bus and its monitors, such as `dbus-monitor`, do not see the
+    /// traffic. Therefore the program or its user has to request a channel:
     ///
     /// ```swift
     /// let center = DistributedNotificationCenter.default()
     /// center.transport = .channel
     /// ```
     ///
-    /// The best time is before anything is observed or posted. At any other time the center changes over by itself, and
-    /// nothing is lost or overtaken by it. Where there is no channel, as the service is an older one, or its
-    /// configuration has `channels = false`, everything goes over the bus, and a channel is asked for again later; so it
-    /// does when a channel ends. ``transportInUse`` tells. Posts that were on their way on a channel that ends may have
-    /// been made or not: those are reported as failed (``Event/postFailed(_:)``), not sent again.
+    /// The best time is before the first observer and the first post. At any other time the center changes the
+    /// transport by itself, without loss or reordering.
     ///
-    /// The environment variable `CARILLON_TRANSPORT`, `bus` or `channel`, is the word of whoever runs the program. It
-    /// counts more than the program's, for all its centers; what is set here has no effect then, and is not what is read.
+    /// A channel is optional. If the service is an older version, or its configuration has `channels = false`,
+    /// everything passes over the bus, and the center requests a channel again later. The same happens when a channel
+    /// ends. ``transportInUse`` is the current transport. Posts whose acceptance is unknown when a channel ends are not
+    /// repeated. They are reported as possibly lost (``Event/postsMayBeLost(count:)``), or their caller receives
+    /// ``DistributedNotificationError/disconnected(_:)``.
+    ///
+    /// The environment variable `CARILLON_TRANSPORT`, with the value `bus` or `channel`, overrides the program's choice
+    /// for all of its centers. Setting this property then has no effect, and its value is that of the variable.
     ///
     /// Threads: any.
     public var transport: Transport {
@@ -32,7 +35,7 @@ extension DistributedNotificationCenter {
         set { link.wish(newValue) }
     }
 
-    /// The way that posts and notifications take now.
+    /// The transport that posts and notifications use now.
     ///
     /// Threads: any.
     public var transportInUse: Transport { state.withLock { $0.transport } }

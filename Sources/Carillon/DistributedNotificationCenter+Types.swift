@@ -4,10 +4,10 @@ import CarillonCore
 import CarillonThreadDelivery
 import Foundation
 
-// Every other file of this target means Foundation's notification; the core has a class of the same name.
+// `Notification` in the other files of this target is Foundation's type; the core has a class of the same name.
 
 extension DistributedNotificationCenter {
-    /// Which of the notification centers of a system; one, as on macOS.
+    /// The type of a notification center. There is one type, as on macOS.
     public struct CenterType: RawRepresentable, Hashable, Sendable {
         public let rawValue: String
 
@@ -23,20 +23,21 @@ extension DistributedNotificationCenter {
         public static let localNotificationCenterType = CenterType(rawValue: "NSLocalNotificationCenterType")
     }
 
-    /// What happens to a notification that an observer matches while its program is suspended (S1). The numbers are
-    /// those of macOS.
+    /// The treatment of the notifications that an observer matches while its program is suspended (S1). The raw values
+    /// are those of macOS.
     public enum SuspensionBehavior: UInt, Sendable, CaseIterable {
-        /// It is not queued.
+        /// Notifications are not queued.
         case drop = 1
-        /// Only the last one of the observer's, with the same name and object, is kept.
+        /// The queue keeps the last notification of each name, object and origin for the observer.
         case coalesce = 2
-        /// All are kept, up to the bound of the service's queue.
+        /// The queue keeps all notifications, up to the limit of the service's queue.
         case hold = 3
-        /// It is delivered as if the program were not suspended, after what is held.
+        /// Notifications are delivered as if the program were not suspended, after the notifications that are held
+        /// (S3).
         case deliverImmediately = 4
     }
 
-    /// What a poster may ask for. The numbers are those of macOS.
+    /// The options of a post. The raw values are those of macOS.
     public struct Options: OptionSet, Sendable {
         public let rawValue: UInt
 
@@ -44,80 +45,92 @@ extension DistributedNotificationCenter {
             self.rawValue = rawValue
         }
 
-        /// Suspended programs get it at once, too, after what is held for them (S3).
+        /// Delivers the notification to suspended programs at once, after the notifications that are held for them
+        /// (S3).
         public static let deliverImmediately = Options(rawValue: 1)
-        /// The other sessions of the machine get it too, as far as they take it (G1). The service refuses what its
-        /// configuration does not let out: ``DistributedNotificationError/notAllowed(_:)``.
+        /// Sends the notification to the other sessions of the machine as well, as far as their configuration imports
+        /// the name (G1). If the configuration of this session does not export the name, the service refuses the post
+        /// with ``DistributedNotificationError/notAllowed(_:)``.
         public static let postToAllSessions = Options(rawValue: 2)
     }
 
-    /// Where observers run that did not ask for a queue.
+    /// The thread or queue of observers that were added without a queue.
     public enum DefaultDelivery: Sendable {
-        /// On the main thread, when its loop runs in one of the common modes (M4): a GLib main loop, `RunLoop.main` or
-        /// `dispatchMain()`, which need not be told apart. With `dispatchMain()` it is the main queue, as the main
-        /// thread ends there.
+        /// The main thread, while its loop runs in one of the common modes (M4). The loop is a GLib main loop,
+        /// `RunLoop.main` or `dispatchMain()`; the program need not name it. With `dispatchMain()` the observers run on
+        /// the main queue, because the main thread ends there.
         case mainThread
-        /// On a thread of the library's own, one after the other, for programs that run no loop.
+        /// A thread of the library, for programs that run no loop. It calls one observer after the other.
         case ownQueue
     }
 
-    /// An observer's registration, which ends when this object goes away, or with `cancel()` (C7).
+    /// The registration of an observer, which ends when this object is released, or with `cancel()` (C7).
     ///
-    /// Threads: any. It is no type of the module's, as it would hide Swift's module of the same name from `@Observable`.
+    /// Threads: any. The type belongs to another module, because a type `Observation` of this module would hide Swift's
+    /// module of the same name from `@Observable`.
     public typealias Observation = CarillonThreadDelivery.Observation
 
-    /// Where the center stands with the bus and the service.
+    /// The state of the center's connection to the bus and the service.
     public typealias ConnectionState = CarillonClient.ConnectionState
 
-    /// Why notifications may have been missed (E3, S4).
+    /// The reason why notifications may have been missed (E3, S4).
     public typealias Gap = CarillonClient.Gap
 
-    /// What a center tells its program about itself.
+    /// An event that a center reports to its program about itself.
     public enum Event: Sendable {
         case connectionStateChanged(ConnectionState)
         case mayHaveMissedNotifications(Gap)
-        /// The service suspended or resumed this program. Tells the same again where that may not have arrived (E3, E5).
+        /// The service suspended or resumed this program. The event may repeat the current state, after an earlier
+        /// notice of the service may have been lost (E3, E5).
         case suspensionChanged(isSuspended: Bool, cause: String)
         /// The service refused to register an observer, which therefore receives nothing.
         case observerRefused(name: Foundation.Notification.Name?, object: String?, DistributedNotificationError)
-        /// The service does not tell what ``DistributedNotificationCenter/details`` asks for.
+        /// The service refuses to send the ``DistributedNotificationCenter/details`` that the program requested.
         case detailsRefused(DistributedNotificationError)
-        /// Posts that did not ask for their outcome were not made for this reason. One event announces all that the service
-        /// did not take for the same reason in a second; ``Statistics/failedPosts`` says how many so far.
+        /// Posts without a requested outcome were not made, for this reason. Events about refusals by the service, the
+        /// lack of a service and ``DistributedNotificationError/tooManyUnsentPosts(limit:)`` follow at most once a
+        /// second, with one event for each different reason. Any other post that was refused before it left the process
+        /// has an event of its own. ``Statistics/failedPosts`` is the total number so far.
         case postFailed(DistributedNotificationError)
-        /// The service ended, or the connection to it, before it could be known that it has taken so many posts that did not ask
-        /// for their outcome (E10): some of those that left in the last tenth of a second, or since the service stopped answering. It has taken those of them that it read before. Once in a second at most, for all since the one before.
+        /// This number of posts without a requested outcome may be lost, because the service or the connection to it
+        /// ended before their acceptance was confirmed (E10). The service has accepted those of them that it read
+        /// before. Posts may be lost that left the process in the last tenth of a second, or since the service stopped
+        /// answering. The event is reported at most once a second, with all such posts since the previous event.
         case postsMayBeLost(count: Int)
     }
 
-    /// Counts since the program began.
+    /// The counts of a center since the program started.
     public struct Statistics: Equatable, Sendable {
-        /// Notifications that arrived.
+        /// Notifications received.
         public var received: UInt64 = 0
-        /// Posts that were accepted for sending.
+        /// Posts accepted for sending.
         public var posted: UInt64 = 0
-        /// Posts that were refused before they left the process, and those without an outcome that failed later.
+        /// Posts refused before they left the process, and posts without a requested outcome that failed later.
         public var failedPosts: UInt64 = 0
-        /// Posts without an outcome that may be lost, as the service ended, or the connection to it, soon after they left.
+        /// Posts without a requested outcome that may be lost, because the service or the connection to it ended soon
+        /// after they left the process.
         public var uncertainPosts: UInt64 = 0
-        /// Observers that were refused.
+        /// Observers refused.
         public var refusedObservers: UInt64 = 0
-        /// Notifications that the service lost for this program, or that are missing in its count.
+        /// Notifications that the service lost for this program, or whose sequence numbers are missing.
         public var missed: UInt64 = 0
-        /// Notifications that waited too long for their observer's thread, queue or sequence.
+        /// Notifications dropped in this process, because the thread, queue or sequence of their observer did not take
+        /// them in time (T2).
         public var overflowed: UInt64 = 0
-        /// Notifications that are no message of the type that their observer expects.
+        /// Notifications that are not a message of the type that their observer expects.
         public var undecodable: UInt64 = 0
     }
 }
 
 extension Foundation.Notification.Name {
-    /// Posted to Foundation's `NotificationCenter.default`, with the distributed center as object, when distributed
-    /// notifications may have been missed. `userInfo["gap"]` is a ``DistributedNotificationCenter/Gap``.
+    /// The name of the local notification that reports that distributed notifications may have been missed. It is
+    /// posted to Foundation's `NotificationCenter.default`, with the distributed center as its object.
+    /// `userInfo["gap"]` is a ``DistributedNotificationCenter/Gap``.
     public static let distributedNotificationsMayHaveBeenMissed = Self(
         "org.carillon.DistributedNotificationsMayHaveBeenMissed")
-    /// Posted to Foundation's `NotificationCenter.default`, with the distributed center as object, when its
-    /// ``DistributedNotificationCenter/connectionState`` changed, which `userInfo["state"]` is.
+    /// The name of the local notification that reports a change of ``DistributedNotificationCenter/connectionState``.
+    /// It is posted to Foundation's `NotificationCenter.default`, with the distributed center as its object.
+    /// `userInfo["state"]` is the new state.
     public static let distributedNotificationCenterStateDidChange = Self(
         "org.carillon.DistributedNotificationCenterStateDidChange")
 }

@@ -5,28 +5,31 @@ import CarillonDBus
 import CarillonWire
 import Foundation
 
-/// Values that stay (R1 to R3): what the service keeps of a name and an object, for those who come later.
+/// Retained values (R1 to R3): the value of a name and an object that the service keeps for programs that start later.
 extension DistributedNotificationCenter {
-    /// How long the service keeps a post as the value of its name and object, if no other one takes its place and nobody
-    /// removes it.
+    /// The time for which the service keeps a post as the value of its name and object. A newer retained post, or a
+    /// removal, ends it earlier.
     public struct Retention: Hashable, Sendable {
         private var goesWithPoster = false
         private var time: Duration?
 
-        /// As long as the session's bus is there, across the life of the program and of the service.
+        /// Keeps the value as long as the session's bus exists. The value survives the end of the program and of the
+        /// service.
         public static let untilReplaced = Retention()
 
-        /// As long as this program is connected to the bus, however that ends. A name and object have one value: that of
-        /// another program takes its place, and goes with that program. Each instance needs an object of its own.
+        /// Keeps the value as long as this program is connected to the bus, and ends it however the connection ends.
+        ///
+        /// A name and object have one value. A value of another program replaces it, and ends with that program.
+        /// Therefore each instance needs an object of its own.
         public static let whileConnected = Retention(goesWithPoster: true)
 
         private init(goesWithPoster: Bool = false) {
             self.goesWithPoster = goesWithPoster
         }
 
-        /// The same, and no longer than that.
+        /// Returns this retention with a maximum time.
         ///
-        /// - Parameter time: a second or more; parts of a second are rounded up.
+        /// - Parameter time: the maximum time, greater than zero; rounded up to whole seconds.
         public func expiring(after time: Duration) -> Retention {
             var retention = self
             retention.time = time
@@ -44,29 +47,29 @@ extension DistributedNotificationCenter {
         }
     }
 
-    /// A value that the service keeps.
+    /// A retained value of the service.
     public struct RetainedValue: @unchecked Sendable {
-        // Sendable: what is in the notification are values, and numbers of Foundation, none of which changes any more.
+        // Sendable: the notification contains values and numbers of Foundation, which do not change.
 
         public let notification: Foundation.Notification
-        /// Of who posted it: its unique name on the bus.
+        /// The unique name of the poster on the bus.
         public let poster: String
-        /// The place among all notifications that the service accepted.
+        /// The number of the notification among all that the service has accepted.
         public let serial: UInt64
-        /// When it was posted.
+        /// The time of the post.
         public let date: Date
-        /// The machine that it comes from, by the word of its poster; nil where it is this one (G3).
+        /// The machine of origin, as its poster states; nil for this machine (G3).
         public let host: String?
-        /// The user in whose session it was posted, by the word of its poster; nil where it is this session.
+        /// The user in whose session it was posted, as its poster states; nil for this session.
         public let user: String?
     }
 
-    /// The values of a name, in the order in which they were posted (R3).
+    /// Returns the values of a name, in the order in which they were posted (R3).
     ///
     /// - Parameters:
-    ///   - name: nil for any.
-    ///   - object: nil for whatever object; the empty string is no object of its own.
-    /// - Throws: why the service does not tell.
+    ///   - name: the name; nil for any.
+    ///   - object: the object; nil and the empty string stand for any.
+    /// - Throws: the reason why the service did not answer with the values.
     public func values(
         named name: Foundation.Notification.Name?, object: String? = nil,
         isolation: isolated (any Actor)? = #isolation
@@ -86,11 +89,11 @@ extension DistributedNotificationCenter {
         }
     }
 
-    /// The value of a name and an object (R3); the newest where some are from elsewhere.
+    /// Returns the value of a name and an object (R3). If there are values of several origins, it is the newest.
     ///
-    /// - Parameter object: nil for the value of the name without an object.
-    /// - Returns: nil when there is none.
-    /// - Throws: why the service does not tell.
+    /// - Parameter object: the object; nil for the value without an object.
+    /// - Returns: the value; nil if there is none.
+    /// - Throws: the reason why the service did not answer with the value.
     public func value(
         named name: Foundation.Notification.Name, object: String? = nil,
         isolation: isolated (any Actor)? = #isolation
@@ -99,11 +102,11 @@ extension DistributedNotificationCenter {
         return values.last { $0.notification.object as? String == (object?.isEmpty == true ? nil : object) }
     }
 
-    /// Removes the values of a name, whoever posted them and wherever they are from. Observers are not told.
+    /// Removes the values of a name, regardless of their posters and origins. Observers are not notified.
     ///
-    /// - Parameter object: nil for whatever object.
-    /// - Returns: how many there were.
-    /// - Throws: why the service does not do it.
+    /// - Parameter object: the object; nil for any.
+    /// - Returns: the number of removed values.
+    /// - Throws: the reason why the service did not remove them.
     @discardableResult
     public func removeValues(
         named name: Foundation.Notification.Name, object: String? = nil,

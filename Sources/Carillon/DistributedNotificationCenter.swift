@@ -6,8 +6,8 @@ import CarillonThreadDelivery
 import CarillonWire
 import Foundation
 
-/// Notifications between the processes of a session, as on macOS, through the notification center on the D-Bus session
-/// bus.
+/// A notification center between the processes of a session, as on macOS. It uses the notification center service on
+/// the D-Bus session bus.
 ///
 /// ```swift
 /// import Carillon
@@ -21,24 +21,26 @@ import Foundation
 /// RunLoop.main.run()
 /// ```
 ///
-/// Notifications go through the service also to observers in the posting process (D5). Nothing here waits for the
-/// service: it is started by the bus when it is needed, and observers are registered whenever one comes (E3).
+/// All notifications pass through the service, including those to observers in the posting process (D5). Adding
+/// observers and posting do not wait for the service. The bus starts the service on demand, and the library registers
+/// the observers at every new service instance (E3).
 ///
-/// Threads: all members may be used from any thread. Observers run on the main thread, in the order in which they
-/// were added, unless they ask for a queue; no lock is held while they run, so they may add, remove and post.
+/// Threads: all members may be used from any thread. Observers run on the main thread, in the order in which they were
+/// added, unless ``defaultDelivery`` is set otherwise or they were added with a queue or a main context. No lock is
+/// held while they run, so they may add observers, remove observers and post.
 ///
-/// A process that forks must not use the center in the child, where the library's thread does not run. A process
-/// that ends with `exit`, or by returning from `main`, waits for its posts to be sent; see ``exitTimeout``.
+/// A process that forks must not use the center in the child, because the library's thread does not exist there. A
+/// process that ends with `exit`, or by returning from `main`, waits for its posts to be sent; see ``exitTimeout``.
 public final class DistributedNotificationCenter: Sendable {
     private static let shared = DistributedNotificationCenter(isShared: true)
 
-    /// The center of the session. On macOS it is a method, and so it may be written here, too: `default()`.
+    /// The center of the session. On macOS it is a method; the spelling `default()` compiles here, too.
     public static var `default`: DistributedNotificationCenter { shared }
 
-    /// This center. So ``default`` can be written as the method that it is on macOS.
+    /// Returns this center, so that ``default`` can be called as the method that it is on macOS.
     public func callAsFunction() -> DistributedNotificationCenter { self }
 
-    /// The center of a type; every type has the center of the session so far.
+    /// Returns the center of a type. Every type has the center of the session.
     public static func forType(_ type: CenterType) -> DistributedNotificationCenter {
         if type != .localNotificationCenterType {
             Log.warning("there is no notification center of type '\(type.rawValue)'; using the one of the session")
@@ -49,34 +51,34 @@ public final class DistributedNotificationCenter: Sendable {
     struct State: ~Copyable {
         var observers = ObserverTable()
         var operationQueues = OperationQueueTargets()
-        /// The main contexts of observers, whose end is theirs.
+        /// The main contexts of observers. The observers of a context are removed when the context ends.
         var contexts: [ContextDelivery] = []
         var defaultDelivery = DefaultDelivery.mainThread
         var suspendedByProgram: Bool?
-        /// Whether that came of the program's activity, and ends with it.
+        /// Whether ``suspendedByProgram`` follows from the program's activity, and ends with it.
         var isSuspendedByActivity = false
         var suspendedByService = false
         var allowsAutomaticSuspension = true
         var isActive = true
         var isInactiveByProgram = false
-        /// The last report of a toolkit; nil where none is followed.
+        /// The last report of a toolkit; nil before the first one.
         var toolkitActivity: Bool?
-        /// Counts changes of the activity (S5).
+        /// The number of changes of the activity so far (S5).
         var activityGeneration: UInt64 = 0
         var connectionState = ConnectionState.connecting
         var transport = Transport.bus
         var statistics = Statistics()
-        /// How many of the posts are known to have been taken by the service.
+        /// The number of posts that the service is known to have accepted.
         var flushed: UInt64 = 0
-        /// Whether posts have failed, or may be lost, that left the process since the last flush that said so.
+        /// Whether posts have failed, or may be lost, since the last flush that reported it.
         var hasLostPosts = false
         var exitTimeout: TimeInterval = 2
-        /// What was lost for want of room, and not told in an event.
+        /// The lost posts that no event has reported yet.
         var unannouncedPosts = UnannouncedPosts()
         var untoldOverflow: UInt64 = 0
-        /// When the next event of such may be told; nil for any time.
+        /// The earliest time of the next event about dropped notifications; nil for any time.
         var nextOverflow: SuspendingClock.Instant?
-        /// ``BusLink/progress`` when the last flush had waited in vain; nil when none has.
+        /// The value of ``BusLink/progress`` when a flush timed out after ``exitTimeout`` or longer; nil if none has.
         var stalledAt: UInt64?
         var details: Set<Detail> = []
         var eventHandlers: [UInt64: @Sendable (Event) -> Void] = [:]
@@ -88,9 +90,11 @@ public final class DistributedNotificationCenter: Sendable {
     let link: BusLink
     private let ownThread = OwnThreadTarget()
 
-    /// A center on another bus than the session's, with a connection of its own. Most programs want ``default``.
+    /// Creates a center on a bus other than the session bus, with a connection of its own. Most programs use
+    /// ``default``.
     ///
-    /// - Parameter busAddress: in the syntax of the D-Bus specification, such as `unix:path=/run/user/1000/bus`.
+    /// - Parameter busAddress: the address in the syntax of the D-Bus specification, such as
+    ///   `unix:path=/run/user/1000/bus`.
     public convenience init(busAddress: String) {
         self.init { () throws(BusError) in busAddress }
     }
@@ -104,8 +108,8 @@ public final class DistributedNotificationCenter: Sendable {
         let receiver = CenterReceiver()
         link = BusLink(address: address, receiver: receiver)
         receiver.center = self
-        // From the start, not only from the first observer that runs on the main thread: sequences are often read by
-        // a task on the main actor.
+        // Installed at once, not with the first observer on the main thread: tasks on the main actor often read
+        // sequences.
         MainQueueSource.install()
     }
 
@@ -113,9 +117,10 @@ public final class DistributedNotificationCenter: Sendable {
         for context in state.withLock({ $0.contexts }) { context.unfollow(self) }
     }
 
-    // MARK: Where observers run
+    // MARK: Delivery
 
-    /// Where observers run that did not ask for a queue. Holds for observers that are added from now on.
+    /// The thread or queue of observers that are added without a queue. A change applies to observers that are added
+    /// later.
     public var defaultDelivery: DefaultDelivery {
         get { state.withLock { $0.defaultDelivery } }
         set { state.withLock { $0.defaultDelivery = newValue } }
@@ -131,16 +136,17 @@ public final class DistributedNotificationCenter: Sendable {
 
     // MARK: Suspension
 
-    /// Whether this program is suspended (S1): what it said last, or what the service said while it left that to its
-    /// activity.
+    /// Whether this program is suspended (S1), by the last value that the program set. Without such a value, the last
+    /// notice of the service applies.
     ///
-    /// While it is suspended each observer's ``SuspensionBehavior`` decides what becomes of its notifications. Setting
-    /// it to false delivers what is held, in order, before anything newer. Set values are told again to every service
-    /// that comes.
+    /// While the program is suspended, each observer's ``SuspensionBehavior`` decides on its notifications. Setting the
+    /// property to false delivers the held notifications in order, before any newer one. The library sends the
+    /// program's value again to every new service instance. ``followActivity()`` removes the program's value.
     public var suspended: Bool {
         get { state.withLock { $0.suspendedByProgram ?? $0.suspendedByService } }
         set {
-            // Together, so that what threads say at once reaches the service in the order in which it holds here.
+            // Under one lock, so that the service receives the values of several threads in the order in which they
+            // take effect here.
             state.withLock { state in
                 (state.suspendedByProgram, state.isSuspendedByActivity) = (newValue, false)
                 submit(.suspend(newValue))
@@ -148,27 +154,29 @@ public final class DistributedNotificationCenter: Sendable {
         }
     }
 
-    /// Whether the service may suspend this program while its application is not active (A2). Set it to false before the
-    /// first observer is added, in a program that shall hear everything at once: one observer that was added while it was
-    /// false keeps the whole program from being suspended, until it is removed.
+    /// Whether the service may suspend this program while its application is not active (A2).
+    ///
+    /// A program that needs every notification at once sets it to false before it adds the first observer. A single
+    /// observer that was added while the property was false keeps the whole program from being suspended, until it is
+    /// removed.
     public var allowsAutomaticSuspension: Bool {
         get { state.withLock { $0.allowsAutomaticSuspension } }
         set { state.withLock { $0.allowsAutomaticSuspension = newValue } }
     }
 
-    // MARK: What it knows about itself
+    // MARK: State and statistics
 
-    /// Where the center stands with the bus and the service, as far as it knows.
+    /// The state of the center's connection to the bus and the service, as far as the center knows it.
     public var connectionState: ConnectionState { state.withLock { $0.connectionState } }
 
-    /// What happened so far.
+    /// The counts of notifications, posts and losses so far.
     public var statistics: Statistics { state.withLock { $0.statistics } }
 
     func count(_ change: (inout Statistics) -> Void) {
         state.withLock { change(&$0.statistics) }
     }
 
-    /// For requests that have no bound.
+    /// Submits a request of a kind that has no limit.
     func submit(_ request: Request) {
         try? link.submit(request)
     }

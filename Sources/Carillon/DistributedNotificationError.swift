@@ -3,44 +3,46 @@ import CarillonClient
 import CarillonCore
 import CarillonWire
 
-/// Why a distributed notification was not posted, or an observer not registered.
+/// The reason why a distributed notification was not posted, or an observer not registered.
 ///
-/// Calls in the style of macOS do not throw: what they refuse is logged, and counted in
+/// The methods of the macOS interface do not throw. They log a refused call and count it in
 /// ``DistributedNotificationCenter/Statistics``.
 public enum DistributedNotificationError: Error, Hashable, Sendable {
-    /// The name is empty, or holds a NUL character, which D-Bus can't carry (N1).
+    /// The name is empty, or contains a NUL character, which D-Bus cannot carry (N1).
     case invalidName(String)
-    /// The object is no string, or holds a NUL character (N3).
+    /// The object is not a string, or contains a NUL character (N3).
     case invalidObject(reason: String)
-    /// Something in userInfo is no property-list value (N3).
+    /// A value in the userInfo is not a property-list value (N3).
     ///
-    /// - Parameter keyPath: where, such as `userInfo.size[2]`.
+    /// - Parameter keyPath: the path to the value, such as `userInfo.size[2]`.
     case invalidUserInfo(keyPath: String, reason: String)
-    /// An option that is not supported, or not by this version of the service.
+    /// An option is not supported, or not supported by this version of the service.
     case unsupportedOption(reason: String)
-    /// A typed message could not be turned into a userInfo.
+    /// A typed message cannot be encoded as a userInfo.
     case encodingFailed(type: String, reason: String)
-    /// A value that the service keeps, or a post, is no value of the type of a ``DistributedValue`` or ``DistributedMessage``.
+    /// A retained value or a post cannot be decoded as the type of a ``DistributedValue`` or ``DistributedMessage``.
     case decodingFailed(type: String, reason: String)
-    /// Beyond a limit of the service (E1).
+    /// The request exceeds a limit of the service; the text names the limit (E1).
     case limitExceeded(String)
-    /// Policy does not let this application post or observe that; the text says which rule (P2, P3).
+    /// The policy does not permit this application to post or observe the name; the text names the rule (P2, P3).
     case notAllowed(String)
-    /// The program posts faster than the service takes it, and what waits in the process has reached its bound.
+    /// The program posts faster than the service accepts, and the posts that wait in the process have reached their
+    /// limit.
     case tooManyUnsentPosts(limit: Int)
     /// There is no service on the bus, and the bus can't start it.
     case serviceUnavailable(String)
-    /// The service's name is owned by a program that is no notification center; the text says which.
+    /// The service's name is owned by a program that is not a notification center; the text names that program.
     case nameTaken(String)
     /// There is no connection to the bus. Nothing was sent.
     case notConnected(String)
-    /// The service ended before the answer came, or the connection to the bus. The post may have been made.
+    /// The service, or the connection to the bus, ended before the answer arrived. The post may have been made.
     case disconnected(String)
-    /// The task was cancelled before the answer came. Its request may have been carried out, unless it was cancelled before.
+    /// The task was cancelled before the answer arrived. The request may have been carried out, unless the task was
+    /// cancelled before the call.
     case cancelled
-    /// The service, or the bus, refused for another reason.
+    /// The service or the bus refused the request for another reason.
     ///
-    /// - Parameter name: the D-Bus error's.
+    /// - Parameter name: the name of the D-Bus error.
     case refused(name: String, message: String)
 }
 
@@ -87,7 +89,7 @@ extension DistributedNotificationError {
         }
     }
 
-    /// What is wrong with a post that was not made yet.
+    /// Converts the error of a post that was not made.
     init(_ error: CenterError) {
         switch error {
         case .invalidName: self = .invalidName("")

@@ -3,39 +3,39 @@ import CarillonCore
 import CarillonWire
 import Foundation
 
-/// Where a distributed notification comes from, as the bus and the service tell it.
+/// The origin of a distributed notification, as reported by the bus and the service.
 public struct Origin: Hashable, Sendable {
-    /// The poster's unique name on the bus, such as `:1.42`, which the bus verified and nobody can forge (D6).
+    /// The poster's unique name on the bus, such as `:1.42`. The bus verified it, so it cannot be forged (D6).
     public let poster: String
-    /// The place among all notifications that the service accepted (D4).
+    /// The number of the notification among all that the service has accepted (D4).
     public let serial: UInt64
-    /// The place among those that this program was sent: 1, 2, 3 … (D6).
+    /// The number of the notification among those sent to this program: 1, 2, 3 … (D6).
     public let sequence: UInt64
-    /// Who that was, as far as ``DistributedNotificationCenter/details`` asks for it.
+    /// The poster's process, as far as ``DistributedNotificationCenter/details`` asks for it.
     public internal(set) var process = Poster()
-    /// When it was posted, with `time` among the ``DistributedNotificationCenter/details``.
+    /// The time of the post, with `time` among the ``DistributedNotificationCenter/details``.
     public internal(set) var date: Date?
 
-    /// Whether it is a value that there was before the observer came (R2), with `retained` among the
+    /// Whether it is a retained value that existed before the observer was registered (R2), with `retained` among the
     /// ``DistributedNotificationCenter/details``.
     public internal(set) var isRetained = false
-    /// Whether it was posted to be kept as the value of its name and object (R1), with `kept` among the
+    /// Whether it was posted as the retained value of its name and object (R1), with `kept` among the
     /// ``DistributedNotificationCenter/details``.
     public internal(set) var isKept = false
-    /// Whether it is kept only until its poster leaves the bus, with `while-connected` among the
+    /// Whether it is retained only until its poster leaves the bus, with `while-connected` among the
     /// ``DistributedNotificationCenter/details``.
     public internal(set) var isKeptWhileConnected = false
-    /// Whether it was posted for the other sessions of the machine, too, with `all-sessions` among the
+    /// Whether it was posted to the other sessions of the machine as well, with `all-sessions` among the
     /// ``DistributedNotificationCenter/details``.
     public internal(set) var isForAllSessions = false
-    /// When it is over, with `expiry` among the ``DistributedNotificationCenter/details``; nil where it never is.
+    /// The expiry time, with `expiry` among the ``DistributedNotificationCenter/details``; nil if it does not expire.
     public internal(set) var expiry: Date?
 
-    /// The machine that it comes from, by the word of its poster, with `host` among the
-    /// ``DistributedNotificationCenter/details``; nil where it is this one (G3).
+    /// The machine of origin, as its poster states, with `host` among the ``DistributedNotificationCenter/details``;
+    /// nil for this machine (G3).
     public internal(set) var host: String?
-    /// The user in whose session it was posted, by the word of its poster, with `user` among the
-    /// ``DistributedNotificationCenter/details``; nil where it is this session (G3).
+    /// The user in whose session it was posted, as its poster states, with `user` among the
+    /// ``DistributedNotificationCenter/details``; nil for this session (G3).
     public internal(set) var user: String?
 
     init(poster: String, serial: UInt64, sequence: UInt64) {
@@ -44,12 +44,12 @@ public struct Origin: Hashable, Sendable {
         self.sequence = sequence
     }
 
-    /// The origin of the notification that the calling observer is being given; nil elsewhere.
+    /// The origin of the notification that the calling observer receives; nil elsewhere.
     ///
-    /// For blocks and methods. What they start as a task inherits it.
+    /// It is available in blocks, methods and observers of messages. A `Task` that they start inherits it.
     @TaskLocal public static var current: Origin?
 
-    /// Takes over what the service tells. What a later one may tell besides is passed over.
+    /// Takes over a detail from the service. Unknown details of a later version are ignored.
     mutating func note(_ key: String, _ value: PropertyList) {
         switch (Detail(rawValue: key), value) {
         case (.userID, .uint32(let id)): process.userID = id
@@ -74,28 +74,29 @@ public struct Origin: Hashable, Sendable {
     }
 }
 
-/// The process that posted a notification, as the bus and the kernel verified it when it used the service first (P1). It
-/// may have ended since. What nobody could verify is nil.
+/// The process that posted a notification, as the bus and the kernel verified it when it first used the service (P1).
+/// It may have ended since. A property that could not be verified is nil.
 public struct Poster: Hashable, Sendable {
-    /// The user that it belongs to.
+    /// The user of the process.
     public var userID: UInt32?
     public var processID: Int32?
     /// The kernel's short name of its program, which the program can change.
     public var name: String?
-    /// The id of its application, as its desktop file is named: by its sandbox, or by its systemd unit.
+    /// The id of its application, which is the name of its desktop file. It is known from the sandbox or the systemd
+    /// unit.
     public var application: String?
-    /// The systemd unit that it runs in.
+    /// The systemd unit of the process.
     public var unit: String?
 
-    /// Of whom nothing is known.
+    /// Creates a poster without known properties.
     public init() {}
 }
 
 extension Foundation.Notification {
-    /// Who posted the distributed notification that the calling observer is being given, as far as
+    /// The poster of the distributed notification that the calling observer receives, as far as
     /// ``DistributedNotificationCenter/details`` asks for it; nil elsewhere.
     ///
-    /// For blocks and methods; with a sequence it is ``DistributedNotificationCenter/Notifications/withOrigins`` that
-    /// tells. Local notifications have none.
+    /// It is available in blocks and methods. A loop over a sequence uses
+    /// ``DistributedNotificationCenter/Notifications/withOrigins`` instead. Local notifications have no poster.
     public var poster: Poster? { Origin.current?.process }
 }

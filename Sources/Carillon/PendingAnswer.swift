@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMainLoop
 
-/// The first of several answers to a task: the service's, that of a timer, or the word that the task is cancelled.
+/// The first of several answers to a task: an answer of the service, of a timer, or of the task's cancellation.
 final class PendingAnswer<Value: Sendable>: Sendable {
     private enum State {
         case nothing
@@ -14,9 +14,9 @@ final class PendingAnswer<Value: Sendable>: Sendable {
 
     private init() {}
 
-    /// Threads: any.
+    /// Delivers an answer, of which the first one counts. Threads: any.
     ///
-    /// - Returns: whether it is the first.
+    /// - Returns: whether it is the first answer.
     @discardableResult
     func answer(_ value: Value) -> Bool {
         let (isFirst, continuation): (Bool, CheckedContinuation<Value, Never>?) = state.withLock { state in
@@ -46,12 +46,12 @@ final class PendingAnswer<Value: Sendable>: Sendable {
         if let value { continuation.resume(returning: value) }
     }
 
-    /// Asks for something, and waits for the answer as long as the task is not cancelled.
+    /// Makes a request, and waits for its answer until the task is cancelled.
     ///
     /// - Parameters:
-    ///   - isolation: of the caller, on whose executor it goes on.
-    ///   - cancelled: the answer where the task is cancelled. Nothing is asked for where it is so before.
-    ///   - ask: is called at once.
+    ///   - isolation: the isolation of the caller, on whose executor the wait continues.
+    ///   - cancelled: the answer of a cancelled task. A task that was cancelled before the call makes no request.
+    ///   - ask: the closure that makes the request, called at once.
     static func of(
         isolation: isolated (any Actor)?, orCancelled cancelled: Value,
         _ ask: (_ answer: PendingAnswer) -> Void

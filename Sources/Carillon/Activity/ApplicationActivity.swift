@@ -2,30 +2,34 @@
 import Dispatch
 import Synchronization
 
-/// Suspension by the application's own word about its activity, as AppKit does it (A1): for desktops that tell nobody
-/// which application is active, and for programs that know better.
+/// Suspension by the application's own statement about its activity, as with AppKit (A1). It serves desktops that do
+/// not report the active application, and programs that know their activity better.
 extension DistributedNotificationCenter {
-    /// How long an application is inactive before it is suspended. Switching through windows passes by many.
+    /// The time for which an application has to be inactive before it is suspended. Switching through windows passes
+    /// many of them for a moment only.
     static let suspensionDelay = DispatchTimeInterval.milliseconds(250)
 
-    /// Whether the application is active. Setting it to false suspends the program a quarter of a second later, if it
-    /// is still inactive then; setting it to true resumes it at once.
+    /// Whether the application is active. Setting it to false suspends the program 250 ms later, if it is still
+    /// inactive then. Setting it to true resumes the program at once.
     ///
-    /// This is the program's own statement, as ``suspended`` is: it goes before what the service sees of the desktop, and false
-    /// also before what a toolkit reports (``followActivity(of:)``). ``followActivity()`` takes it back. Read, it is the latest
-    /// of the program's statements and the toolkit's reports; true without any.
+    /// Like ``suspended``, it is the program's own statement, and precedes the service's observation of the desktop.
+    /// The value false also precedes the reports of a toolkit (``followActivity(of:)``). ``followActivity()`` withdraws
+    /// the statement.
+    ///
+    /// The value read is the latest of the program's statements and the toolkit's reports; true without any.
     public var isActive: Bool {
         get { state.withLock { $0.isActive } }
         set {
             changeActivity { state in
                 (state.isInactiveByProgram, state.isActive) = (!newValue, newValue)
-                // It takes ``suspended`` back as well.
+                // An active application also ends a suspension that the program set with ``suspended``.
                 state.isSuspendedByActivity = true
             }
         }
     }
 
-    /// The toolkit says whether a window is active. A program that has said that it is not has windows that nobody sees.
+    /// Takes over a toolkit's report of whether a window is active. The report has no effect while the program states
+    /// that it is inactive, because its windows are not visible then.
     func toolkitReports(_ isActive: Bool) {
         let isNews = state.withLock { state in
             defer { state.toolkitActivity = isActive }
@@ -34,8 +38,8 @@ extension DistributedNotificationCenter {
         if isNews { changeActivity { if !$0.isInactiveByProgram { $0.isActive = isActive } } }
     }
 
-    /// Takes back what the program has said with ``suspended`` and ``isActive``: from now on the activity of the application
-    /// decides, where the desktop tells it, or a toolkit that is followed (A2).
+    /// Withdraws the program's statements with ``suspended`` and ``isActive``. From now on the activity of the
+    /// application decides, if the desktop or a followed toolkit reports it (A2).
     public func followActivity() {
         state.withLock { state in
             state.activityGeneration += 1
@@ -60,7 +64,7 @@ extension DistributedNotificationCenter {
         DispatchQueue.global().asyncAfter(deadline: .now() + Self.suspensionDelay) { [weak self] in
             guard let self else { return }
             state.withLock { state in
-                // Any later change has the higher number, and decides.
+                // A later change has a higher number, and takes precedence.
                 guard state.activityGeneration == generation else { return }
                 (state.suspendedByProgram, state.isSuspendedByActivity) = (true, true)
                 submit(.suspend(true))
@@ -68,16 +72,16 @@ extension DistributedNotificationCenter {
         }
     }
 
-    /// Suspends and resumes this program as the windows of its toolkit lose and get the keyboard focus.
+    /// Suspends and resumes this program as the windows of its toolkit lose and gain the keyboard focus.
     ///
     /// ```swift
     /// gtk_init()  // GTK 4, where no GtkApplication does it
     /// try DistributedNotificationCenter.default().followActivity(of: .gtk)
     /// ```
     ///
-    /// Call it once, on the main thread, after the toolkit was initialised; windows may come and go later. The toolkit
-    /// is found in the process, and need not be known at build time. An application without any window counts as
-    /// active (A2), and one that hides its windows sets ``isActive`` to false until it shows them.
+    /// Call it once, on the main thread, after the initialization of the toolkit; windows may come and go later. The
+    /// toolkit is found in the process, and need not be known at build time. An application without any window counts
+    /// as active (A2). An application that hides its windows sets ``isActive`` to false until it shows them.
     ///
     /// - Throws: ``ActivityError``.
     public func followActivity(of toolkit: ApplicationToolkit) throws(ActivityError) {

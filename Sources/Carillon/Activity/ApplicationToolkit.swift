@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A toolkit that knows whether the application is active.
+/// A toolkit that reports whether the application is active.
 public enum ApplicationToolkit: String, Sendable, CaseIterable {
     /// GTK 3 or GTK 4: active while one of its windows has the keyboard focus.
     case gtk = "GTK"
@@ -7,11 +7,11 @@ public enum ApplicationToolkit: String, Sendable, CaseIterable {
     case sdl2 = "SDL 2"
 }
 
-/// Why the activity of an application can't be followed.
+/// The reason why the activity of an application cannot be followed.
 public enum ActivityError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// The process has not loaded the toolkit, or not in a version that is known here.
+    /// The process has not loaded the toolkit, or only an unsupported version of it.
     case toolkitNotLoaded(ApplicationToolkit)
-    /// The toolkit was not initialised yet.
+    /// The toolkit is not initialized yet.
     case toolkitNotInitialised(ApplicationToolkit)
 
     public var description: String {

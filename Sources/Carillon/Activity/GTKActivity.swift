@@ -33,7 +33,7 @@ enum GTKActivity {
         var previous: Pointer?
     }
 
-    /// What the hooks reach, which C can't give a context that would be freed.
+    /// The state for the C hooks. It is global, because no code would free a context that is passed to a hook.
     private struct Followed {
         var source: SignalledSource?
         var reports: [@Sendable (Bool) -> Void] = []
@@ -68,12 +68,12 @@ enum GTKActivity {
         let evaluate: @Sendable () -> Void = {
             let toplevels = listToplevels()
             defer { freeList(toplevels) }
-            // A window counts once it was active: one that never is, as a panel's or a popup's, says nothing when it
-            // is not.
+            // A window counts from its first activity on. A window that is never active, such as a panel or a popup,
+            // does not make the application inactive.
             var (isActive, wasActive) = (false, false)
             var node = toplevels
             while let entry = node?.load(as: ListNode.self) {
-                // Marked at the window itself, so that another one at the same address is another one.
+                // The mark is stored in the window, so that a new window at the same address has no mark.
                 if getData(entry.data, mark) == nil {
                     setData(entry.data, mark, Pointer(bitPattern: 1))
                     _ = connect(entry.data, "notify::is-active", { _, _, _ in GTKActivity.changed() }, nil, nil, 0)
@@ -94,15 +94,16 @@ enum GTKActivity {
         followed.withLock {
             $0.source = SignalledSource(on: .default, priority: .default, action: evaluate)
         }
-        // Windows come and go, of any class, so the class is asked; each then tells about itself.
+        // Windows of any class come and go, so the signals of the base class are hooked. Each window then reports its
+        // own activity.
         for name in ["map", "unmap"] {
             _ = addHook(lookUp(name, windowType), 0, { _, _, _, _ in GTKActivity.hook() }, nil, nil)
         }
         changed()
     }
 
-    /// The GTK that the program uses: another version may be in the process as well, as a plugin's library, and can't be
-    /// initialised beside it.
+    /// Returns the GTK library that the program uses. Another version may be loaded as well, as the library of a
+    /// plugin, and cannot be initialized in the same process.
     private static func initialisedLibrary() throws(ActivityError) -> LoadedLibrary {
         let libraries = ["libgtk-4.so.1", "libgtk-3.so.0"].map { LoadedLibrary($0) }
         guard let any = libraries.lazy.compactMap({ $0 }).first,
@@ -110,7 +111,8 @@ enum GTKActivity {
             let parentType: TypeFunction = any.function("g_type_parent"),
             let typeName: TypeName = any.function("g_type_name")
         else { throw .toolkitNotLoaded(.gtk) }
-        // Found by its name: the type is there once GTK was initialised. In GTK 3 a window is a container.
+        // The type is registered when GTK is initialized, and is looked up by name. In GTK 3 a window is a container
+        // (`GtkBin`).
         let windowType = typeFromName("GtkWindow")
         guard windowType != 0 else { throw .toolkitNotInitialised(.gtk) }
         let parent = typeName(parentType(windowType)).map { String(cString: $0) }
@@ -118,7 +120,8 @@ enum GTKActivity {
         return library
     }
 
-    /// Whether a window can have the keyboard focus as an application's window has it. GTK 4 has no others.
+    /// Returns a check of whether a window can have the keyboard focus as an application's window. In GTK 4 all windows
+    /// can.
     private static func focusability(in library: LoadedLibrary) -> (@Sendable (Pointer?) -> Bool)? {
         guard let windowType: Number = library.function("gtk_window_get_window_type") else { return { _ in true } }
         guard let typeHint: Number = library.function("gtk_window_get_type_hint"),
@@ -127,7 +130,8 @@ enum GTKActivity {
             let typeFromName: TypeFromName = library.function("g_type_from_name")
         else { return nil }
         return { window in
-            // GTK_WINDOW_POPUP; drawn into memory, or into another program's window.
+            // Excluded windows: popups (1 is `GTK_WINDOW_POPUP`), windows drawn into memory, and windows in another
+            // program's window.
             guard windowType(window) != 1, acceptsFocus(window) != 0 else { return false }
             for name in ["GtkOffscreenWindow", "GtkPlug"] {
                 let type = typeFromName(name)
@@ -146,7 +150,7 @@ enum GTKActivity {
         return 1
     }
 
-    /// Looks at the windows when what changes them now is done.
+    /// Schedules an evaluation of the windows after the current change is complete.
     private static func changed() {
         followed.withLock { $0.source }?.signal()
     }

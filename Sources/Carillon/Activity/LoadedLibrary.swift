@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
 
-/// A library that this process has loaded already, or has not: nothing is loaded on its behalf.
+/// A library that this process has already loaded. No library is loaded for it.
 struct LoadedLibrary: @unchecked Sendable {
     // Sendable: a handle of the dynamic linker, which is thread-safe; never closed.
     private let handle: UnsafeMutableRawPointer
 
-    /// - Parameter names: sonames, of which the first that is loaded counts. A program that was linked with the library,
-    ///   and one that loaded it at run time, as language bindings do, are treated the same.
+    /// - Parameter names: the sonames, of which the first loaded one is used. The program may be linked with the
+    ///   library, or may have loaded it at run time, as language bindings do.
     init?(_ names: String...) {
         for name in names {
             if let handle = dlopen(name, RTLD_NOLOAD | RTLD_LAZY) {
@@ -18,9 +18,9 @@ struct LoadedLibrary: @unchecked Sendable {
         return nil
     }
 
-    /// A function of the library, or of one that it needs.
+    /// Returns a function of the library or of its dependencies.
     ///
-    /// - Parameter type: its type, as `@convention(c)`. The caller answers for it.
+    /// - Parameter type: the type of the function, as `@convention(c)`. The caller is responsible for its correctness.
     func function<Function>(_ name: String, as type: Function.Type = Function.self) -> Function? {
         dlsym(handle, name).map { unsafeBitCast($0, to: type) }
     }

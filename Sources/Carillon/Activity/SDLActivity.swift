@@ -15,7 +15,7 @@ enum SDLActivity {
     private static let video: UInt32 = 0x20
     /// `SDL_WINDOWEVENT`, the type of an `SDL_WindowEvent`.
     private static let windowEvent: UInt32 = 0x200
-    /// Where an `SDL_WindowEvent` says which: type, time and window are 32 bits each.
+    /// The offset of the event kind in an `SDL_WindowEvent`: its type, time and window are 32 bits each.
     private static let eventOffset = 12
     /// `SDL_WINDOWEVENT_FOCUS_GAINED` and `SDL_WINDOWEVENT_FOCUS_LOST`.
     private static let (focusGained, focusLost): (UInt8, UInt8) = (12, 13)

@@ -4,24 +4,24 @@ import CarillonMainLoop
 import Foundation
 import Synchronization
 
-/// The way from the program's threads to the bus: a thread of the library's own, on which a ``ServiceSession`` runs,
-/// and the outbox in front of it.
+/// The link between the program's threads and the bus. It has an outbox, and a library thread that runs a
+/// ``ServiceSession``.
 ///
-/// Whatever the program does with its own threads, it never waits for the service, and the service's pings are
-/// answered also while the main thread is busy (A4, B4). The thread is started by the first request, sleeps in a poll
-/// while nothing happens, and ends when this object goes away, after sending what waits.
+/// The program's threads never wait for the service, and the service's pings are answered while the main thread is busy
+/// (A4, B4). The first request starts the thread. It sleeps in a poll while nothing happens, and ends after this object
+/// is released and the waiting requests are sent.
 final class BusLink: Sendable {
     private let context = MainContext()
     private let outbox: SharedOutbox
-    /// How posts and notifications shall go.
+    /// The requested transport of posts and notifications.
     let transport = TransportWish(ofUser: .ofEnvironment)
     private let session: BusThreadConfined<ServiceSession>
     private let source: SignalledSource
     private let hasStarted = Atomic(false)
 
     /// - Parameters:
-    ///   - address: of the bus, asked anew for every connection.
-    ///   - receiver: gets what the service sends, on the bus thread.
+    ///   - address: the address of the bus, requested again for every connection.
+    ///   - receiver: the receiver of the service's messages, called on the bus thread.
     init(
         address: @escaping BusAddress, limits: Outbox<Request>.Limits = .init(), receiver: any ServiceReceiver
     ) {
@@ -39,9 +39,9 @@ final class BusLink: Sendable {
         context.wakeUp()
     }
 
-    /// Hands a request over and returns at once. Threads: any.
+    /// Appends a request to the outbox and returns at once. Threads: any.
     ///
-    /// - Throws: ``ServiceError/tooManyUnsentPosts(limit:)`` for a post that would go beyond the bound.
+    /// - Throws: ``ServiceError/tooManyUnsentPosts(limit:)`` for a post beyond the limit.
     func submit(_ request: Request) throws(ServiceError) {
         let isToBeTold = try outbox.append(request)
         if hasStarted.exchange(true, ordering: .acquiringAndReleasing) {
@@ -51,27 +51,26 @@ final class BusLink: Sendable {
         }
     }
 
-    /// Has posts and notifications go another way from now on, if whoever runs the program has nothing against it.
-    /// Threads: any.
+    /// Changes the program's requested transport. An environment variable of the user takes precedence. Threads: any.
     func wish(_ transport: Transport) {
         self.transport.ofProgram = transport
         if !isUnused { source.signal() }
     }
 
-    /// Another number whenever something has left, or was confirmed. Threads: any.
+    /// A number that changes whenever a request leaves or is confirmed. Threads: any.
     var progress: UInt64 { outbox.progress }
 
-    /// Posts that have not left the process, and those that have and were not confirmed. Threads: any.
+    /// The numbers of posts that have not left the process, and of sent posts that are not confirmed. Threads: any.
     var unsentPosts: (waiting: Int, unconfirmed: Int) { outbox.unsentPosts }
 
-    /// Whether nothing was ever asked for.
+    /// Whether no request was ever submitted.
     var isUnused: Bool { !hasStarted.load(ordering: .acquiring) }
 
     private func startThread() {
-        // Nothing of self: the thread must not keep this object.
+        // Nothing of self is captured: the thread must not keep this object alive.
         let (session, outbox, context) = (session, outbox, context)
         Thread {
-            // Before the start Foundation would forget it.
+            // Set on the running thread, because Foundation would lose a name that is set before the start.
             Thread.current.name = "carillon"
             session.value.start()
             while !(outbox.isClosed && session.value.mayStop()) { context.iterate(mayBlock: true) }
@@ -80,9 +79,9 @@ final class BusLink: Sendable {
     }
 }
 
-/// An object that is made on one thread and from then on used on the bus thread only.
+/// An object that is created on one thread, and from then on used on the bus thread only.
 struct BusThreadConfined<Value>: @unchecked Sendable {
-    // Sendable: see above; the thread's start orders the two.
+    // Sendable: see above; the start of the thread orders creation and use.
     let value: Value
 
     init(_ value: Value) {

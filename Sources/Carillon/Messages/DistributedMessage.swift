@@ -18,24 +18,26 @@ import Foundation
 /// for await saved in center.messages(of: Saved.self) { print(saved.path) }
 /// ```
 ///
-/// Programs in other languages see a userInfo with the keys of the type, and can post the same. A type that is not
-/// coded as a keyed container, such as an enumeration with raw values, travels under the key `value`. Where a type codes nil, as
-/// an array of optionals does, the text `$null` stands for it, as property lists have no such value; a message that has that text
-/// itself is refused.
+/// Programs in other languages receive a userInfo with the keys of the type, and can post the same. A type that is not
+/// encoded as a keyed container, such as an enumeration with raw values, is sent under the key `value`.
 ///
-/// Its posts throw what is wrong with them, and can wait for their outcome. Messages as Foundation's center has them are
-/// ``DistributedNotificationCenter/MainActorMessage`` and ``DistributedNotificationCenter/AsyncMessage``; under one name
-/// each kind hears what is posted as another.
+/// A nil within a value, for example in an array of optionals, is encoded as the text `$null`, because property lists
+/// have no nil. A message that contains this text itself is refused.
+///
+/// A post of such a message throws if the message is invalid, and can wait for its outcome.
+/// ``DistributedNotificationCenter/MainActorMessage`` and ``DistributedNotificationCenter/AsyncMessage`` correspond to
+/// the messages of Foundation's center. Observers of each kind also receive the messages of the other kinds with the
+/// same name.
 public protocol DistributedMessage: Codable, Sendable {
     /// The name of the notification; not empty.
     static var name: Foundation.Notification.Name { get }
 }
 
 extension DistributedMessage {
-    /// The message that a notification carries, for observers that need its object, its poster or its number besides.
+    /// Decodes the message of a notification, for observers that also need its object, poster or serial number.
     ///
-    /// - Throws: ``DistributedNotificationError/decodingFailed(type:reason:)`` where its userInfo is no such message. Its name is
-    ///   not compared.
+    /// - Throws: ``DistributedNotificationError/decodingFailed(type:reason:)`` if the userInfo is not a message of this
+    ///   type. The name of the notification is not compared.
     public init(_ notification: Foundation.Notification) throws(DistributedNotificationError) {
         do {
             self = try MessageCoder.message(Self.self, from: notification)
@@ -46,10 +48,10 @@ extension DistributedMessage {
 }
 
 extension DistributedNotificationCenter {
-    /// Posts a message, or says at once why it can't leave the process. It never waits for the service.
+    /// Posts a message, or throws if the post cannot leave the process. It never waits for the service.
     ///
-    /// - Parameter retention: whether the service keeps it as the value of its name and object (R1); nil for not.
-    /// - Throws: as a throwing post of a notification, and
+    /// - Parameter retention: the retention of the post as the value of its name and object (R1); nil for no retention.
+    /// - Throws: the errors of ``post(named:object:userInfo:options:style:coalescing:retention:)``, and
     ///   ``DistributedNotificationError/encodingFailed(type:reason:)``.
     public func post<Message: DistributedMessage>(
         _ message: Message, object: String? = nil, options: Options = [],
@@ -64,7 +66,7 @@ extension DistributedNotificationCenter {
 
     /// Posts a message, and waits until the service has accepted it.
     ///
-    /// - Returns: how many clients of the service it matched.
+    /// - Returns: the number of clients of the service that the post matched.
     @discardableResult
     public func postAndWait<Message: DistributedMessage>(
         _ message: Message, object: String? = nil, options: Options = [],
@@ -77,7 +79,7 @@ extension DistributedNotificationCenter {
                 try wireOptions(options, style: style, coalescing: coalescing, retention: retention)), isolation)
     }
 
-    /// What a message is on the wire is made of it directly: there is no userInfo of Foundation's types in between.
+    /// Encodes a message for the wire directly, without an intermediate userInfo of Foundation's types.
     private func outgoing<Message: DistributedMessage>(
         _ message: Message, _ object: String?, _ options: PostOptions
     ) throws(DistributedNotificationError) -> OutgoingPost {
@@ -87,17 +89,17 @@ extension DistributedNotificationCenter {
             options: options)
     }
 
-    /// Has `handler` called with every message of a type.
+    /// Calls `handler` with every message of a type.
     ///
-    /// A notification of that name which is no such message is logged, counted in ``Statistics/undecodable`` and left
+    /// A notification of that name that cannot be decoded is logged, counted in ``Statistics/undecodable`` and left
     /// out.
     ///
     /// - Parameters:
-    ///   - object: nil for any.
-    ///   - suspensionBehavior: what happens to messages while the program is suspended.
-    ///   - runLoopMode: how urgent they are when the service is busy (M6).
-    ///   - queue: where the handler runs; nil for the center's ``defaultDelivery``.
-    /// - Returns: what ends the observation when it goes away.
+    ///   - object: the object to observe; nil for any.
+    ///   - suspensionBehavior: the treatment of messages while the program is suspended.
+    ///   - runLoopMode: the urgency of the messages while the service is busy (M6).
+    ///   - queue: the queue of the handler; nil for the center's ``defaultDelivery``.
+    /// - Returns: the registration of the handler, which ends when this object is released.
     public func observe<Message: DistributedMessage>(
         _ type: Message.Type, object: String? = nil, suspensionBehavior: SuspensionBehavior = .coalesce,
         runLoopMode: CarillonMainLoop.RunLoopMode = .default, queue: OperationQueue? = nil,
@@ -111,11 +113,11 @@ extension DistributedNotificationCenter {
         }
     }
 
-    /// An asynchronous sequence of the messages of a type, in their order.
+    /// Returns an asynchronous sequence of the messages of a type, in their order.
     ///
-    /// It observes from this call on, and has the parameters of
-    /// ``notifications(named:object:suspensionBehavior:retained:minimumInterval:bufferLimit:)``. A notification of that name
-    /// which is no such message is logged, counted and left out when its turn comes.
+    /// The sequence observes from this call on, and has the parameters of
+    /// ``notifications(named:object:suspensionBehavior:retained:minimumInterval:bufferLimit:)``. A notification of that
+    /// name that cannot be decoded is logged, counted and left out when the reader reaches it.
     public func messages<Message: DistributedMessage>(
         of type: Message.Type, object: String? = nil, suspensionBehavior: SuspensionBehavior = .coalesce,
         retained: Bool = false, minimumInterval: Duration = .zero,
@@ -128,7 +130,8 @@ extension DistributedNotificationCenter {
         ) { [weak self] received in self?.decode(type, from: received) }
     }
 
-    /// Messages of one type, in the order in which the service delivered them. Each iterator is a reader of its own.
+    /// A sequence of the messages of one type, in the order in which the service delivered them. Each iterator is a
+    /// separate reader.
     public struct Messages<Message: DistributedMessage>: AsyncSequence, Sendable {
         public typealias Element = Message
         public typealias Failure = Never
@@ -143,7 +146,7 @@ extension DistributedNotificationCenter {
                 await next(isolation: nil)
             }
 
-            /// The next message; nil when the reader's task was cancelled.
+            /// Returns the next message; nil after the reader's task was cancelled.
             public mutating func next(isolation actor: isolated (any Actor)?) async -> Message? {
                 await messages.next(isolation: actor)
             }

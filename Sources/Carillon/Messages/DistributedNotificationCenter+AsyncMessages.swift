@@ -3,15 +3,16 @@ import CarillonMainLoop
 import CarillonThreadDelivery
 import Foundation
 
-/// Messages that are heard by asynchronous functions, wherever those run.
+/// Messages for asynchronous functions, on any executor.
 extension DistributedNotificationCenter {
-    /// Has an asynchronous closure called for each message of a subject, one after the other, in their order.
+    /// Calls an asynchronous closure with each message of a subject, one after the other, in their order.
     ///
-    /// What it has not taken yet is bounded as deliveries are: the oldest go first, which is counted, logged and
-    /// reported as `Gap.overflow` (T2). It needs no loop. In it ``Origin/current`` says where the message is from.
+    /// Messages that wait for the closure are bounded: the oldest are dropped, which is counted, logged and reported as
+    /// `Gap.overflow` (T2). The program need not run a loop. In the closure, ``Origin/current`` is the origin of the
+    /// message.
     ///
-    /// - Parameter suspensionBehavior: what happens to messages while the program is suspended.
-    /// - Returns: what keeps the observer: hold it as long as messages are to be heard.
+    /// - Parameter suspensionBehavior: the treatment of messages while the program is suspended.
+    /// - Returns: the token of the observer. Keep it for as long as the observer shall receive messages.
     public func addObserver<Identifier: MessageIdentifier, Message: AsyncMessage>(
         of subject: Message.Subject, for identifier: Identifier, suspensionBehavior: SuspensionBehavior = .coalesce,
         using observer: @escaping @Sendable (Message) async -> Void
@@ -19,7 +20,8 @@ extension DistributedNotificationCenter {
         observe(Message.self, of: subject.notificationObject, suspensionBehavior, observer)
     }
 
-    /// The same for the messages of all subjects of a type, and those of none.
+    /// Calls a closure with the messages of all subjects of a type, and with messages without a subject. Otherwise like
+    /// the variant for one subject.
     public func addObserver<Identifier: MessageIdentifier, Message: AsyncMessage>(
         of subject: Message.Subject.Type, for identifier: Identifier,
         suspensionBehavior: SuspensionBehavior = .coalesce,
@@ -28,7 +30,8 @@ extension DistributedNotificationCenter {
         observe(Message.self, of: nil, suspensionBehavior, observer)
     }
 
-    /// The same by the type of the message; without a subject for all.
+    /// Calls a closure with the messages of a message type. Without a subject, it receives those of all subjects.
+    /// Otherwise like the variant with an identifier.
     public func addObserver<Message: AsyncMessage>(
         of subject: Message.Subject? = nil, for messageType: Message.Type,
         suspensionBehavior: SuspensionBehavior = .coalesce,
@@ -39,22 +42,24 @@ extension DistributedNotificationCenter {
 
     /// Posts a message of a subject, and returns at once. Threads: any.
     ///
-    /// What can't be posted is logged, counted and reported as an ``Event``.
+    /// A post that is refused is logged, counted and reported as an ``Event``.
     public func post<Message: AsyncMessage>(_ message: Message, subject: Message.Subject, options: Options = []) {
         post(message, of: subject.notificationObject, options)
     }
 
-    /// The same for a message of no subject in particular.
+    /// Posts a message without a subject, and returns at once. A post that is refused is logged, counted and reported
+    /// as an ``Event``.
     public func post<Message: AsyncMessage>(_ message: Message, options: Options = []) {
         post(message, of: nil, options)
     }
 
-    /// The messages of a subject as an asynchronous sequence: each iterator hears what is posted from its making on.
+    /// Returns an asynchronous sequence of the messages of a subject. Each iterator receives the messages from its
+    /// creation on.
     ///
     /// - Parameters:
-    ///   - suspensionBehavior: what happens to messages while the program is suspended.
-    ///   - limit: how many may wait for an iterator. Beyond it the oldest go, which is counted, logged and reported as
-    ///     `Gap.overflow`.
+    ///   - suspensionBehavior: the treatment of messages while the program is suspended.
+    ///   - limit: the maximum number of messages that wait for an iterator, greater than zero. Beyond it the oldest are
+    ///     dropped, which is counted, logged and reported as `Gap.overflow`.
     public func messages<Identifier: MessageIdentifier, Message: AsyncMessage>(
         of subject: Message.Subject, for identifier: Identifier, suspensionBehavior: SuspensionBehavior = .coalesce,
         bufferSize limit: Int = 10
@@ -62,7 +67,8 @@ extension DistributedNotificationCenter {
         MessageSequence<Message>(self, subject.notificationObject, suspensionBehavior, limit)
     }
 
-    /// The same for the messages of all subjects of a type, and those of none.
+    /// Returns an asynchronous sequence of the messages of all subjects of a type, and of messages without a subject.
+    /// Otherwise like the variant for one subject.
     public func messages<Identifier: MessageIdentifier, Message: AsyncMessage>(
         of subject: Message.Subject.Type, for identifier: Identifier,
         suspensionBehavior: SuspensionBehavior = .coalesce, bufferSize limit: Int = 10
@@ -70,7 +76,8 @@ extension DistributedNotificationCenter {
         MessageSequence<Message>(self, nil, suspensionBehavior, limit)
     }
 
-    /// The same by the type of the message; without a subject for all.
+    /// Returns an asynchronous sequence of the messages of a message type. Without a subject, it has those of all
+    /// subjects. Otherwise like the variant with an identifier.
     public func messages<Message: AsyncMessage>(
         of subject: Message.Subject? = nil, for messageType: Message.Type,
         suspensionBehavior: SuspensionBehavior = .coalesce, bufferSize limit: Int = 10
@@ -96,7 +103,7 @@ extension DistributedNotificationCenter {
         let observation = observation(
             name: type.name, object: subject, suspensionBehavior: behavior, on: DirectTarget()
         ) { [weak self] received in
-            // Decoded in the task: code of the program has no place on the bus thread.
+            // Decoded in the task: the program's code must not run on the bus thread.
             let lost = delivery.append(byteCount: received.byteCount) { [weak self] in
                 guard let message = self?.message(of: type, in: received) else { return }
                 await Origin.$current.withValue(received.origin) { await observer(message) }
@@ -137,8 +144,8 @@ extension DistributedNotificationCenter {
     }
 }
 
-/// The messages in what arrives, decoded where the reader runs: code of the program has no place on the bus
-/// thread. What is no message is passed over.
+/// The messages of received notifications. They are decoded where the reader runs, because the program's code must not
+/// run on the bus thread. Notifications that cannot be decoded are skipped.
 struct DecodedMessages<Message: Sendable>: AsyncIteratorProtocol {
     typealias Element = Message
     typealias Failure = Never

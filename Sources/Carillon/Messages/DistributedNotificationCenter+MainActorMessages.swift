@@ -5,12 +5,13 @@ import Foundation
 
 /// Messages on the main actor.
 extension DistributedNotificationCenter {
-    /// Has a closure called on the main actor for each message of a subject.
+    /// Calls a closure on the main actor with each message of a subject.
     ///
-    /// It runs on the main thread, whatever ``defaultDelivery`` is, so the program has to run one of its loops.
+    /// The closure runs on the main thread, regardless of ``defaultDelivery``, so the program has to run one of its
+    /// loops.
     ///
-    /// - Parameter suspensionBehavior: what happens to messages while the program is suspended.
-    /// - Returns: what keeps the observer: hold it as long as messages are to be heard.
+    /// - Parameter suspensionBehavior: the treatment of messages while the program is suspended.
+    /// - Returns: the token of the observer. Keep it for as long as the observer shall receive messages.
     public func addObserver<Identifier: MessageIdentifier, Message: MainActorMessage>(
         of subject: Message.Subject, for identifier: Identifier, suspensionBehavior: SuspensionBehavior = .coalesce,
         using observer: @escaping @MainActor (Message) -> Void
@@ -18,7 +19,8 @@ extension DistributedNotificationCenter {
         observe(Message.self, of: subject.notificationObject, suspensionBehavior, observer)
     }
 
-    /// The same for the messages of all subjects of a type, and those of none.
+    /// Calls a closure with the messages of all subjects of a type, and with messages without a subject. Otherwise like
+    /// the variant for one subject.
     public func addObserver<Identifier: MessageIdentifier, Message: MainActorMessage>(
         of subject: Message.Subject.Type, for identifier: Identifier,
         suspensionBehavior: SuspensionBehavior = .coalesce, using observer: @escaping @MainActor (Message) -> Void
@@ -26,7 +28,8 @@ extension DistributedNotificationCenter {
         observe(Message.self, of: nil, suspensionBehavior, observer)
     }
 
-    /// The same by the type of the message; without a subject for all.
+    /// Calls a closure with the messages of a message type. Without a subject, it receives those of all subjects.
+    /// Otherwise like the variant with an identifier.
     public func addObserver<Message: MainActorMessage>(
         of subject: Message.Subject? = nil, for messageType: Message.Type,
         suspensionBehavior: SuspensionBehavior = .coalesce, using observer: @escaping @MainActor (Message) -> Void
@@ -36,7 +39,7 @@ extension DistributedNotificationCenter {
 
     /// Posts a message of a subject, and returns at once.
     ///
-    /// What can't be posted is logged, counted and reported as an ``Event``.
+    /// A post that is refused is logged, counted and reported as an ``Event``.
     @MainActor
     public func post<Message: MainActorMessage>(
         _ message: Message, subject: Message.Subject, options: Options = []
@@ -44,7 +47,8 @@ extension DistributedNotificationCenter {
         post(message, of: subject.notificationObject, options)
     }
 
-    /// The same for a message of no subject in particular.
+    /// Posts a message without a subject, and returns at once. A post that is refused is logged, counted and reported
+    /// as an ``Event``.
     @MainActor
     public func post<Message: MainActorMessage>(_ message: Message, options: Options = []) {
         post(message, of: nil, options)

@@ -3,10 +3,11 @@ import CarillonMainLoop
 import CarillonThreadDelivery
 import Foundation
 
-/// Typed messages, with the names and the behavior of those of Foundation's center, as far as they can cross a process.
+/// Typed messages, with the names and the behavior of those of Foundation's center, as far as these apply between
+/// processes.
 extension DistributedNotificationCenter {
     #if compiler(>=6.2)
-        /// What a type of messages has to be, so that observers on other threads can be told of it.
+        /// The requirement on a message type that observers on other threads use.
         public typealias MessageMetatype = SendableMetatype
     #else
         public typealias MessageMetatype = Any
@@ -24,75 +25,78 @@ extension DistributedNotificationCenter {
     /// center.post(DidOpen(pages: 3), subject: "report.txt")
     /// ```
     ///
-    /// It is a notification as well: of ``name``, with the text of its subject as the object, and with its coded
-    /// properties as userInfo, as a ``DistributedMessage``. So programs in other languages post and observe it.
+    /// It is also a notification with ``name``, with the text of its subject as the object, and with its encoded
+    /// properties as userInfo, like a ``DistributedMessage``. Therefore programs in other languages post and observe
+    /// it.
     ///
-    /// Within a process the post of such a message returns when its observers have run. Between processes nobody waits
-    /// (D3): they run later.
+    /// Within a process, the post of such a message returns after its observers have run. Between processes the post
+    /// does not wait (D3): the observers run later.
     public protocol MainActorMessage: Codable, MessageMetatype {
-        /// What a message is about, and what an observer may ask for.
+        /// The subject of a message, by which an observer may select messages.
         associatedtype Subject: MessageSubject = String
 
-        /// The name as a notification; that of the type with its module, where nothing else is said. Programs with other
-        /// modules need one that is said.
+        /// The name of the notification. By default it is the name of the type with its module. Programs with other
+        /// modules need an explicit name.
         static var name: Foundation.Notification.Name { get }
-        /// The message that a notification stands for; nil when it stands for none. By default it is decoded from the
+        /// Returns the message of a notification; nil if it has none. By default the message is decoded from the
         /// userInfo.
         @MainActor static func makeMessage(_ notification: Foundation.Notification) throws -> Self?
-        /// The notification that is posted, of which only the userInfo counts; by default the properties.
+        /// Returns the notification to post, of which only the userInfo is used. By default the userInfo has the
+        /// encoded properties.
         @MainActor static func makeNotification(_ message: Self) throws -> Foundation.Notification
     }
 
-    /// A message that is posted from anywhere, and observed by an asynchronous function.
+    /// A message that is posted from any thread, and observed by an asynchronous function.
     ///
-    /// As a notification it is what a ``MainActorMessage`` is.
+    /// Its notification is that of a ``MainActorMessage``.
     public protocol AsyncMessage: Codable, Sendable {
-        /// What a message is about, and what an observer may ask for.
+        /// The subject of a message, by which an observer may select messages.
         associatedtype Subject: MessageSubject = String
 
-        /// The name as a notification; that of the type with its module, where nothing else is said. Programs with other
-        /// modules need one that is said.
+        /// The name of the notification. By default it is the name of the type with its module. Programs with other
+        /// modules need an explicit name.
         static var name: Foundation.Notification.Name { get }
-        /// The message that a notification stands for; nil when it stands for none. By default it is decoded from the
+        /// Returns the message of a notification; nil if it has none. By default the message is decoded from the
         /// userInfo.
         static func makeMessage(_ notification: Foundation.Notification) throws -> Self?
-        /// The notification that is posted, of which only the userInfo counts; by default the properties.
+        /// Returns the notification to post, of which only the userInfo is used. By default the userInfo has the
+        /// encoded properties.
         static func makeNotification(_ message: Self) throws -> Foundation.Notification
     }
 
-    /// What a message can be about: something that has one text in every process, as no reference crosses them (N3).
+    /// A subject of messages. It has the same text in every process, because no reference crosses processes (N3).
     ///
-    /// Strings are subjects. A type that is identified by one, or represented by one, becomes a subject by saying so:
+    /// Strings are subjects. A type whose identifier or raw value is a string becomes a subject by a declaration:
     /// `extension Document: DistributedNotificationCenter.MessageSubject {}`.
     public protocol MessageSubject {
-        /// The object of the notification; an empty one is none.
+        /// The object of the notification; an empty text stands for no object.
         var notificationObject: String { get }
     }
 
-    /// Stands for a type of messages, so that it can be written as `.didStart`.
+    /// An identifier of a message type, which can be written as `.didStart`.
     public protocol MessageIdentifier {
         associatedtype MessageType
     }
 
-    /// What identifiers are made of: `extension DistributedNotificationCenter.MessageIdentifier where Self ==
+    /// The base of identifiers: `extension DistributedNotificationCenter.MessageIdentifier where Self ==
     /// DistributedNotificationCenter.BaseMessageIdentifier<DidStart> { static var didStart: Self { .init() } }`.
     public struct BaseMessageIdentifier<MessageType>: MessageIdentifier, Sendable {
         public init() where MessageType: MainActorMessage {}
         public init() where MessageType: AsyncMessage {}
     }
 
-    /// An observer of messages, which lasts as long as somebody holds this.
+    /// The token of an observer of messages. The observer ends when the last copy of the token is released.
     public typealias ObservationToken = CarillonThreadDelivery.ObservationToken
 
-    /// Ends an observer of messages. With the token of another center nothing happens. What waits for the observer
-    /// already is not delivered any more.
+    /// Ends an observer of messages. A token of another center has no effect. Messages that already wait for the
+    /// observer are not delivered.
     public func removeObserver(_ token: ObservationToken) {
         token.end(in: self)
     }
 
-    // MARK: For both kinds
+    // MARK: Both kinds of messages
 
-    /// Posts what a message is as a notification; what can't be posted is logged, counted and reported.
+    /// Posts the notification of a message. A post that is refused is logged, counted and reported.
     func postNoting(
         _ type: Any.Type, named name: Foundation.Notification.Name, subject: String?, _ options: Options,
         _ makeNotification: () throws -> Foundation.Notification
@@ -117,7 +121,7 @@ extension DistributedNotificationCenter {
         }
     }
 
-    /// The message that what arrived stands for. What stands for none is logged and counted.
+    /// Returns the message of a received notification. A notification without a message is logged and counted.
     func message<Message>(
         of type: Message.Type, in received: Received, _ makeMessage: (Foundation.Notification) throws -> Message?
     ) -> Message? {
@@ -140,16 +144,16 @@ extension DistributedNotificationCenter {
             "a notification is no \(type): \(reason)", ["CARILLON_NAME": name, "CARILLON_CLIENT": poster])
     }
 
-    /// The name of a type, the same in all processes of a program.
+    /// Returns the name of a type, which is the same in all processes of a program.
     fileprivate static func name(of type: Any.Type) -> Foundation.Notification.Name {
         let name = String(reflecting: type)
         guard name.contains("(unknown context at ") else { return .init(name) }
-        // That of a private type has an address in it, which is another in each process.
+        // The name of a private type contains an address, which differs between processes.
         return .init(name.replacing(/\(unknown context at [^)]*\)\./, with: ""))
     }
 }
 
-// MARK: - What is said where a message says nothing
+// MARK: - Default implementations
 
 extension DistributedNotificationCenter.MainActorMessage {
     public static var name: Foundation.Notification.Name { DistributedNotificationCenter.name(of: Self.self) }

@@ -7,14 +7,14 @@ import CarillonWire
 import Foundation
 import Synchronization
 
-/// A notification as it arrived, on its way to the program's observers.
+/// A received notification on its way to the program's observers.
 ///
-/// Its userInfo is decoded when the first of them looks at it, and where there are several, once for all (F3).
+/// The userInfo is decoded when the first observer reads it. With several observers it is decoded once for all (F3).
 final class Received: Sendable {
     let arrived: ArrivedNotification
-    /// About how much memory it keeps.
+    /// The approximate memory that the notification retains, in bytes.
     let byteCount: Int
-    /// What was made of it so far; nil where there is one observer, for whom nothing is kept.
+    /// The decoded forms so far; nil with a single observer, for which nothing is kept.
     private let shared: Shared?
 
     private final class Shared: Sendable {
@@ -22,19 +22,19 @@ final class Received: Sendable {
         let notification = Locked<MadeNotification?>(nil)
     }
 
-    /// - Parameter isShared: whether it goes to several observers.
+    /// - Parameter isShared: whether there are several observers.
     init(_ arrived: ArrivedNotification, isShared: Bool) {
         self.arrived = arrived
         shared = isShared ? Shared() : nil
         let userInfo = arrived.userInfo
         var bytes = 256 + arrived.name.utf8.count + arrived.object.utf8.count + userInfo.byteCount
-        // Who waits for its turn then keeps what another had decoded.
+        // A waiting delivery may retain the values that another observer decoded.
         if isShared { bytes += userInfo.byteCount + Self.decodedValue * userInfo.valueCount }
         byteCount = bytes
     }
 
-    /// About what a value takes besides its bytes when it is decoded: in the dictionary of values, and in that of a
-    /// notification.
+    /// The approximate memory of a decoded value besides its content, in bytes: its entries in the dictionary of values
+    /// and in that of a notification.
     private static let decodedValue = 192
 
     var origin: Origin {
@@ -54,7 +54,7 @@ final class Received: Sendable {
         }
     }
 
-    /// As Foundation's type. Threads: any.
+    /// The notification as Foundation's type. Threads: any.
     var notification: Foundation.Notification {
         guard let shared else { return makeNotification().value }
         return shared.notification.withLock { notification in
@@ -66,7 +66,8 @@ final class Received: Sendable {
     }
 
     private func makeNotification() -> MadeNotification {
-        // What several share is decoded once, also where others want the values; what one gets goes straight there.
+        // For several observers the values are decoded once, also for observers that read the property list. For a
+        // single observer they are decoded directly.
         let entries = shared == nil ? UserInfoDecoder.decode(arrived.userInfo) : UserInfoDecoder.decode(userInfo)
         return MadeNotification(
             value: Foundation.Notification(
@@ -77,21 +78,21 @@ final class Received: Sendable {
 
 /// A notification for observers on several threads.
 private struct MadeNotification: @unchecked Sendable {
-    // Sendable: what is in it are values, and numbers of Foundation, none of which changes any more.
+    // Sendable: the notification contains values and numbers of Foundation, which do not change.
     let value: Foundation.Notification
 }
 
 /// One observer of the program.
 final class Observer: Sendable {
-    /// What it does with a notification.
+    /// The action of an observer on a notification.
     enum Action: Sendable {
         case block(@Sendable (Received) -> Void)
-        /// A method of an object that is not kept alive, but while it is called. Returns false when it is gone (C5).
+        /// A method of an object that is retained only during the call. It returns false if the object is gone (C5).
         case method(@Sendable (Received) -> Bool)
     }
 
     let key: RegistrationKey
-    /// The place among all observers of the center; they are called in this order (C3).
+    /// The position among all observers of the center, which are called in this order (C3).
     let order: UInt64
     let target: any DeliveryTarget
     private let action: Action
@@ -104,12 +105,12 @@ final class Observer: Sendable {
         self.action = action
     }
 
-    /// From now on it is not called any more, also for what waits on its thread already (C8).
+    /// Prevents all further calls, including those for notifications that already wait on its thread (C8).
     func deactivate() {
         isActive.store(false, ordering: .releasing)
     }
 
-    /// - Returns: false when its target is gone, and it can be removed.
+    /// - Returns: false if the target is gone, so that the observer can be removed.
     func call(with received: Received) -> Bool {
         guard isActive.load(ordering: .acquiring) else { return true }
         return Origin.$current.withValue(received.origin) {

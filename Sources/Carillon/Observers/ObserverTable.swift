@@ -4,25 +4,26 @@ import CarillonCollections
 import CarillonCore
 import CarillonThreadDelivery
 
-/// The program's observers, by the registration at the service that they share (C11).
+/// The table of the program's observers, grouped by the registration at the service that they share (C11).
 ///
-/// A value that says what changed; the caller tells the service. Not thread-safe by itself.
+/// Its methods return the changed registrations, which the caller submits to the service. Not thread-safe by itself.
 ///
-/// What an observer holds may end with it, and run code of the program, which may use the center again. So nothing is
-/// released in here: the caller takes it with ``takeReleased()``, and lets go of it with no lock held.
+/// The end of an observer may run a `deinit` of the program, which may use the center again. Therefore the table
+/// releases no object: the caller takes the removed objects with ``takeReleased()``, and releases them with no lock
+/// held.
 struct ObserverTable: ~Copyable {
-    /// Whom an observer belongs to: its token, or the object whose method it is.
+    /// The owner of observers: a token, or the object whose methods observe.
     ///
-    /// An object is known by its address, which another one may get after its end (C12); so the object is held weakly
-    /// beside it.
+    /// The key of an owner is its address, which a new object may have after the owner's end (C12). The weak reference
+    /// shows whether the owner still exists.
     private struct Owner {
         weak var object: AnyObject?
-        /// A token lives until its observer is removed, also when the program does not keep it (C5).
+        /// The token, retained until its observer is removed, even if the program does not keep it (C5).
         var token: AnyObject?
         var positions: Set<ObserverIndex<RegistrationKey, Never, Observer>.Position> = []
     }
 
-    /// The registrations at the service that a change makes necessary, or unnecessary.
+    /// The registrations that a change adds to the service, and removes from it.
     struct Change: Equatable {
         var registered: RegistrationKey?
         var unregistered: [RegistrationKey] = []
@@ -30,19 +31,19 @@ struct ObserverTable: ~Copyable {
 
     private var index = ObserverIndex<RegistrationKey, Never, Observer>()
     private var owners: [ObjectIdentifier: Owner] = [:]
-    /// Observers of each key.
+    /// The number of observers of each key.
     private var counts: [RegistrationKey: Int] = [:]
     private var lastOrder: UInt64 = 0
     private var released: [AnyObject] = []
-    /// Whose observers were asked for last, as notifications of the same registrations come one behind the other. None
-    /// of them lives by it: it is forgotten before any is removed.
+    /// The result of the last lookup, because notifications of the same registrations often follow each other. It is
+    /// cleared before an observer is removed, so that it keeps none alive.
     private var recent: (keys: [RegistrationKey], observers: [Observer]) = ([], [])
-    /// At so many owners those that are gone are looked for.
+    /// The number of owners at which the table removes the observers of objects that are gone.
     private var sweepAt = 64
 
     var count: Int { index.count }
 
-    /// Adds an observer behind all others.
+    /// Adds an observer after all others.
     ///
     /// - Parameters:
     ///   - owner: a token, which is retained, or the object of a method, which is not.
@@ -55,8 +56,8 @@ struct ObserverTable: ~Copyable {
             change.unregistered = remove(known.positions)
             owners[ObjectIdentifier(owner)] = nil
         }
-        // Objects whose notifications never come would otherwise leave their registrations behind for ever (E1).
-        // Doubling makes it O(1) for each observer in the end.
+        // Objects whose notifications never arrive would otherwise leave their registrations behind for ever (E1). The
+        // doubling makes the cost O(1) for each observer, amortized.
         if owners.count >= sweepAt {
             change.unregistered += removeDead().unregistered
             sweepAt = max(64, owners.count * 2)
@@ -77,11 +78,11 @@ struct ObserverTable: ~Copyable {
         return change
     }
 
-    /// Removes the owner's observers that fulfil the condition (C6). Harmless when there are none (C10).
+    /// Removes the owner's observers that fulfil the condition (C6). Without any, the call has no effect (C10).
     mutating func remove(of owner: AnyObject, where condition: (RegistrationKey) -> Bool = { _ in true }) -> Change {
         guard let known = owners[ObjectIdentifier(owner)] else { return Change() }
         guard known.object === owner else {
-            // What was added is gone, or is just going: this is its `deinit`, which removes it as usual on macOS.
+            // The former owner is gone, or is in its `deinit`, which removes its observers as usual on macOS.
             owners[ObjectIdentifier(owner)] = nil
             return Change(unregistered: remove(known.positions))
         }
@@ -96,7 +97,7 @@ struct ObserverTable: ~Copyable {
     mutating func removeDead() -> Change {
         var unregistered: [RegistrationKey] = []
         for (identifier, owner) in owners {
-            // Asking makes a reference, which is the last one if everyone else lets go at this moment.
+            // This strong reference may become the last one, if all others are released at this moment.
             if let object = owner.object {
                 if owner.token == nil { released.append(object) }
                 continue
@@ -107,7 +108,7 @@ struct ObserverTable: ~Copyable {
         return Change(unregistered: unregistered)
     }
 
-    /// Removes the observers whose place is gone.
+    /// Removes the observers whose delivery target is gone.
     mutating func remove(where isGone: (any DeliveryTarget) -> Bool) -> Change {
         var unregistered: [RegistrationKey] = []
         for (identifier, owner) in owners {
@@ -123,19 +124,19 @@ struct ObserverTable: ~Copyable {
         return Change(unregistered: unregistered)
     }
 
-    /// What was removed since this was last asked, for the caller to release with no lock held.
+    /// Returns the objects that were removed since the last call, for the caller to release with no lock held.
     mutating func takeReleased() -> [AnyObject] {
         defer { released = [] }
         return released
     }
 
-    /// The observers of these registrations, in the order in which they were added.
+    /// Returns the observers of these registrations, in the order in which they were added.
     mutating func observers(of keys: [RegistrationKey]) -> [Observer] {
-        // The session hands over the same array again where they are the same.
+        // The session passes the same array again for the same registrations.
         if keys == recent.keys { return recent.observers }
         var observers: [Observer] = []
         for key in keys { index.forEachMatch(name: key, object: nil) { observers.append($0) } }
-        // Each key's are in order already.
+        // The observers of one key are already in order.
         if keys.count > 1 { observers.sort { $0.order < $1.order } }
         recent = (keys, observers)
         return observers

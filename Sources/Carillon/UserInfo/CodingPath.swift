@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The way to a value in what is coded: made at each step, and an array only when somebody asks.
+/// The path to an encoded value. A step is appended for each level; the array of keys is built on demand.
 indirect enum CodingPath {
     case root
     case step(any CodingKey, after: CodingPath)
@@ -14,7 +14,7 @@ indirect enum CodingPath {
         return keys.reversed()
     }
 
-    /// Such as `.size[2]`.
+    /// The text of the path, such as `.size[2]`.
     var text: String {
         keys.map { $0 is PlaceKey ? "[\($0.intValue ?? 0)]" : ".\($0.stringValue)" }.joined()
     }
@@ -23,7 +23,7 @@ indirect enum CodingPath {
     func appending(place: Int) -> CodingPath { .step(PlaceKey(place: place), after: self) }
 }
 
-/// A place in an array.
+/// An index in an array.
 private struct PlaceKey: CodingKey {
     let place: Int
 
@@ -41,7 +41,7 @@ private struct PlaceKey: CodingKey {
     init?(stringValue: String) { nil }
 }
 
-/// The key under which a type has what it inherits from.
+/// The key under which a type encodes its superclass.
 struct SuperKey: CodingKey {
     var intValue: Int? { nil }
     var stringValue: String { "super" }

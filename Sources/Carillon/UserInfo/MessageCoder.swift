@@ -3,12 +3,12 @@ import CarillonCore
 import CarillonWire
 import Foundation
 
-/// Codable types as userInfo and back.
+/// The conversion of Codable types into a userInfo and back.
 enum MessageCoder {
-    /// Under it travels what is not coded as a keyed container.
+    /// The key of a value that is not encoded as a keyed container.
     private static let key = "value"
 
-    /// The entries under which a message travels.
+    /// Returns the userInfo entries of a message.
     static func entries(of message: some Encodable) throws(DistributedNotificationError) -> [String: PropertyList] {
         do {
             let value = try MessageEncoder.encode(message)
@@ -31,7 +31,7 @@ enum MessageCoder {
         do {
             return try MessageDecoder.decode(type, from: .dictionary(userInfo))
         } catch {
-            // A single value; its type would not have been coded as one with keys.
+            // The entry may be a single value, whose type is not encoded with keys.
             let isSingle = wantsNoKeys(error)
             guard userInfo.count == 1, let value = userInfo[key] else {
                 guard isSingle else { throw error }
@@ -47,7 +47,7 @@ enum MessageCoder {
         }
     }
 
-    /// Whether a type was found to be coded as something without keys.
+    /// Whether an error means that the type is encoded without keys.
     private static func wantsNoKeys(_ error: any Error) -> Bool {
         guard case DecodingError.typeMismatch(_, let context) = error else { return false }
         return context.codingPath.isEmpty
@@ -62,14 +62,14 @@ enum MessageCoder {
         init?(intValue: Int) { nil }
     }
 
-    /// - Throws: also what in its userInfo is no property-list value.
+    /// - Throws: the errors of decoding, and the error of a userInfo with a value that is not a property-list value.
     static func message<Message: Decodable>(
         _ type: Message.Type, from notification: Foundation.Notification
     ) throws -> Message {
         try message(type, from: UserInfoEncoder.encode(notification.userInfo ?? [:]))
     }
 
-    /// The cause of a coding error and its coding path, in a sentence.
+    /// Returns the coding path and the cause of a coding error, in a sentence.
     static func describe(_ error: any Error) -> String {
         let (path, reason): ([any CodingKey], String)
         switch error {

@@ -3,7 +3,8 @@ import CarillonCore
 import CarillonWire
 import Foundation
 
-/// Property lists as values of `Decodable` types, as Foundation's decoder of property lists makes them.
+/// A decoder of property lists as values of `Decodable` types, with the results of Foundation's decoder of property
+/// lists.
 struct MessageDecoder: Decoder {
     private let value: PropertyList
     private let path: CodingPath
@@ -11,9 +12,9 @@ struct MessageDecoder: Decoder {
     var codingPath: [any CodingKey] { path.keys }
     var userInfo: [CodingUserInfoKey: Any] { [:] }
 
-    /// - Throws: `DecodingError`, and what the type throws.
+    /// - Throws: `DecodingError`, and the errors of the type's own decoding.
     ///
-    /// - Parameter path: where the list stands.
+    /// - Parameter path: the path to the list.
     static func decode<Value: Decodable>(
         _ type: Value.Type, from value: PropertyList, at path: CodingPath = .root
     ) throws -> Value {
@@ -37,7 +38,7 @@ struct MessageDecoder: Decoder {
     private var isNull: Bool { value == MessageEncoder.null }
 
     private func decode<Value: Decodable>(_ type: Value.Type) throws -> Value {
-        // Foundation's own would look for other things.
+        // The own decoding of Foundation's types would expect other representations.
         if type == Data.self { return try data() as! Value }
         if type == Date.self { return try date() as! Value }
         if type == String.self { return try string() as! Value }
@@ -51,7 +52,8 @@ struct MessageDecoder: Decoder {
     }
 
     private func string() throws -> String {
-        // Also the text that stands for nil: whoever may be nil has asked before, and others post it as a text.
+        // The text that stands for nil is accepted here: an optional has been checked for nil before, and other
+        // programs post it as a text.
         guard case .string(let value) = value else { throw mismatch("a string") }
         return value
     }
@@ -76,7 +78,7 @@ struct MessageDecoder: Decoder {
             case .uint32(let value): Integer(exactly: value)
             case .int64(let value): Integer(exactly: value)
             case .uint64(let value): Integer(exactly: value)
-            // Some languages have no other numbers.
+            // Some languages have only floating-point numbers.
             case .double(let value): Integer(exactly: value)
             default: throw mismatch("an integer")
             }
@@ -84,7 +86,8 @@ struct MessageDecoder: Decoder {
         return result
     }
 
-    /// Rounded where it has to be: the wire has one floating-point type, and no program can say that it means another.
+    /// Decodes a number, rounded if necessary: the wire format has one floating-point type, so a poster cannot state
+    /// another precision.
     private func number<Number: BinaryFloatingPoint>(_ type: Number.Type) throws -> Number {
         switch value {
         case .double(let value):
@@ -175,7 +178,7 @@ struct MessageDecoder: Decoder {
             self.path = path
         }
 
-        /// One that fails is not taken.
+        /// Reads the next element. An element that cannot be decoded is not consumed.
         private mutating func next<Value>(_ read: (MessageDecoder) throws -> Value) throws -> Value {
             let place = path.appending(place: currentIndex)
             guard !isAtEnd else {
@@ -244,7 +247,7 @@ struct MessageDecoder: Decoder {
 }
 
 extension PropertyList {
-    /// What it is, for people.
+    /// The kind of the value, for error messages.
     fileprivate var kind: String {
         switch self {
         case .string: "a string"

@@ -3,10 +3,10 @@ import CarillonCore
 import CarillonWire
 import Foundation
 
-/// Values of `Encodable` types as property lists. What comes of each type is what Foundation's encoder of property lists
-/// makes of it, without that in between.
+/// An encoder of `Encodable` values as property lists. The result is that of Foundation's encoder of property lists,
+/// without Foundation's intermediate representation.
 struct MessageEncoder: Encoder {
-    /// What a value becomes, as long as somebody may add to it.
+    /// A value under construction, to which containers may still add.
     private final class Node {
         enum Kind {
             case nothing
@@ -23,13 +23,13 @@ struct MessageEncoder: Encoder {
         var value: PropertyList {
             switch kind {
             case .single: single!
-            // What codes nothing is a type without properties.
+            // A type that encodes nothing is a type without properties.
             case .nothing, .dictionary: .dictionary(entries.mapValues(\.value))
             case .array: .array(elements.map(\.value))
             }
         }
 
-        /// What it will be; several containers of one kind share it.
+        /// Sets the kind of the value. Several containers of the same kind share it.
         func become(_ other: Kind, at path: CodingPath) {
             precondition(kind == .nothing || kind == other, "the type is coded in two ways at userInfo\(path.text)")
             kind = other
@@ -48,28 +48,29 @@ struct MessageEncoder: Encoder {
         }
     }
 
-    /// For nil where a type codes it: property lists have no such value, and Foundation's coders write it so. As nobody could
-    /// tell the two apart, the text itself is refused.
+    /// The representation of nil in an encoded type. Property lists have no nil, and Foundation's coders write this
+    /// text for it. The text itself is refused, because a reader could not distinguish the two.
     static let null = PropertyList.string("$null")
 
     private let node: Node
     private let path: CodingPath
-    /// How many collections it stands in.
+    /// The number of collections around the value.
     private let depth: Int
 
     var codingPath: [any CodingKey] { path.keys }
     var userInfo: [CodingUserInfoKey: Any] { [:] }
 
-    /// - Throws: what the value throws, and ``DistributedNotificationError/invalidUserInfo(keyPath:reason:)``.
+    /// - Throws: the errors of the value's own encoding, and
+    ///   ``DistributedNotificationError/invalidUserInfo(keyPath:reason:)``.
     static func encode(_ value: some Encodable) throws -> PropertyList {
-        // As the entries of a userInfo, where it has any, it stands in nothing.
+        // The value becomes the entries of the userInfo, so that no collection surrounds it.
         try element(of: value, at: .root, depth: 0).value
     }
 
     private static func element<Value: Encodable>(
         of value: Value, at path: @autoclosure () -> CodingPath, depth: Int
     ) throws -> Element {
-        // Before the recursion, which a class that holds itself would never end.
+        // Checked before the recursion, which would never end for an object that contains itself.
         if depth > 0 { try UserInfoEncoder.checkDepth(depth - 1, at: { path().text }) }
         if let leaf = try leaf(of: value, at: path()) { return .ready(leaf) }
         let node = Node()
@@ -77,7 +78,7 @@ struct MessageEncoder: Encoder {
         return .growing(node)
     }
 
-    /// Nil for what has to be asked how it is coded.
+    /// Returns the encoding of a simple value; nil for a type that encodes itself.
     private static func leaf<Value>(of value: Value, at path: @autoclosure () -> CodingPath) throws -> PropertyList? {
         if Value.self == String.self || Value.self == Date.self { return try checked(value, at: path()) }
         if Value.self == Int.self { return .int64(Int64(value as! Int)) }
@@ -87,7 +88,7 @@ struct MessageEncoder: Encoder {
         return nil
     }
 
-    /// What the wire can't carry is refused with the way to it.
+    /// Encodes a value, or refuses it with its path if the wire format cannot carry it.
     private static func checked(
         _ value: Any, at path: @autoclosure () -> CodingPath
     ) throws(DistributedNotificationError) -> PropertyList {
@@ -162,7 +163,7 @@ struct MessageEncoder: Encoder {
         func superEncoder() -> any Encoder { later(SuperKey()) }
         func superEncoder(forKey key: Key) -> any Encoder { later(key) }
 
-        /// One whose value is made until all is read.
+        /// Returns an encoder whose value may grow until the whole message is read.
         private func later(_ key: some CodingKey) -> MessageEncoder {
             let other = Node()
             node.entries[key.stringValue] = .growing(other)

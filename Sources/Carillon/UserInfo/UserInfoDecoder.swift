@@ -3,7 +3,7 @@ import CarillonCore
 import CarillonWire
 import Foundation
 
-/// Turns property-list values into what a Swift program expects in a userInfo.
+/// A decoder of property-list values into the types that a Swift program expects in a userInfo.
 enum UserInfoDecoder {
     static func decode(_ userInfo: [String: PropertyList]) -> [AnyHashable: Any] {
         var result: [AnyHashable: Any] = Dictionary(minimumCapacity: userInfo.count)
@@ -11,17 +11,19 @@ enum UserInfoDecoder {
         return result
     }
 
-    /// The same for one that arrived, without what it would be in between.
+    /// Decodes a received userInfo directly, without a dictionary of property-list values.
     static func decode(_ userInfo: UserInfoBytes) -> [AnyHashable: Any] {
         var result: [AnyHashable: Any] = Dictionary(minimumCapacity: min(userInfo.valueCount, 64))
         userInfo.forEachEntry { result[$0] = decode($1) }
         return result
     }
 
-    /// 64-bit integers, floating point and booleans are Swift's own, and none of these passes for another. Integers of other
-    /// widths come as `NSNumber`, which `as?` turns into any integer type that can hold them: a program in another
-    /// language chooses widths by its own habits, and `as? Int` is what a reader writes. 0 and 1 among them are read by `as? Bool`,
-    /// too, as every `NSNumber` of them.
+    /// Decodes a value.
+    ///
+    /// Signed 64-bit integers, floating-point numbers and booleans become Swift's types, and none of them can be cast
+    /// to another. Integers of other types become an `NSNumber`, which `as?` converts into any integer type that can
+    /// hold them. The reason is that programs in other languages choose other widths, and Swift programs read with `as?
+    /// Int`. As with every `NSNumber`, the numbers 0 and 1 among them can also be read with `as? Bool`.
     static func decode(_ value: PropertyList) -> Any {
         switch value {
         case .string(let value): value

@@ -4,19 +4,19 @@ import CarillonDBus
 import CarillonWire
 import Foundation
 
-/// Turns a userInfo in Swift or Foundation dress into property-list values, or refuses it (N3).
+/// An encoder of a userInfo with Swift and Foundation types as property-list values. It refuses other types (N3).
 ///
-/// What each type becomes, and as what it arrives, is in the article *Property lists between processes*.
+/// The article *Property lists between processes* lists the types, and their types on arrival.
 enum UserInfoEncoder {
-    /// The entries, in no order: whoever lays them out needs no dictionary, which would have to hash each key.
+    /// Returns the entries in no order. A dictionary would hash each key, and a post does not need one.
     ///
-    /// - Throws: ``DistributedNotificationError/invalidUserInfo(keyPath:reason:)`` with the way to the first value that
-    ///   is none of a property list.
+    /// - Throws: ``DistributedNotificationError/invalidUserInfo(keyPath:reason:)`` with the path to the first value
+    ///   that is not a property-list value.
     static func entries(
         of userInfo: [AnyHashable: Any]
     ) throws(DistributedNotificationError) -> [(key: String, value: PropertyList)] {
         do throws(Fault) {
-            // Of keys of several types two may be one text.
+            // Keys of several types may have the same text.
             guard userInfo.keys.allSatisfy({ type(of: $0.base) == String.self }) else {
                 return Array(try encode(entries: userInfo, depth: 0))
             }
@@ -29,14 +29,14 @@ enum UserInfoEncoder {
         }
     }
 
-    /// The same as a dictionary.
+    /// Returns the entries as a dictionary.
     static func encode(_ userInfo: [AnyHashable: Any]) throws(DistributedNotificationError) -> [String: PropertyList] {
         Dictionary(uniqueKeysWithValues: try entries(of: userInfo).lazy.map { ($0.key, $0.value) })
     }
 
-    /// A single value that is known to be of a property-list type, if the wire carries it.
+    /// Encodes a single value of a property-list type, if the wire format can carry it.
     ///
-    /// - Parameter path: to it, below the userInfo.
+    /// - Parameter path: the path to the value, below the userInfo.
     static func value(_ value: Any, at path: () -> String) throws(DistributedNotificationError) -> PropertyList {
         do throws(Fault) {
             return try encode(value, depth: 0)
@@ -46,8 +46,8 @@ enum UserInfoEncoder {
     }
 
     /// - Parameters:
-    ///   - depth: how many collections the one stands in that holds a value.
-    ///   - path: to it, below the userInfo.
+    ///   - depth: the number of collections around the collection that holds a value.
+    ///   - path: the path to the value, below the userInfo.
     static func checkDepth(_ depth: Int, at path: () -> String) throws(DistributedNotificationError) {
         do throws(Fault) {
             try checkDepth(depth)
@@ -56,9 +56,10 @@ enum UserInfoEncoder {
         }
     }
 
-    /// - Parameter depth: of the collection that holds the value.
+    /// - Parameter depth: the depth of the collection that holds the value.
     fileprivate static func encode(_ value: Any, depth: Int) throws(Fault) -> PropertyList {
-        // Most values are of these. A cast to a protocol looks for the type in tables, where this compares two pointers.
+        // Most values have one of these types. A comparison of two pointers is faster than a cast to a protocol, which
+        // searches tables.
         let valueType = type(of: value)
         if valueType == String.self { return try (value as! String).propertyList(depth: depth) }
         if valueType == Int.self { return (value as! Int).propertyList(depth: depth) }
@@ -85,7 +86,7 @@ enum UserInfoEncoder {
         return result
     }
 
-    /// - Parameter depth: of the collection that holds the entry.
+    /// - Parameter depth: the depth of the collection that holds the entry.
     private static func encode(
         _ key: AnyHashable, _ value: Any, depth: Int
     ) throws(Fault) -> (key: String, value: PropertyList) {
@@ -113,7 +114,7 @@ enum UserInfoEncoder {
         return .array(result)
     }
 
-    /// Before the recursion, which a collection that contains itself would never end.
+    /// Checks the depth before the recursion, which would never end for a collection that contains itself.
     private static func checkDepth(_ depth: Int) throws(Fault) {
         guard depth < maxDepth else { throw Fault("collections are nested more than \(maxDepth) deep") }
     }
@@ -121,7 +122,7 @@ enum UserInfoEncoder {
     private static let maxDepth = Limits.row(.userInfoDepth).hardMaximum
 }
 
-/// What is wrong, and the way to it, put together from the inside out.
+/// The reason of a refusal, and the path to the refused value, which is built from the inside out.
 private struct Fault: Error {
     let reason: String
     var path = ""
@@ -137,13 +138,13 @@ private struct Fault: Error {
     }
 }
 
-/// A type whose values have a place in a property list. A cast to it looks at what a value is, while one to a concrete
-/// type would take an `NSNumber` for any number.
+/// A type with a property-list representation. A cast to this protocol depends on the type of the value, while a cast
+/// to a concrete number type would accept any `NSNumber`.
 private protocol PropertyListEncodable {
     func propertyList(depth: Int) throws(Fault) -> PropertyList
 }
 
-// MARK: Swift's types
+// MARK: Swift types
 
 extension String: PropertyListEncodable {
     fileprivate func propertyList(depth: Int) throws(Fault) -> PropertyList {
@@ -202,7 +203,7 @@ extension Dictionary: PropertyListEncodable {
         return .dictionary(try UserInfoEncoder.encode(entries: entries, depth: depth))
     }
 }
-/// An optional that became an `Any` by accident of typing. On macOS, too, it arrives as what it holds.
+/// An optional that became an `Any`. It arrives as its wrapped value, as on macOS.
 extension Optional: PropertyListEncodable {
     fileprivate func propertyList(depth: Int) throws(Fault) -> PropertyList {
         guard let wrapped = self else { throw Fault("nil is no property-list value; leave the key out") }
@@ -210,13 +211,13 @@ extension Optional: PropertyListEncodable {
     }
 }
 
-// MARK: Foundation's
+// MARK: Foundation types
 
 extension CGFloat: PropertyListEncodable {
     fileprivate func propertyList(depth: Int) -> PropertyList { .double(Double(self)) }
 }
 extension Data: PropertyListEncodable {
-    // Not byte by byte, as by its iterator.
+    // The bytes are copied as one block. The iterator would copy them one by one.
     fileprivate func propertyList(depth: Int) -> PropertyList { .data(withUnsafeBytes { Array($0) }) }
 }
 extension Date: PropertyListEncodable {
@@ -235,7 +236,7 @@ extension NSString: PropertyListEncodable {
 }
 extension NSNumber: PropertyListEncodable {
     fileprivate func propertyList(depth: Int) throws(Fault) -> PropertyList {
-        // Foundation has one object for each of the two booleans; by its type code a boolean is a signed byte.
+        // Foundation has one object for each of the two booleans. The type code of a boolean is that of a signed byte.
         if self === NSNumber(value: true) { return .boolean(true) }
         if self === NSNumber(value: false) { return .boolean(false) }
         if self is NSDecimalNumber { throw Fault("a decimal number would arrive as another, in binary floating point") }

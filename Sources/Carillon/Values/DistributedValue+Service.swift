@@ -7,10 +7,10 @@ import CarillonThreadDelivery
 import CarillonWire
 import Foundation
 
-/// What a value asks of the service, and what comes of it. Completions run on the bus thread, where nothing is decoded:
-/// code of the program has no place there.
+/// The requests of a value to the service, and their results. Completions run on the bus thread, where nothing is
+/// decoded, because the program's code must not run there.
 extension DistributedValue {
-    // MARK: What comes
+    // MARK: Incoming notifications
 
     func arrived(_ received: Received) {
         guard let place = state.withLock({ $0.followed.arrived(serial: received.arrived.serial) }) else { return }
@@ -31,7 +31,7 @@ extension DistributedValue {
         }
     }
 
-    /// Something is missing, so that the value may be another by now.
+    /// Reads the value again, because a missed notification may have changed it.
     func mayHaveMissed(_ gap: DistributedNotificationCenter.Gap) {
         if gap == .serviceChanged { state.withLock { $0.followed.serviceChanged() } }
         readForItself()
@@ -39,10 +39,10 @@ extension DistributedValue {
 
     // MARK: Reading
 
-    /// What the service keeps.
+    /// The value that the service keeps.
     struct Kept: Sendable {
         let place: UInt64
-        /// Nil for nothing.
+        /// The entries of the userInfo; nil if there is no value.
         let entries: [String: PropertyList]?
         let poster: String
     }
@@ -52,9 +52,9 @@ extension DistributedValue {
         let result: Result<Kept, DistributedNotificationError>
     }
 
-    /// Asks what the service keeps. Nobody is told when this object is gone.
+    /// Reads the value from the service. If this object is released before the answer, `completion` is not called.
     ///
-    /// - Parameter rounds: how often, where something arrives meanwhile.
+    /// - Parameter rounds: the maximum number of attempts, if notifications arrive during an attempt.
     func read(rounds: Int = 3, _ completion: @escaping @Sendable (Answer) -> Void) {
         let reading = state.withLock { $0.followed.beginReading() }
         get { [weak self] result in
@@ -73,7 +73,7 @@ extension DistributedValue {
         }
     }
 
-    /// Takes over what was read.
+    /// Takes over the result of a read.
     @discardableResult
     func take(_ answer: Answer) throws(DistributedNotificationError) -> Content? {
         do throws(DistributedNotificationError) {
@@ -87,7 +87,7 @@ extension DistributedValue {
         }
     }
 
-    /// Reads without anybody who waits for it: one question at a time, whatever happens meanwhile.
+    /// Starts a read for which no caller waits. One such read is in progress at a time.
     private func readForItself() {
         guard state.withLock({ $0.ownReading.begin() }) else { return }
         read { [weak self] answer in
@@ -103,7 +103,7 @@ extension DistributedValue {
             try take(answer)
         } catch {
             guard case .success(let kept) = answer.result else {
-                // There is no service, or it ended: with the next one it is asked again.
+                // There is no service, or it ended. The value is read again from the next service instance.
                 return Log.info("a value can't be read: \(error)")
             }
             center.noteUndecodable(name.rawValue, from: kept.poster, as: Value.self, MessageCoder.describe(error))
@@ -112,7 +112,7 @@ extension DistributedValue {
     }
 
     private func get(_ completion: @escaping @Sendable (Result<[KeptValue], DistributedNotificationError>) -> Void) {
-        // An empty name would be any.
+        // An empty name would match any name.
         if let refusal { return completion(.failure(refusal)) }
         center.submit(
             .call(Get(name: name.rawValue, object: object ?? "")) {
@@ -120,7 +120,7 @@ extension DistributedValue {
             })
     }
 
-    /// The newest: what is posted anywhere is followed.
+    /// Returns the newest value of the object, regardless of its origin.
     private func ownValue(in values: [KeptValue]) -> KeptValue? {
         let key = ExactText(object ?? "")
         return values.last { ExactText($0.object) == key }
@@ -161,8 +161,8 @@ extension DistributedValue {
 
     /// Posts a value, or removes it.
     ///
-    /// - Parameter completion: gets the outcome.
-    /// - Throws: what can't leave the process; then there is no outcome.
+    /// - Parameter completion: the closure that receives the outcome.
+    /// - Throws: the error of a value that cannot leave the process. Then `completion` is not called.
     func write(
         _ value: Value?, _ completion: @escaping @Sendable (Outcome) -> Void
     ) throws(DistributedNotificationError) {
@@ -182,12 +182,13 @@ extension DistributedValue {
         }
     }
 
-    /// First reads what there is: what came before that, and is still on its way, is gone with it.
+    /// Removes the value. Its serial is read first: earlier notifications that are still on their way become obsolete
+    /// with the removal.
     private func remove(
         _ completion: @escaping @Sendable (Outcome) -> Void
     ) throws(DistributedNotificationError) {
         try begin(nil) { number in
-            // This object is kept until the answer: who removes a value and lets go of this wants it removed.
+            // This object is retained until the answer: a program may remove the value and release this object at once.
             get { result in
                 do throws(DistributedNotificationError) {
                     if try self.remove(try result.get(), number, completion) { return }
@@ -201,7 +202,7 @@ extension DistributedValue {
         }
     }
 
-    /// - Returns: whether the service was asked to remove it; otherwise there is nothing to remove.
+    /// - Returns: whether a removal was requested; false if there is nothing to remove.
     private func remove(
         _ values: [KeptValue], _ number: UInt64, _ completion: @escaping @Sendable (Outcome) -> Void
     ) throws(DistributedNotificationError) -> Bool {
@@ -211,7 +212,7 @@ extension DistributedValue {
                 reason: "the value without an object can't be removed alone, and \(name.rawValue) has others")
         }
         return state.withLock { state in
-            // What was set since takes its place, and would be removed.
+            // A value that was set since replaces the old one, and the request would remove it.
             guard state.followed.isLast(number) else { return false }
             state.followed.willRemove(serial: own.serial ?? 0)
             center.submit(

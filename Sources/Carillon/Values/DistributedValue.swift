@@ -7,8 +7,8 @@ import CarillonWire
 import Foundation
 import Observation
 
-/// The value of a name and an object that the service keeps (R1), as a property: it follows what any program posts
-/// there, and posts what it is set to.
+/// The retained value of a name and an object (R1), as an observable property. It follows the posts of all programs,
+/// and posts the values that are set here.
 ///
 /// ```swift
 /// struct Player: Codable, Sendable {
@@ -21,44 +21,46 @@ import Observation
 /// print(player.value?.title ?? "nobody plays")
 /// ```
 ///
-/// A program that starts later finds it, also when the one that set it has ended. What is kept is the userInfo that a
-/// ``DistributedMessage`` of the type would have, so programs in other languages, and the command `carillon get`, read
-/// it and set it.
+/// Programs that start later find the value, even after the program that set it has ended. The service keeps the
+/// userInfo that a ``DistributedMessage`` of the type would have. Therefore programs in other languages read and set
+/// it, and the command `carillon get` reads it.
 ///
-/// It is `Observable`: `withObservationTracking`, `Observations`, and whatever draws by them see its changes. A change
-/// is told only where there is one: what arrives again as it was is none.
+/// The property is `Observable`: `withObservationTracking`, `Observations` and the views that use them see its changes.
+/// A post that repeats the current value is not a change.
 ///
-/// **What it knows.** ``value`` is nil until the service has told what it keeps, and when there is none;
-/// ``refresh(isolation:)`` waits for the answer. It has what there is when it begins, before anything newer (R2). After
-/// a loss, or when the service is another one, it asks anew by itself. **A removal is told to nobody** (R1), whether
-/// somebody removed the value, its time was over, or its poster has left the bus: ``value`` stays what it was, until
-/// `refresh` asks, or another one comes. Who wants to hear that a program is gone has that one post it
-/// (``DistributedNotificationCenter/postAtExit(named:object:userInfo:options:coalescing:retention:isolation:)``). And what is
-/// posted under the name and object without being retained counts as a value here until the next refresh, as a
-/// notification does not tell.
+/// **Reading.** ``value`` is nil until the service has answered, and if there is no value; ``refresh(isolation:)``
+/// waits for the answer. The property begins with the existing value, before any newer post (R2). It reads the value
+/// again by itself after a loss, and from every new service instance. A post of the name and object that is not
+/// retained counts as a value until the next refresh, because a notification does not show by default whether it is
+/// retained.
 ///
-/// **Writing.** What is set is what is read from then on, here. When the service has answered it is asked once more
-/// what it keeps, and that is shown: of two programs that set it at once, both have the one that was posted last.
-/// ``set(_:isolation:)`` and ``remove(isolation:)`` wait for the answer and throw; an assignment to ``value`` says what
-/// is wrong in ``error``.
+/// **Removals are not announced** (R1). The value may have been removed, may have expired, or its poster may have left
+/// the bus: ``value`` does not change until `refresh` reads it again, or a newer value arrives. A program whose end
+/// matters to others registers an at-exit post
+/// (``DistributedNotificationCenter/postAtExit(named:object:userInfo:options:coalescing:retention:isolation:)``).
 ///
-/// Threads: all members may be used from any thread. What is set, or refreshed, changes ``value`` where that is called.
-/// What other programs do changes it where observers of the center run by default: on the main thread, unless
-/// ``DistributedNotificationCenter/defaultDelivery`` said otherwise when this was made. No lock is held while observers
-/// are told.
+/// **Writing.** A value that is set here is shown here at once. After the service's answer the value is read again, and
+/// the result is shown: two programs that set it at the same time both show the value that was posted last.
+/// ``set(_:isolation:)`` and ``remove(isolation:)`` wait for the answer and throw. An assignment to ``value`` reports a
+/// failure as ``error``.
 ///
-/// It follows as long as somebody holds it. It keeps its center, and so its connection to the bus.
+/// Threads: all members may be used from any thread. Setting or refreshing the value changes ``value`` where the call
+/// is made. Posts of other programs change it where observers of the center run by default: on the main thread, unless
+/// ``DistributedNotificationCenter/defaultDelivery`` had another value when this object was created. No lock is held
+/// while observers are notified.
+///
+/// The property follows the value until it is released. It retains its center, and so the connection to the bus.
 public final class DistributedValue<Value: Codable & Sendable>: Observable, Sendable {
-    /// The center that it goes through.
+    /// The center of the value.
     public let center: DistributedNotificationCenter
-    /// The name of the notifications.
+    /// The name of the value's notifications.
     public let name: Foundation.Notification.Name
-    /// The object of the notifications; nil for none.
+    /// The object of the value's notifications; nil for none.
     public let object: String?
-    /// How long the service keeps what is set here.
+    /// The retention of values that are set here.
     public let retention: DistributedNotificationCenter.Retention
 
-    /// A value with what it is on the wire, by which one that comes again is known.
+    /// A value with its wire representation, by which a repeated value is recognized.
     struct Content: Sendable {
         let value: Value
         let entries: [String: PropertyList]
@@ -69,7 +71,7 @@ public final class DistributedValue<Value: Codable & Sendable>: Observable, Send
         var error: DistributedNotificationError?
         var ownReading = OwnReading.none
 
-        /// - Parameter submit: asks the service for what begins; what it throws undoes that.
+        /// - Parameter submit: the closure that sends the request of the change. If it throws, the change is undone.
         mutating func begin(
             _ content: Content?, _ submit: (_ number: UInt64) throws(DistributedNotificationError) -> Void
         ) throws(DistributedNotificationError) {
@@ -85,26 +87,26 @@ public final class DistributedValue<Value: Codable & Sendable>: Observable, Send
     }
 
     let state = Locked(State())
-    /// Where it changes by what others do.
+    /// The delivery target of changes by other programs.
     let target: any DeliveryTarget
-    /// What is wrong with the name or the object: nothing is ever asked for those.
+    /// The error of an invalid name or object, for which the service is never asked.
     let refusal: DistributedNotificationError?
     private let registrar = ObservationRegistrar()
     private let observations = Locked<[Observation]>([])
 
-    /// Follows a value from now on.
+    /// Creates a property that follows a value from now on.
     ///
     /// - Parameters:
-    ///   - name: not empty. One that is, is refused, as for an observer: logged, counted and reported; and it is the
-    ///     error of all that is asked for here.
-    ///   - object: nil for the value without an object. The service has no observers of that alone, so this hears, and
-    ///     reads, the values of the name with all objects, and passes over the others. Where there are many, give each
-    ///     an object.
-    ///   - retention: how long the service keeps what is set here. With `whileConnected` it is a word of presence, that
-    ///     goes with this program; nobody sets it again when the bus is another one.
-    ///   - suspensionBehavior: what happens to changes while the program is suspended. With `drop` there is nothing to
-    ///     see then, but what is set here and what is refreshed.
-    ///   - center: the one of the session, unless there is another.
+    ///   - name: the name; not empty. An empty name is refused as for an observer: the refusal is logged, counted and
+    ///     reported. Every later request then throws this error.
+    ///   - object: the object; nil for the value without an object. The service cannot register an observer of that
+    ///     value alone. Therefore this property receives and reads the values of all objects of the name, and ignores
+    ///     the others. If there are many, give each an object.
+    ///   - retention: the retention of values that are set here. A value with `whileConnected` shows the presence of
+    ///     this program, and ends with it. The library does not set it again on a new bus.
+    ///   - suspensionBehavior: the treatment of changes while the program is suspended. With `drop`, only values that
+    ///     are set here or refreshed are seen then.
+    ///   - center: the center; that of the session by default.
     public init(
         named name: Foundation.Notification.Name, object: String? = nil,
         retention: DistributedNotificationCenter.Retention = .untilReplaced,
@@ -122,7 +124,7 @@ public final class DistributedValue<Value: Codable & Sendable>: Observable, Send
             name: name, object: self.object, suspensionBehavior: suspensionBehavior, wantsRetained: true,
             on: DirectTarget()
         ) { [weak self] received in
-            // Of any object, where it wants none.
+            // Without an object, the observer receives the notifications of any object.
             if ExactText(received.arrived.object) == key { self?.arrived(received) }
         }
         let events = center.observeEvents { [weak self] event in
@@ -133,11 +135,12 @@ public final class DistributedValue<Value: Codable & Sendable>: Observable, Send
 
     // MARK: The value
 
-    /// The value; nil when there is none, or when it is not known yet.
+    /// The value; nil if there is none, or if it is not known yet.
     ///
-    /// Setting it posts it, and nil removes it; both return at once. What the service does not take is logged, counted
-    /// and reported as an ``DistributedNotificationCenter/Event/postFailed(_:)``, and is ``error``; then this goes back
-    /// to what the service keeps.
+    /// Setting it posts the value, and setting it to nil removes the value; both return at once. A change that the
+    /// service does not accept is logged and counted. It is reported as a
+    /// ``DistributedNotificationCenter/Event/postFailed(_:)``, and is available as ``error``. The property then reverts
+    /// to the value that the service keeps.
     public var value: Value? {
         get {
             registrar.access(self, keyPath: \.value)
@@ -157,12 +160,14 @@ public final class DistributedValue<Value: Codable & Sendable>: Observable, Send
         }
     }
 
-    /// What went wrong last without a caller to throw it to: something that was set by ``value`` and not kept, or what
-    /// somebody posted here and what is no value of the type
-    /// (``DistributedNotificationError/decodingFailed(type:reason:)``), which is logged and counted in
-    /// ``DistributedNotificationCenter/Statistics/undecodable`` as well.
+    /// The last error without a caller that could catch it. There are two kinds:
     ///
-    /// Nil as soon as the value is set again or refreshed; the latter also as soon as a proper one arrives.
+    /// - A value was set by ``value`` and not kept.
+    /// - A post cannot be decoded as the type (``DistributedNotificationError/decodingFailed(type:reason:)``). It is
+    ///   also logged, and counted in ``DistributedNotificationCenter/Statistics/undecodable``.
+    ///
+    /// The error becomes nil when the value is set or refreshed. A decoding error also becomes nil when a valid value
+    /// arrives.
     public var error: DistributedNotificationError? {
         registrar.access(self, keyPath: \.error)
         return state.withLock { $0.error }
@@ -170,35 +175,37 @@ public final class DistributedValue<Value: Codable & Sendable>: Observable, Send
 
     /// Sets the value, and waits until the service keeps it.
     ///
-    /// ``value`` is the new one at once, and goes back if this throws.
+    /// ``value`` is the new value at once, and reverts if this method throws.
     ///
-    /// - Throws: why the service does not keep it. After ``DistributedNotificationError/disconnected(_:)`` it may.
+    /// - Throws: the reason why the service does not keep the value. After
+    ///   ``DistributedNotificationError/disconnected(_:)`` the service may keep it nevertheless.
     public func set(
         _ value: Value, isolation: isolated (any Actor)? = #isolation
     ) async throws(DistributedNotificationError) {
         try await written(value, isolation)
     }
 
-    /// Removes the value, whoever set it, and waits until it is gone. Other programs are not told (R1).
+    /// Removes the value, regardless of its poster, and waits until it is removed. Other programs are not notified
+    /// (R1).
     ///
-    /// ``value`` is nil at once, and goes back if this throws. Something that is set here meanwhile takes the place of
-    /// the value instead.
+    /// ``value`` is nil at once, and reverts if this method throws. A value that is set here meanwhile replaces the old
+    /// value, and is not removed.
     ///
-    /// - Throws: why the service does not do it. It can't remove the value without an object alone, so that is refused
-    ///   while the name has values with objects.
+    /// - Throws: the reason why the service did not remove the value. The service cannot remove the value without an
+    ///   object alone, so this removal is refused while the name has values with objects.
     public func remove(isolation: isolated (any Actor)? = #isolation) async throws(DistributedNotificationError) {
         try await written(nil, isolation)
     }
 
-    /// Asks the service what it keeps, and takes that over: also that there is nothing any more, of which nobody is
-    /// told (R1, R3).
+    /// Reads the value from the service, including its removal, which is not announced otherwise (R1, R3).
     ///
-    /// What was posted before the value was removed, and still waits for this program, as it is suspended or does not
-    /// read, comes afterwards, and counts as new.
+    /// A notification from before the removal may still be queued for this program, because the program is suspended or
+    /// does not read. It arrives afterwards and counts as new.
     ///
-    /// - Returns: what it keeps; nil for nothing.
-    /// - Throws: why the service does not tell, and ``DistributedNotificationError/decodingFailed(type:reason:)`` for
-    ///   what is no value of the type; ``value`` stays as it is then.
+    /// - Returns: the value; nil if there is none.
+    /// - Throws: the reason why the service did not answer with the value, or
+    ///   ``DistributedNotificationError/decodingFailed(type:reason:)`` if it cannot be decoded as the type. Then
+    ///   ``value`` does not change.
     @discardableResult
     public func refresh(
         isolation: isolated (any Actor)? = #isolation
@@ -212,12 +219,12 @@ public final class DistributedValue<Value: Codable & Sendable>: Observable, Send
         return value
     }
 
-    // MARK: Changes, and who is told
+    // MARK: Changes and observation
 
-    /// Changes the state, and then tells observers what of it they see.
+    /// Changes the state, and then notifies observers of the visible changes.
     ///
-    /// Behind the change: whoever is told may read on another thread before this one goes on, and would be told of nothing
-    /// newer than what it saw.
+    /// The notice follows the change, because an observer may read on another thread before this method continues. It
+    /// would otherwise read the old value, and miss the new one.
     func update<Failure: Error>(_ change: (inout State) throws(Failure) -> Void) throws(Failure) {
         let (before, isOther, isOtherError) = try state.withLock { state throws(Failure) in
             let before = state
@@ -228,7 +235,8 @@ public final class DistributedValue<Value: Codable & Sendable>: Observable, Send
         }
         if isOther { tell(\.value) }
         if isOtherError { tell(\.error) }
-        // The replaced value is released with no lock held: it may have a `deinit` of the program, which may come back here.
+        // The replaced value is released with no lock held: it may have a `deinit` of the program that uses this
+        // object.
         withExtendedLifetime(before) {}
     }
 
@@ -237,10 +245,10 @@ public final class DistributedValue<Value: Codable & Sendable>: Observable, Send
         registrar.didSet(self, keyPath: member)
     }
 
-    /// Has a change begin: from now on it is to be seen.
+    /// Begins a change, which is shown from now on.
     ///
-    /// - Parameter submit: asks the service for it, under the lock, so that what threads set at once reaches the
-    ///   service in the order in which it holds here.
+    /// - Parameter submit: the closure that sends the request of the change. It is called under the lock, so that the
+    ///   service receives the changes of several threads in the order in which they take effect here.
     func begin(
         _ content: Content?, _ submit: (_ number: UInt64) throws(DistributedNotificationError) -> Void
     ) throws(DistributedNotificationError) {
@@ -254,7 +262,8 @@ public final class DistributedValue<Value: Codable & Sendable>: Observable, Send
         }
     }
 
-    /// Has something done where what others do is seen. Threads: any; called with no lock held.
+    /// Runs a closure where observers of the center see changes of other programs. Threads: any; called with no lock
+    /// held.
     func deliver(
         byteCount: Int = DeliveryQueue.assumedByteCount, _ work: @escaping @Sendable (DistributedValue) -> Void
     ) {

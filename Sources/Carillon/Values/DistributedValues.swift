@@ -7,7 +7,7 @@ import CarillonWire
 import Foundation
 import Observation
 
-/// The values of a name that the service keeps (R1), by their objects, as a collection that can be observed.
+/// The retained values of a name (R1) by their objects, as an observable collection.
 ///
 /// ```swift
 /// let players = DistributedValues<Player>(named: .init("com.example.Player"))
@@ -15,22 +15,28 @@ import Observation
 /// for (room, player) in players.values { print("\(room): \(player.title)") }
 /// ```
 ///
-/// It is to ``DistributedValue`` what a list is to one of its rows, and knows what that knows: it follows what any program posts
-/// under the name, has what there is when it begins, before anything newer (R2), and asks anew by itself after a loss. **A removal
-/// is told to nobody** (R1): a value stays here until ``refresh(isolation:)`` asks, or another one comes. A post that is
-/// not retained counts as a value until then. To set one, use a ``DistributedValue`` of its object, or post a message with a
-/// ``DistributedNotificationCenter/Retention``; it is here when its notification has come.
+/// It is the collection of the values that ``DistributedValue`` presents one by one. It follows the posts of all
+/// programs under the name. It begins with the existing values, before any newer post (R2), and reads the values again
+/// by itself after a loss.
 ///
-/// It is `Observable`: `withObservationTracking`, `Observations`, and whatever draws by them see its changes.
+/// **Removals are not announced** (R1): a value stays in the collection until ``refresh(isolation:)`` reads the values
+/// again, or a newer value arrives. Until then, a post that is not retained counts as a value.
 ///
-/// Threads: all members may be used from any thread. Posts of other programs change it where observers of the center run by
-/// default, and ``refresh(isolation:)`` where it is called. No lock is held while observers are told.
+/// To set a value, use a ``DistributedValue`` of its object, or post a message with a
+/// ``DistributedNotificationCenter/Retention``. The value appears here when its notification arrives.
 ///
-/// It follows as long as somebody holds it. It keeps its center, and so its connection to the bus.
+/// The collection is `Observable`: `withObservationTracking`, `Observations` and the views that use them see its
+/// changes.
+///
+/// Threads: all members may be used from any thread. Posts of other programs change the collection where observers of
+/// the center run by default, and ``refresh(isolation:)`` changes it where it is called. No lock is held while
+/// observers are notified.
+///
+/// The collection follows the values until it is released. It retains its center, and so the connection to the bus.
 public final class DistributedValues<Value: Codable & Sendable>: Observable, Sendable {
-    /// The center that it goes through.
+    /// The center of the values.
     public let center: DistributedNotificationCenter
-    /// The name of the notifications.
+    /// The name of the values' notifications.
     public let name: Foundation.Notification.Name
 
     private struct Content: Equatable, Sendable {
@@ -53,13 +59,13 @@ public final class DistributedValues<Value: Codable & Sendable>: Observable, Sen
     private let registrar = ObservationRegistrar()
     private let observations = Locked<[Observation]>([])
 
-    /// Follows the values of a name from now on.
+    /// Creates a collection that follows the values of a name from now on.
     ///
     /// - Parameters:
-    ///   - name: not empty. One that is, is refused, as for an observer: logged, counted and reported; and it is the error of
-    ///     all that is asked for here.
-    ///   - suspensionBehavior: what happens to changes while the program is suspended.
-    ///   - center: the one of the session, unless there is another.
+    ///   - name: the name; not empty. An empty name is refused as for an observer: the refusal is logged, counted and
+    ///     reported. Every later request then throws this error.
+    ///   - suspensionBehavior: the treatment of changes while the program is suspended.
+    ///   - center: the center; that of the session by default.
     public init(
         named name: Foundation.Notification.Name,
         suspensionBehavior: DistributedNotificationCenter.SuspensionBehavior = .coalesce,
@@ -80,31 +86,32 @@ public final class DistributedValues<Value: Codable & Sendable>: Observable, Sen
 
     // MARK: The values
 
-    /// The values by their objects; the one without an object, if there is such, by the empty text.
+    /// The values by their objects. The key of a value without an object is the empty text.
     public var values: [String: Value] {
         registrar.access(self, keyPath: \.values)
         let contents = state.withLock { $0.followed.contents }
         return Dictionary(contents.map { ($0.object.text, $0.content.value) }, uniquingKeysWith: { $1 })
     }
 
-    /// The value of an object; nil when there is none, or when it is not known yet.
+    /// The value of an object; nil if there is none, or if it is not known yet.
     public subscript(object: String) -> Value? {
         registrar.access(self, keyPath: \.values)
         return state.withLock { $0.followed.content(of: ExactText(object))?.value }
     }
 
-    /// The error of the last post that is no value of the type
-    /// (``DistributedNotificationError/decodingFailed(type:reason:)``), which is logged and counted as well. Nil as soon as a
-    /// proper one arrives, and with the next ``refresh(isolation:)``.
+    /// The error of the last post that cannot be decoded as the type
+    /// (``DistributedNotificationError/decodingFailed(type:reason:)``), which is also logged and counted. It becomes
+    /// nil with the next valid post, and with the next ``refresh(isolation:)``.
     public var error: DistributedNotificationError? {
         registrar.access(self, keyPath: \.error)
         return state.withLock { $0.error }
     }
 
-    /// Asks the service what it keeps, and takes that over: also that some are gone, of which nobody is told (R1, R3).
+    /// Reads the values from the service, including removals, which are not announced otherwise (R1, R3).
     ///
-    /// - Returns: what it keeps, but what is no value of the type, which is logged and counted, and stands in ``error``.
-    /// - Throws: why the service does not tell.
+    /// - Returns: the values. A value that cannot be decoded as the type is left out, and is logged, counted and
+    ///   available as ``error``.
+    /// - Throws: the reason why the service did not answer with the values.
     @discardableResult
     public func refresh(
         isolation: isolated (any Actor)? = #isolation
@@ -148,10 +155,10 @@ public final class DistributedValues<Value: Codable & Sendable>: Observable, Sen
 
     private struct Kept: Sendable {
         let answered: FollowedValues<Content>.Answered
-        /// The newest of each object: some are of other sessions.
+        /// The newest value of each object, regardless of its origin.
         let values: [ExactText: KeptValue]
 
-        /// About how much memory it keeps.
+        /// The approximate memory that the answer retains, in bytes.
         var byteCount: Int {
             values.values.reduce(256) { $0 + 256 + $1.userInfo.reduce(0) { $0 + 64 + $1.key.utf8.count } }
         }
@@ -159,7 +166,7 @@ public final class DistributedValues<Value: Codable & Sendable>: Observable, Sen
 
     private typealias Answer = Result<Kept, DistributedNotificationError>
 
-    /// - Parameter rounds: how often, where something arrives meanwhile.
+    /// - Parameter rounds: the maximum number of attempts, if notifications arrive during an attempt.
     private func read(rounds: Int = 3, _ completion: @escaping @Sendable (Answer) -> Void) {
         if let refusal { return completion(.failure(refusal)) }
         let reading = state.withLock { $0.followed.beginReading() }
@@ -193,7 +200,7 @@ public final class DistributedValues<Value: Codable & Sendable>: Observable, Sen
         update { $0.followed.take(contents, kept.answered) }
     }
 
-    /// Reads without anybody who waits for it: one question at a time, whatever happens meanwhile.
+    /// Starts a read for which no caller waits. One such read is in progress at a time.
     private func readForItself() {
         guard state.withLock({ $0.ownReading.begin() }) else { return }
         read { [weak self] answer in
@@ -201,14 +208,14 @@ public final class DistributedValues<Value: Codable & Sendable>: Observable, Sen
             let isDue = state.withLock { $0.ownReading.end() }
             switch answer {
             case .success(let kept): deliver(byteCount: kept.byteCount) { $0.take(kept) }
-            // With the next service it is asked again.
+            // The values are read again from the next service instance.
             case .failure(let error): Log.info("the values of \(name.rawValue) can't be read: \(error)")
             }
             if isDue { readForItself() }
         }
     }
 
-    /// - Returns: nil for what is no value of the type.
+    /// - Returns: the content; nil if it cannot be decoded as the type.
     private func content(of entries: [String: PropertyList], known object: ExactText, poster: String) -> Content? {
         if let known = state.withLock({ $0.followed.content(of: object) }), known.entries == entries { return known }
         do {
@@ -224,11 +231,11 @@ public final class DistributedValues<Value: Codable & Sendable>: Observable, Sen
         }
     }
 
-    // MARK: Changes, and who is told
+    // MARK: Changes and observation
 
-    /// Changes the state, and then tells observers what of it they see.
+    /// Changes the state, and then notifies observers of the visible changes.
     ///
-    /// - Parameter change: gives what has gone out of it.
+    /// - Parameter change: the closure that changes the state, and returns the replaced contents.
     private func update(_ change: (inout State) -> [Content]) {
         let (released, isOther, isOtherError) = state.withLock { state in
             let (version, error) = (state.followed.version, state.error)
@@ -237,7 +244,7 @@ public final class DistributedValues<Value: Codable & Sendable>: Observable, Sen
         }
         if isOther { tell(\.values) }
         if isOtherError { tell(\.error) }
-        // With no lock held: it may have a `deinit` of the program, which may come back here.
+        // Released with no lock held: a value of the program may have a `deinit` that uses this object.
         withExtendedLifetime(released) {}
     }
 
@@ -246,7 +253,7 @@ public final class DistributedValues<Value: Codable & Sendable>: Observable, Sen
         registrar.didSet(self, keyPath: member)
     }
 
-    /// Has something done where what others do is seen.
+    /// Runs a closure where observers of the center see changes of other programs.
     private func deliver(
         byteCount: Int = DeliveryQueue.assumedByteCount, _ work: @escaping @Sendable (DistributedValues) -> Void
     ) {

@@ -1,58 +1,59 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What is known of a value that the service keeps, and what was set here meanwhile.
+/// The known state of a retained value, with the changes that this program made to it.
 ///
-/// What is read and what comes live take different ways, and are decoded on different threads. Each gets its place when
-/// it arrives, on the bus thread, and is taken over only by what has a later one: older never takes the place of newer.
+/// Answers and notifications arrive on different paths, and are decoded on different threads. Each gets its position
+/// when it arrives, on the bus thread. Only content of a later position replaces the known content, so older content
+/// never replaces newer content.
 ///
-/// What was set here is what is to be seen until the service has told what it keeps since, so that nothing older that
-/// is still on its way shows in between.
+/// A change of this program is shown until the service has answered with the value that it keeps after the change.
+/// Therefore older content that is still on its way is not shown in between.
 ///
-/// A value that decides and does no input or output. Not thread-safe by itself.
+/// A plain value without input and output. Not thread-safe by itself.
 struct FollowedValue<Content: Sendable>: Sendable {
-    /// A question to the service, on its way.
+    /// A read request to the service that is in progress.
     struct Reading: Sendable {
         fileprivate let number: UInt64
-        /// The last thing that was set when it was asked, if the service had answered that.
+        /// The number of the last change when the read began; nil if a change was unanswered then.
         fileprivate let change: UInt64?
     }
 
-    /// What the service keeps, as far as it told; nil for nothing.
+    /// The last known value of the service; nil if there is none.
     private(set) var known: Content?
-    /// What was set here since; nil where there is no such thing, and nothing in it for a removal.
+    /// The change of this program since; nil if there is none. The content of a removal is nil.
     private var change: Content??
-    /// The last change that the service made, until it has told what it keeps since: a refused one goes back to it.
+    /// The last change that the service accepted, until a read shows its effect. A refused change reverts to it.
     private var made: Change?
-    /// What is to be seen.
+    /// The content to show.
     var shown: Content? { change ?? known }
 
-    /// Counts what arrived.
+    /// The position of the last arrival.
     private var lastPlace: UInt64 = 0
     private var knownPlace: UInt64 = 0
-    /// What was posted up to here is older than what was read.
+    /// Posts up to this serial are older than the value read last.
     private var readSerial: UInt64 = 0
-    /// The greatest serial that came while each reading was on its way.
+    /// The greatest serial that arrived during each read in progress.
     private var readings: [UInt64: UInt64] = [:]
     private var lastReading: UInt64 = 0
 
     private struct Change {
         let number: UInt64
         let content: Content?
-        /// Of the last thing that had arrived when it was made.
+        /// The position of the last arrival when the service accepted the change.
         let place: UInt64
     }
 
     private var lastChange: UInt64 = 0
-    /// Changes that the service has not answered.
+    /// The number of changes that the service has not answered.
     private var unanswered = 0
-    /// Removals among these, of which the service hears a step later than of what is set.
+    /// The number of removals among them. A removal reaches the service one request later than a new value.
     private var removals = 0
     private var isLastChangeRefused = false
 
-    // MARK: What arrives
+    // MARK: Arrivals
 
-    /// A notification is there.
+    /// Records the arrival of a notification.
     ///
-    /// - Returns: its place; nil when it is older than what was read.
+    /// - Returns: its position; nil if the notification is older than the value read last.
     mutating func arrived(serial: UInt64) -> UInt64? {
         guard serial > readSerial else { return nil }
         for (number, greatest) in readings { readings[number] = max(greatest, serial) }
@@ -60,7 +61,8 @@ struct FollowedValue<Content: Sendable>: Sendable {
         return lastPlace
     }
 
-    /// The service is another one. It may count anew, and then what was read from the one before is no measure.
+    /// Records a new service instance. Its serials may start again, so the serial of the previous read does not apply
+    /// to them.
     mutating func serviceChanged() {
         readSerial = 0
     }
@@ -71,39 +73,40 @@ struct FollowedValue<Content: Sendable>: Sendable {
         return Reading(number: lastReading, change: unanswered == 0 ? lastChange : nil)
     }
 
-    /// What the service keeps is there.
+    /// Records the service's answer to a read.
     ///
     /// - Parameters:
-    ///   - serial: of the value; 0 when there is none.
-    ///   - isLast: not to be asked again.
-    /// - Returns: its place; nil when something arrived meanwhile of which nobody knows whether it is newer, or
-    ///   something is being removed, so that the service has to be asked again.
+    ///   - serial: the serial of the value; 0 if there is none.
+    ///   - isLast: whether this is the last attempt.
+    /// - Returns: the position of the answer; nil if the service has to be asked again. The reason is a notification
+    ///   that arrived during the read and may be newer, or a removal in progress. On the last attempt the position is
+    ///   0, so that the answer is ignored.
     mutating func answered(_ reading: Reading, serial: UInt64, isLast: Bool) -> UInt64? {
         let greatest = readings.removeValue(forKey: reading.number) ?? 0
-        // It goes on: the newest comes that way.
+        // The newest value arrives as a notification.
         if greatest > serial || removals > 0 { return isLast ? 0 : nil }
-        // Nothing tells what came before a value that is gone.
+        // Without a value there is no serial that identifies older posts.
         if serial > 0 { readSerial = serial }
         lastPlace += 1
         return lastPlace
     }
 
-    // MARK: What is taken over
+    // MARK: Known content
 
-    /// Takes over what has this place, unless something newer was.
+    /// Takes over content of a position, unless newer content is known.
     mutating func take(_ content: Content?, at place: UInt64) {
         guard place > knownPlace else { return }
         knownPlace = place
         known = content
     }
 
-    /// Takes over what was read, and shows that from now on, if nothing was set since.
+    /// Takes over the result of a read, and shows it if no change began since.
     mutating func take(_ content: Content?, at place: UInt64, from reading: Reading) {
         take(content, at: place)
         if reading.change == lastChange { (change, made) = (nil, nil) }
     }
 
-    /// There was no answer, or one that can't be understood.
+    /// Records that a read had no answer, or an answer that cannot be decoded.
     mutating func failed(_ reading: Reading) {
         readings[reading.number] = nil
         guard reading.change == lastChange else { return }
@@ -111,11 +114,11 @@ struct FollowedValue<Content: Sendable>: Sendable {
         (change, made) = (nil, nil)
     }
 
-    // MARK: What is set
+    // MARK: Changes
 
-    /// Something is set, or removed, and shown from now on.
+    /// Begins a change by new content or a removal, which is shown from now on.
     ///
-    /// - Returns: its number.
+    /// - Returns: the number of the change.
     mutating func begin(_ content: Content?) -> UInt64 {
         lastChange += 1
         unanswered += 1
@@ -125,18 +128,18 @@ struct FollowedValue<Content: Sendable>: Sendable {
         return lastChange
     }
 
-    /// Whether nothing was set since.
+    /// Whether no change began after this one.
     func isLast(_ number: UInt64) -> Bool { number == lastChange }
 
-    /// What shall be removed has this serial, and what came before is gone with it.
+    /// Records the serial of the value that is about to be removed. The removal also covers all earlier posts.
     mutating func willRemove(serial: UInt64) {
         readSerial = serial
     }
 
-    /// The service has done it, or refused; once for each change.
+    /// Records that the service accepted or refused a change; called once for each change.
     ///
-    /// - Parameter content: that of the change.
-    /// - Returns: whether it is to be asked now what it keeps.
+    /// - Parameter content: the content of the change.
+    /// - Returns: whether the value has to be read from the service now.
     mutating func ended(_ number: UInt64, _ content: Content?, isMade: Bool) -> Bool {
         unanswered -= 1
         if content == nil { removals -= 1 }
@@ -147,11 +150,11 @@ struct FollowedValue<Content: Sendable>: Sendable {
         return unanswered == 0
     }
 
-    /// Shows what there was before the last change, if that was refused.
+    /// Shows the content before the last change, if that change was refused.
     mutating func undoRefused() {
         if isLastChangeRefused { change = newestMade.map(\.content) }
     }
 
-    /// The last change that was made, unless something newer is known.
+    /// The last accepted change, unless newer content is known.
     private var newestMade: Change? { made.flatMap { $0.place < knownPlace ? nil : $0 } }
 }

@@ -1,57 +1,57 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// The known part of the values of a name that the service keeps, by their objects.
+/// The known values of a name that the service keeps, by their objects.
 ///
-/// As with ``FollowedValue``, what comes live and what is read take different ways and are decoded on different threads. Each
-/// gets its place when it arrives, on the bus thread, and older never takes the place of newer.
+/// As in ``FollowedValue``, answers and notifications arrive on different paths, and are decoded on different threads.
+/// Each gets its position when it arrives, on the bus thread, and older content never replaces newer content.
 ///
-/// A value that decides and does no input or output. Not thread-safe by itself.
+/// A plain value without input and output. Not thread-safe by itself.
 struct FollowedValues<Content: Equatable & Sendable>: Sendable {
     private struct Entry: Sendable {
-        /// Nil where there is none, or none yet.
+        /// The content; nil if there is none, or if it is not known yet.
         var content: Content?
         var place: UInt64 = 0
-        /// Notifications that have arrived and were not taken yet.
+        /// The number of notifications that have arrived and are not taken over yet.
         var waiting = 0
     }
 
-    /// An object in the service's answer.
+    /// The service's answer to a read: its position, and the objects that it does not apply to.
     struct Answered: Sendable {
         fileprivate let place: UInt64
-        /// Those of which something arrived meanwhile that is newer.
+        /// The objects with a newer notification that arrived during the read.
         fileprivate let newer: Set<ExactText>
     }
 
     private var entries: [ExactText: Entry] = [:]
-    /// Another number whenever the contents are others.
+    /// A number that changes with the contents.
     private(set) var version = 0
     private var lastPlace: UInt64 = 0
-    /// That of the newest reading that was taken: an older one tells nothing.
+    /// The position of the newest answer taken over. Older answers are ignored.
     private var readPlace: UInt64 = 0
-    /// The greatest serial that came of each object while each reading was on its way.
+    /// The greatest serial of each object that arrived during each read in progress.
     private var readings: [UInt64: [ExactText: UInt64]] = [:]
     private var lastReading: UInt64 = 0
     /// Posts up to this serial are older than the last answer.
     private var readSerial: UInt64 = 0
-    /// How many there were when it was asked, or read, last.
+    /// The number of entries when the last answer arrived or was taken over.
     private var countRead = 0
 
-    /// The values, in no order.
+    /// The values in no order.
     var contents: [(object: ExactText, content: Content)] {
         entries.compactMap { entry in entry.value.content.map { (entry.key, $0) } }
     }
 
     func content(of object: ExactText) -> Content? { entries[object]?.content }
 
-    /// Whether so much came that is, perhaps, not kept that the service has to be asked.
+    /// Whether the number of entries requires a read: posts that are not retained may be among them.
     var isFull: Bool { entries.count > 1_024 + 2 * countRead }
 
     // MARK: Notifications
 
-    /// A notification is there.
+    /// Records the arrival of a notification.
     ///
-    /// - Returns: its place; nil when it is older than what was read.
+    /// - Returns: its position; nil if the notification is older than the last answer.
     mutating func arrived(_ object: ExactText, serial: UInt64) -> UInt64? {
         guard serial > readSerial else { return nil }
         for number in readings.keys {
@@ -62,14 +62,15 @@ struct FollowedValues<Content: Equatable & Sendable>: Sendable {
         return lastPlace
     }
 
-    /// The service is another one. It may count anew, and then what was read from the one before is no measure.
+    /// Records a new service instance. Its serials may start again, so the serial of the previous answer does not apply
+    /// to them.
     mutating func serviceChanged() {
         readSerial = 0
     }
 
-    /// Takes over what has this place, unless something newer was; nil for what nobody can read.
+    /// Takes over content of a position, unless newer content is known; nil for content that cannot be decoded.
     ///
-    /// - Returns: what it has taken the place of, so that nothing of it ends in here.
+    /// - Returns: the replaced content, which the caller releases with no lock held.
     mutating func take(_ content: Content?, of object: ExactText, at place: UInt64) -> Content? {
         guard let entry = entries[object] else { return nil }
         entries[object]!.waiting -= 1
@@ -88,20 +89,20 @@ struct FollowedValues<Content: Equatable & Sendable>: Sendable {
 
     // MARK: Answers of the service
 
-    /// - Returns: its number.
+    /// - Returns: the number of the read.
     mutating func beginReading() -> UInt64 {
         lastReading += 1
         readings[lastReading] = [:]
         return lastReading
     }
 
-    /// The service has answered with the values that it keeps.
+    /// Records the service's answer to a read.
     ///
     /// - Parameters:
-    ///   - serials: of the values.
-    ///   - isLast: not to be asked again.
-    /// - Returns: nil when something arrived meanwhile of which nobody knows whether it was removed behind that, so that the
-    ///   service has to be asked again.
+    ///   - serials: the serials of the values.
+    ///   - isLast: whether this is the last attempt.
+    /// - Returns: the position of the answer; nil if the service has to be asked again. The reason is a notification
+    ///   that arrived during the read with an object that the answer lacks: its value may have been removed afterwards.
     mutating func answered(_ reading: UInt64, serials: [ExactText: UInt64], isLast: Bool) -> Answered? {
         let newer = (readings.removeValue(forKey: reading) ?? [:]).filter { $0.value > serials[$0.key] ?? 0 }
         guard isLast || newer.keys.allSatisfy({ serials[$0] != nil }) else { return nil }
@@ -115,9 +116,9 @@ struct FollowedValues<Content: Equatable & Sendable>: Sendable {
         readings[reading] = nil
     }
 
-    /// Takes over what was read: also that others are gone.
+    /// Takes over the contents of an answer, including removals.
     ///
-    /// - Returns: what has given way, so that nothing of it ends in here.
+    /// - Returns: the previous contents, which the caller releases with no lock held.
     mutating func take(_ contents: [ExactText: Content], _ answered: Answered) -> [Content] {
         guard answered.place > readPlace else { return [] }
         readPlace = answered.place
