@@ -1,35 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Where a client stands with the bus and the service, as far as it knows.
+/// The state of a client's connection to the bus and the service, as far as the client knows it.
 public enum ConnectionState: Hashable, Sendable {
-    /// Nothing was asked of the service yet, or its answer is awaited.
+    /// The service has been asked nothing yet, or its answer is awaited.
     case connecting
     /// The service has everything that the program asked for.
     case connected
-    /// There is no service on the bus, and the bus can't start it. Observers are registered when one comes.
+    /// There is no service on the bus, and the bus can't start it. Observers are registered when a service appears.
     case serviceUnavailable(String)
-    /// The service's name is owned by a program that is no notification center. Observers are registered when the name
-    /// has another owner.
+    /// A program that is no notification center owns the service's name. Observers are registered when the name has
+    /// another owner.
     case nameTaken(String)
-    /// The owner of the service's name did not answer posts or registrations within some seconds, or has been overloaded for
-    /// longer, or the bus has been starting the service for some seconds. The client waits.
+    /// The service does not answer; the client waits. The cause is one of these:
+    ///
+    /// - The owner of the service's name did not answer posts or registrations within some seconds.
+    /// - The service has been overloaded for longer.
+    /// - The bus has been starting the service for some seconds.
     case notAnswering(String)
-    /// There is no connection to the bus. It is tried again, at growing intervals of up to 30 seconds, where there
-    /// are observers, and with the next post.
+    /// There is no connection to the bus. The client tries again with the next post. While it has observers, it also
+    /// tries again at growing intervals of up to 30 seconds.
     case disconnected(String)
 }
 
-/// Why notifications may have been missed (E3, S4).
+/// The reason why notifications may have been missed (E3, S4).
 public enum Gap: Hashable, Sendable {
-    /// The service is another process than before. What was held for this program was taken over where that was
-    /// possible; what was on its way between the two may be lost, and is not when the one before ended in order.
+    /// Another process has become the service. It took over the messages queued for this program where that was
+    /// possible. Messages in flight between the two may be lost, unless the former service ended in order.
     case serviceChanged
-    /// So many numbers are missing in the count of this program's notifications.
+    /// The sequence of this program's notifications lacks `count` numbers.
     case missing(count: UInt64)
-    /// The service says that it lost so many at most: as this program did not read them in time, or for another `reason`. With
-    /// `service-restarted` some or all of them may have arrived.
+    /// The service reports the loss of at most `count` notifications, because this program did not read them in time or
+    /// for another `reason`. With the reason `service-restarted`, some or all of them may have arrived.
     case dropped(count: UInt64, reason: String)
-    /// The thread or queue of some observers did not run in time: so many waited too long in this process (T2).
+    /// The thread or queue of some observers did not run in time, so that `count` notifications exceeded the limits of
+    /// this process (T2).
     case overflow(count: UInt64)
-    /// A message of the service was not understood.
+    /// A message of the service could not be decoded.
     case undecodable(String)
 }

@@ -1,34 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// What the program has asked for and the service did not get yet: requests in order, and how many posts may be on
-/// their way at once.
+/// The queue of requests that the service has not received yet. It keeps their order and limits the number of posts in
+/// flight.
 ///
-/// A poster that never waits for an answer would pile its posts up in the bus, whose memory it shares with everyone.
-/// So every ``confirmEvery``th post asks for an answer, and no more than ``window`` are on their way without one; the
-/// rest waits here, bounded (E1).
+/// A program that never waits for an answer would accumulate its posts in the bus, whose memory all programs share.
+/// Therefore every ``confirmEvery``th post asks for an answer, and at most ``window`` posts are unconfirmed. Further
+/// posts wait here, within ``Limits`` (E1).
 ///
-/// Where posts can go together (F1) the answers also tell whether the line is idle: with ``few`` of them on their way
-/// the next ones **pile up** until an answer comes, or there are as many as go together. Nobody waits for longer than that
-/// for company: whatever else is asked for has them go at once, and so does ``hurry()``.
+/// With batches (F1), the answers also show whether the line is idle. With ``few`` or more posts in flight, further
+/// posts **accumulate** until an answer arrives or the batch is full. Any other request, and ``hurry()``, make the
+/// accumulated posts leave at once.
 ///
-/// Decides and does no input or output. Not thread-safe by itself.
+/// Makes decisions and does no input or output. Not thread-safe by itself.
 public struct Outbox<Request> {
-    /// Posts on their way at most. Enough to keep the line busy for the time of an answer, and little memory.
+    /// The maximum number of posts in flight: enough to keep the line busy until an answer arrives, with little memory.
     static var window: Int { 256 }
     static var confirmEvery: Int { 64 }
-    /// Posts that go together at most, in number and in bytes: as many as one answer confirms.
+    /// The limits of a batch in posts and bytes; one answer confirms as many posts.
     static var maxTogether: Int { 64 }
     static var maxBytesTogether: Int { 64 << 10 }
-    /// While fewer posts than this are on their way the line counts as idle.
+    /// The number of posts in flight below which the line counts as idle.
     static var few: Int { 8 }
 
-    /// The same by a way of their own, on which nothing has to be looked up in the memory of others.
+    /// The window and the batch limit of a channel, which does not use the memory of the bus.
     static var ownWayWindow: Int { 1024 }
     static var maxOnOwnWay: Int { 256 }
 
     public struct Limits: Sendable {
-        /// As many as the service would queue for one client.
+        /// The maximum number of waiting posts: as many as the service would queue for one client.
         public var count = 131_072
         public var byteCount = 64 << 20
 
@@ -45,13 +45,13 @@ public struct Outbox<Request> {
         let byteCount: Int
     }
 
-    /// What counts as a post on its way, and whether it is answered.
+    /// The kind of a request: whether it counts as a post in flight, and whether it is answered.
     enum Kind {
         case post(wantsAnswer: Bool)
-        /// Answered, and no more of them on their way than posts: one that is removed before its answer came can be
-        /// removed only after that, and must not use up the service's limits meanwhile (E1).
+        /// A registration: answered, and limited in flight like a post. If it is removed before its answer arrives, the
+        /// service can remove it only after that. Meanwhile it must not use up the service's limits (E1).
         case registration
-        /// Its answer confirms what has left before.
+        /// A barrier, whose answer confirms all earlier requests.
         case barrier
         case other
 
@@ -59,7 +59,7 @@ public struct Outbox<Request> {
             if case .post = self { true } else { false }
         }
 
-        /// Whether whoever asked for it wants an answer.
+        /// Whether the requester wants an answer.
         var isAnswered: Bool {
             switch self {
             case .post(let wantsAnswer): wantsAnswer
@@ -68,46 +68,46 @@ public struct Outbox<Request> {
             }
         }
 
-        /// Whether nobody waits for it: a post that may wait for others.
+        /// Whether the request is a post whose answer nobody awaits, so that it may wait for a batch.
         var isPatient: Bool { isPost && !isAnswered }
     }
 
-    /// Why ``next(_:)`` had nothing although something waits: until an answer comes.
+    /// The reason why ``next(_:)`` returned nothing although requests wait. It holds until an answer arrives.
     private enum Hold {
-        /// No more may be on their way.
+        /// The window is full.
         case window
-        /// They pile up.
+        /// Posts accumulate.
         case pile
     }
 
     private var waiting = Deque<Entry>()
     private var waitingPosts = 0
-    /// Those of all that wait that are no posts which may wait for others.
+    /// The number of waiting requests that may not wait for a batch.
     private var waitingUrgently = 0
-    /// So many of the first wait for nobody.
+    /// The number of requests at the head of the queue that no longer wait for a batch.
     private var hurried = 0
     private var hold: Hold?
-    /// How many have left, ever.
+    /// The number of requests that have left since the start.
     private(set) var departures: UInt64 = 0
-    /// How many posts have been confirmed, ever.
+    /// The number of posts that have been confirmed since the start.
     private var confirmations: UInt64 = 0
-    /// Another one whenever something has left, or was confirmed.
+    /// A counter that changes whenever a request leaves or is confirmed.
     var progress: UInt64 { departures &+ confirmations }
-    /// Posts that have not left, and those of which nobody knows whether they have arrived.
+    /// The number of posts that have not left, and the number of posts that are not known to have arrived.
     var unsent: (waiting: Int, unconfirmed: Int) {
         (waitingPosts, max(0, unconfirmed - silent.refused) + silent.unanswered + silent.unresolved)
     }
     private var byteCount = 0
     private var unconfirmed = 0
     private var sinceConfirmation = 0
-    /// Those of all that are on their way on the bus that asked for no answer.
+    /// The posts in flight on the bus that asked for no answer.
     private var silent = SilentPosts()
 
     /// The effect of an answer.
     struct Confirmation: Equatable {
-        /// Requests that are not on their way any more.
+        /// The number of requests that are no longer in flight.
         var count: Int
-        /// Those of them that asked for no answer.
+        /// The number of these requests that asked for no answer.
         var silent: Int
 
         static var nothing: Self { Self(count: 0, silent: 0) }
@@ -119,12 +119,13 @@ public struct Outbox<Request> {
 
     var isEmpty: Bool { waiting.isEmpty }
 
-    /// Whether one more post of this size is within the bounds.
+    /// Whether one more post of this size is within the limits.
     func hasRoom(byteCount: Int) -> Bool {
         waitingPosts < limits.count && self.byteCount + byteCount <= limits.byteCount
     }
 
-    /// - Returns: whether it may leave: ``next(_:)`` is to be asked. Otherwise it is when an answer comes.
+    /// - Returns: whether the request may leave, so that the caller must call ``next(_:)``. Otherwise the next answer
+    ///   leads to that call.
     @discardableResult
     mutating func append(_ request: Request, _ kind: Kind, byteCount: Int = 0) -> Bool {
         waiting.append(Entry(request: request, kind: kind, byteCount: byteCount))
@@ -142,48 +143,49 @@ public struct Outbox<Request> {
         self.byteCount += sign * byteCount
     }
 
-    /// Whether what waits, posts that can go together, waits for an answer to those on their way.
+    /// Whether the waiting posts accumulate until an answer to a post in flight arrives.
     private var pilesUp: Bool {
         unconfirmed >= Self.few && hurried == 0 && waitingUrgently == 0 && waitingPosts < Self.maxTogether
             && byteCount < Self.maxBytesTogether
     }
 
-    /// Whether a post that nobody waits for may pass by, as it would leave at once, alone and unanswered.
+    /// Whether a post without an awaited answer may bypass the queue, because it would leave at once, alone and
+    /// unanswered.
     var mayPass: Bool { waiting.isEmpty && unconfirmed + 1 < Self.few && sinceConfirmation + 1 < Self.confirmEvery }
 
-    /// Such a post has left.
+    /// Counts such a post, which has left.
     mutating func passed() {
         unconfirmed += 1
         sinceConfirmation += 1
         silent.add(1)
     }
 
-    /// The same by a way of their own, on which each is answered.
+    /// Whether a post may bypass the queue over a channel, where each such post is answered.
     var mayPassOnOwnWay: Bool { waiting.isEmpty && unconfirmed + 1 < Self.few }
 
     mutating func passedOnOwnWay() {
         unconfirmed += 1
     }
 
-    /// Whether posts pile up since ``next(_:)`` was asked.
+    /// Whether posts accumulate since the last call of ``next(_:)``.
     var isPilingUp: Bool { hold == .pile }
 
-    /// What has piled up waits for nobody.
+    /// Lets the waiting requests leave without waiting for a batch.
     mutating func hurry() { hurried = waiting.count }
 
-    /// How posts may leave.
+    /// The way in which posts may leave.
     enum Posting {
         case oneByOne
-        /// Those that have piled up go together.
+        /// Accumulated posts leave in a batch.
         case together
-        /// They have to wait, and what was asked for behind them, too.
+        /// Posts have to wait, and so do the requests behind them.
         case not
     }
 
-    /// What to send next; nil when nothing waits, or when posts on their way have to be confirmed first.
+    /// Removes the next request or batch to send.
     ///
-    /// - Returns: one request, or several posts that go together; for what shall be answered also what the answer
-    ///   confirms: it goes to ``confirmed(_:)``.
+    /// - Returns: one request, or the posts of a batch. If an answer is required, its confirmation is included and goes
+    ///   to ``confirmed(_:)``. Nil when nothing waits, or when posts in flight have to be confirmed first.
     mutating func next(_ posting: Posting = .oneByOne) -> (requests: [Request], confirms: Confirmation?)? {
         hold = nil
         guard let first = waiting.first else { return nil }
@@ -214,7 +216,7 @@ public struct Outbox<Request> {
             if next.kind.isAnswered || sinceConfirmation == Self.confirmEvery { wantsAnswer = true }
             requests.append(takeFirst())
         }
-        // Whoever piles up waits for an answer.
+        // Accumulating posts wait for an answer, so one is requested.
         if areTogether, unconfirmed >= Self.few { wantsAnswer = true }
         guard wantsAnswer else {
             silent.add(requests.count)
@@ -223,28 +225,28 @@ public struct Outbox<Request> {
         return (requests, confirmation(asking: requests.count))
     }
 
-    /// Whether posts have left behind the last one that asks for an answer, or such an answer has failed.
+    /// Whether posts have left after the last post that asks for an answer, or such an answer has failed.
     var isConfirmationDue: Bool { sinceConfirmation > 0 || silent.unanswered > 0 }
 
-    /// The answer to a question that is asked now, behind posts that have asked for none.
+    /// The confirmation of a question that is asked now, behind posts that asked for no answer.
     ///
-    /// - Returns: nil where none have, and where another answer is on its way.
+    /// - Returns: nil when there are no such posts, or when another answer is on its way.
     mutating func askForConfirmation() -> Confirmation? {
         guard isConfirmationDue, unconfirmed == sinceConfirmation else { return nil }
         return confirmation(asking: 0)
     }
 
-    /// - Parameter count: how many of those that the next answer confirms ask for it.
+    /// - Parameter count: the number of requests that ask for the next answer, among the requests that it confirms.
     private mutating func confirmation(asking count: Int) -> Confirmation {
         defer { sinceConfirmation = 0 }
         return Confirmation(count: sinceConfirmation, silent: sinceConfirmation - count)
     }
 
-    /// Whether a post is next; nil when nothing waits.
+    /// Whether the next request is a post; nil when nothing waits.
     var isPostNext: Bool? { waiting.first?.kind.isPost }
 
-    /// The posts that stand first and go together, by a way of their own; none when those on their way have to be
-    /// confirmed first.
+    /// Removes the posts at the head of the queue that leave together over a channel; none when posts in flight have to
+    /// be confirmed first.
     mutating func nextPosts() -> [Request] {
         hold = nil
         var requests: [Request] = []
@@ -259,7 +261,7 @@ public struct Outbox<Request> {
         return requests
     }
 
-    /// Puts posts that were taken out before all others.
+    /// Puts removed posts back at the head of the queue.
     mutating func putBack(_ posts: [(request: Request, wantsAnswer: Bool, byteCount: Int)]) {
         for (request, wantsAnswer, byteCount) in posts.reversed() {
             let kind = Kind.post(wantsAnswer: wantsAnswer)
@@ -270,68 +272,68 @@ public struct Outbox<Request> {
         hold = nil
     }
 
-    /// How many requests wait of those that fulfil the condition.
+    /// The number of waiting requests that fulfil the condition.
     func count(where condition: (Request) -> Bool) -> Int {
         waiting.reduce(0) { $0 + (condition($1.request) ? 1 : 0) }
     }
 
-    /// An answer came on the bus.
+    /// Applies an answer that arrived on the bus.
     mutating func confirmed(_ confirmation: Confirmation) {
         silent.confirm(confirmation.silent)
         confirmed(confirmation.count)
     }
 
-    /// The service has announced posts that asked for no answer, and that it has refused.
+    /// Counts refused posts that the service has announced and that asked for no answer.
     ///
-    /// - Parameter isEnding: whether it is one that has given up the service's name.
+    /// - Parameter isEnding: whether the announcing service has given up its name.
     mutating func refused(_ count: Int, isEnding: Bool = false) {
         if isEnding { silent.refuseUnresolved(count) } else { silent.refuse(count) }
     }
 
-    /// There is no answer, and it is not known what was taken.
+    /// Applies the failure of an answer: it is unknown which posts were taken.
     mutating func failed(_ confirmation: Confirmation) {
         silent.fail(confirmation.silent)
         unconfirmed = max(0, unconfirmed - confirmation.count)
         hold = nil
     }
 
-    /// Posts that were taken out have asked for an answer after all, which confirms what has left before as well.
+    /// Counts removed posts that ask for an answer after all. The answer also confirms earlier requests.
     mutating func asks(_ count: Int) -> Confirmation {
         silent.withdraw(count)
         return confirmation(asking: count)
     }
 
-    /// A number of those that are confirmed together ask for no answer.
+    /// Counts posts that ask for no answer among those of a confirmation.
     mutating func leaveSilently(_ count: Int, of confirmation: inout Confirmation) {
         silent.add(count)
         confirmation.silent += count
     }
 
-    /// A number of posts is not on its way any more.
+    /// Counts posts that are no longer in flight.
     mutating func confirmed(_ count: Int) {
         unconfirmed = max(0, unconfirmed - count)
         confirmations &+= UInt64(count)
         hold = nil
     }
 
-    /// Nothing that is on its way will be confirmed any more, but so many posts.
+    /// Resets the requests in flight, which no answer will confirm any more, except for `count` posts.
     ///
-    /// - Parameter isTaken: whether the service has answered behind all that is on its way. Otherwise the posts that asked for
-    ///   no answer are unresolved from now on.
+    /// - Parameter isTaken: whether the service has answered after all requests in flight. Otherwise the posts that
+    ///   asked for no answer become unresolved.
     mutating func reset(keeping count: Int = 0, isTaken: Bool = false) {
         if isTaken { silent.confirmAll() } else { silent.serviceEnded() }
         (unconfirmed, sinceConfirmation, hold) = (count, 0, nil)
     }
 
-    /// The number of posts of which it is not known whether a service that has ended has taken them.
+    /// The number of posts of which it is unknown whether an ended service has taken them.
     var unresolved: Int { silent.unresolved }
 
-    /// It is known now, or never will be.
+    /// Forgets the unresolved posts, whose outcome is known now or will never be known.
     ///
-    /// - Returns: how many they were.
+    /// - Returns: the number of these posts.
     mutating func resolve() -> Int { silent.resolve() }
 
-    /// Takes out everything that waits, in order.
+    /// Removes all waiting requests, in order.
     mutating func removeAll() -> [Request] {
         defer {
             waiting.removeAll()

@@ -2,15 +2,16 @@
 import CarillonCollections
 import CarillonCore
 
-/// What the service is told of an observer. Observers of the program with the same key share one registration there: not
-/// those that want the values that there are, each of which gets them when it comes.
+/// The key of a registration: the properties of an observer that the service knows. Observers of the program with the
+/// same key share one registration. Exceptions are observers that request retained values: each of them receives the
+/// values when it is added.
 public struct RegistrationKey: Hashable, Sendable {
-    /// Nil means any.
+    /// Nil matches any name.
     public let name: ExactText?
-    /// Nil means any.
+    /// Nil matches any object.
     public let object: ExactText?
     public let options: ObserverOptions
-    /// Another one for each observer that shares with no other; 0 for those that may.
+    /// A distinct number for each observer that shares with no other; 0 for observers that may share.
     public let number: UInt64
 
     public init(name: ExactText?, object: ExactText?, options: ObserverOptions, number: UInt64 = 0) {

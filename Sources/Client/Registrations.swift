@@ -3,53 +3,53 @@ import CarillonCollections
 import CarillonCore
 import CarillonWire
 
-/// Which registrations the program wants at the service, and which it is known to have there (E3).
+/// The registrations that the program wants at the service, and the registrations that are known to exist there (E3).
 ///
 /// Decides and does no input or output. Not thread-safe by itself.
 struct Registrations {
-    /// What has to be asked of a service so that it has what the program wants.
+    /// The changes that a service needs so that its registrations match the program's wishes.
     struct Repair: Equatable {
-        /// Not there: to be added.
+        /// The registrations to add.
         var missing: [RegistrationKey] = []
-        /// There, and wanted no more, or twice.
+        /// The registrations to remove, because they are no longer wanted or exist twice.
         var surplus: [ObserverID] = []
     }
 
     private enum State {
         case wanted
-        /// The service has been asked and did not answer yet.
+        /// The service has been asked and has not answered yet.
         case asked
         case known(ObserverID)
     }
 
     private struct Entry {
         var state: State
-        /// A new service gets the registrations in the order in which they were first wanted, as the old one did.
+        /// A new service receives the registrations in the order in which they were first wanted, as the old one did.
         let order: UInt64
     }
 
     private var entries: [RegistrationKey: Entry] = [:]
     private var keys: [ObserverID: RegistrationKey] = [:] { didSet { recent = ([], []) } }
-    /// What was asked for last, as notifications for the same observers come one behind the other.
+    /// The result of the last lookup, because notifications for the same observers often follow each other.
     private var recent: (ids: [ObserverID], keys: [RegistrationKey]) = ([], [])
     private var askedCount = 0
-    /// The numbers that came from another service than the one that was compared with: it had the name by the time it
-    /// was asked.
+    /// The numbers that another service assigned than the one in the last comparison, because it owned the name when
+    /// the call arrived.
     private var ofAnother: Set<ObserverID> = []
     private var lastOrder: UInt64 = 0
 
     var isEmpty: Bool { entries.isEmpty }
 
-    /// Whether the service that was compared with last had any that one before it was known to have. What it was asked
-    /// for itself tells nothing of what it knows of those before.
+    /// Whether the service in the last comparison had a registration that an earlier service was known to have.
+    /// Registrations that it received itself do not show whether it knows earlier ones.
     private(set) var areAnyRemembered = false
 
-    /// Whether any has been asked for of which the number is not known yet.
+    /// Whether a registration has been requested whose number is not known yet.
     var areAnyAsked: Bool { askedCount > 0 }
 
     func key(of id: ObserverID) -> RegistrationKey? { keys[id] }
 
-    /// Those that are known of these, in their order.
+    /// Returns the known keys of these numbers, in their order.
     mutating func keys(of ids: [ObserverID]) -> [RegistrationKey] {
         if ids != recent.ids { recent = (ids, ids.compactMap { keys[$0] }) }
         return recent.keys
@@ -61,7 +61,7 @@ struct Registrations {
         entries[key] = Entry(state: .wanted, order: lastOrder)
     }
 
-    /// - Returns: the number of the registration to remove at the service, where it is known.
+    /// - Returns: the number of the registration to remove at the service, if the number is known.
     mutating func forget(_ key: RegistrationKey) -> ObserverID? {
         let state = entries.removeValue(forKey: key)?.state
         if case .asked = state { askedCount -= 1 }
@@ -74,10 +74,10 @@ struct Registrations {
         set(.asked, of: key)
     }
 
-    /// The service registered `key`.
+    /// Notes that the service registered `key`.
     ///
-    /// - Parameter isAnother: it is not the service that was compared with.
-    /// - Returns: whether that is still wanted; otherwise the caller removes it there.
+    /// - Parameter isAnother: whether it is another service than the one in the last comparison.
+    /// - Returns: whether the registration is still wanted; otherwise the caller removes it there.
     mutating func added(_ key: RegistrationKey, id: ObserverID, byAnother isAnother: Bool = false) -> Bool {
         switch entries[key]?.state {
         case nil, .known: return false
@@ -89,21 +89,21 @@ struct Registrations {
         }
     }
 
-    /// The answer did not come, or said no: it is not there.
+    /// Notes that the registration does not exist, because the answer is missing or was a refusal.
     mutating func failed(_ key: RegistrationKey) {
         if case .asked = entries[key]?.state { set(.wanted, of: key) }
     }
 
-    /// The service has it no longer, and would not take it again; a later service is asked.
+    /// Notes that the service removed the registration and would refuse it again. A later service is asked again.
     ///
-    /// - Returns: what it was for; nil when it is not ours.
+    /// - Returns: the key of the registration; nil when the number is unknown.
     mutating func revoked(_ id: ObserverID) -> RegistrationKey? {
         guard let key = keys.removeValue(forKey: id) else { return nil }
         entries[key]?.state = .wanted
         return key
     }
 
-    /// The connection to the bus is another: no service there knows anything of us.
+    /// Forgets all numbers after a change of the bus connection, because no service there knows this program.
     mutating func reset() {
         keys = [:]
         ofAnother = []
@@ -118,13 +118,13 @@ struct Registrations {
         entries[key]!.state = state
     }
 
-    /// Compares with what a service, perhaps a new one, has of ours. What it has under a number that we did not learn,
-    /// as its predecessor ended between adding and answering, is taken over.
+    /// Compares the registrations with the list of a service, perhaps a new one. A listed registration with an unknown
+    /// number is taken over: its service ended between adding and answering.
     mutating func compare(with listed: [ListedObserver]) -> Repair {
         let (before, ofAnother) = (keys, ofAnother)
         reset()
         areAnyRemembered = false
-        // Known numbers first: of two registrations for one key it is the one we know that stays.
+        // Known numbers come first: of two registrations for one key, the known one stays.
         for entry in listed {
             guard let key = before[entry.id], entries[key] != nil else { continue }
             _ = added(key, id: entry.id)
@@ -134,7 +134,7 @@ struct Registrations {
             .sorted { $0.value.order < $1.value.order }.map(\.key)
         var repair = Repair()
         for entry in listed where keys[entry.id] == nil {
-            // The list does not tell all options, so only a key that is the only one to fit is taken over.
+            // The list does not contain all options, so an entry is taken over only if exactly one key fits.
             let fitting = missing.filter(entry.fits)
             if fitting.count == 1, added(fitting[0], id: entry.id) {
                 missing.removeAll { $0 == fitting[0] }

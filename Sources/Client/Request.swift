@@ -3,18 +3,18 @@ import CarillonCore
 import CarillonDBus
 import CarillonWire
 
-/// What a program asks of the service, in the order in which it asked.
+/// A request of the program to the service. Requests keep the order in which the program makes them.
 public enum Request: Sendable {
     case post(OutgoingPost)
     case register(RegistrationKey)
     case unregister(RegistrationKey)
-    /// The program's word about its suspension; nil takes it back.
+    /// The program's request about its suspension; nil withdraws it.
     case suspend(Bool?)
-    /// What the program wants to be told about notifications besides their content, from now on (P1).
+    /// The details that the program wants with notifications besides their content, from now on (P1).
     case details(Details)
     /// Any other call, which is answered.
     case call(OutgoingCall)
-    /// Tells when the service has taken all that was asked before.
+    /// Completes when the service has taken all earlier requests.
     case barrier(Completion<Bool>)
 
     public typealias Completion<Value> = @Sendable (Value) -> Void
@@ -51,17 +51,17 @@ public enum Request: Sendable {
 
 /// A post, ready to be sent.
 public struct OutgoingPost: @unchecked Sendable {
-    // Sendable: the poster's thread makes the message, and sends it or never touches it again; the session's thread sends
-    // it then.
+    // Sendable: the poster's thread creates the message and sends it, or never touches it again; then the session's
+    // thread sends it.
     let message: Message
-    /// What it counts against the bound of what waits, in bytes.
+    /// The size that counts against the limit of waiting posts, in bytes.
     let byteCount: Int
-    /// Gets the number of clients that it matched; nil for fire and forget.
+    /// Receives the number of clients that the post matched; nil for fire and forget.
     let completion: Request.Completion<Result<Int, ServiceError>>?
 
-    /// - Parameter completion: gets the number of clients that it matched, on the session's thread; nil for fire and
-    ///   forget.
-    /// - Throws: as ``PostCall/laidOut(name:object:userInfo:options:)``.
+    /// - Parameter completion: receives the number of clients that the post matched, on the session's thread; nil for
+    ///   fire and forget.
+    /// - Throws: the errors of ``PostCall/laidOut(name:object:userInfo:options:)``.
     public init(
         name: String, object: String = "", userInfo: [String: PropertyList] = [:],
         options: PostOptions = PostOptions(), completion: Request.Completion<Result<Int, ServiceError>>? = nil
@@ -71,10 +71,10 @@ public struct OutgoingPost: @unchecked Sendable {
         self.completion = completion
     }
 
-    /// The same for whoever has the entries of userInfo in no dictionary, and posts to forget.
+    /// Creates a fire-and-forget post from the entries of userInfo, without a dictionary.
     ///
-    /// - Parameter entries: none has the key of another.
-    /// - Throws: as ``PostCall/laidOut(name:object:entries:options:)``.
+    /// - Parameter entries: entries with distinct keys.
+    /// - Throws: the errors of ``PostCall/laidOut(name:object:entries:options:)``.
     public init(
         name: String, object: String, entries: [(key: String, value: PropertyList)], options: PostOptions
     ) throws(CenterError) {
@@ -82,7 +82,7 @@ public struct OutgoingPost: @unchecked Sendable {
         self.init(message: message, byteCount: Self.overhead + message.byteCount, completion: nil)
     }
 
-    /// The same for a post that was made before.
+    /// Creates a post from an existing call.
     public init(
         _ post: PostCall, completion: Request.Completion<Result<Int, ServiceError>>? = nil
     ) throws(CenterError) {
@@ -97,18 +97,18 @@ public struct OutgoingPost: @unchecked Sendable {
         self.completion = completion
     }
 
-    /// About what the objects take in which the bytes wait.
+    /// The approximate size of the objects that hold a waiting post, in bytes.
     private static let overhead = 256
 
-    /// Hands the outcome to whoever waits for it.
+    /// Passes the outcome to the completion.
     ///
-    /// - Parameter receiver: is told of a failure that nobody waits for.
+    /// - Parameter receiver: receives the failure of a post without a completion.
     func settle(_ outcome: Result<Int, BusError>, _ receiver: any ServiceReceiver) {
         let outcome = outcome.mapError(ServiceError.init)
         if let completion {
             completion(outcome)
         } else if case .failure(let error) = outcome {
-            // It has left.
+            // The post has left.
             if case .disconnected(let reason) = error {
                 receiver.mayHaveLostPosts(1, because: reason)
             } else {
@@ -117,7 +117,7 @@ public struct OutgoingPost: @unchecked Sendable {
         }
     }
 
-    /// The same with a completion.
+    /// Returns the same post with a completion.
     public func completed(_ completion: @escaping Request.Completion<Result<Int, ServiceError>>) -> OutgoingPost {
         OutgoingPost(message: message, byteCount: byteCount, completion: completion)
     }

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Watches the numbers that the service gives to a client's notifications: 1, 2, 3 … without holes, unless `Dropped`
-/// said so (D6).
+/// The check of the numbers that the service gives to a client's notifications: 1, 2, 3 … without gaps, except for
+/// losses that `Dropped` reports (D6).
 struct SequenceCheck {
     enum Outcome: Equatable {
         case next
         case missing(count: UInt64)
-        /// The very same again, as happens when the service is killed between sending and noting that it did.
+        /// The same notification again, because the service was killed between sending it and recording that it did.
         case repeated
     }
 
     private var last: (sequence: UInt64, serial: UInt64) = (0, 0)
-    /// A value that stays comes with the serial that it had, so the last one need not be the greatest.
+    /// A retained value arrives with its original serial, so the last serial need not be the greatest.
     private var greatestSerial: UInt64 = 0
-    /// How far the count of a service has come that may have begun anew; nil where none has.
+    /// The last number of a count that may have begun anew; nil when no count has.
     private var anew: UInt64?
-    /// How far the numbers go that may come once more.
+    /// The greatest numbers that may arrive again.
     private var heard: (sequence: UInt64, serial: UInt64)?
-    /// How many numbers before the next one may be missing without being a loss that was not told.
+    /// The number of missing sequence numbers that an earlier `Dropped` signal covers.
     private var excused: UInt64 = 0
 
     mutating func check(sequence: UInt64, serial: UInt64) -> Outcome {
@@ -28,17 +28,19 @@ struct SequenceCheck {
         self.excused = 0
         self.anew = nil
         if sequence == before.sequence &+ 1 { return .next }
-        // A service that knows nothing of us repeats nothing, and its numbers begin where those of others did.
+        // A service that does not know this client repeats nothing, and its count begins with the same numbers as that
+        // of earlier services.
         if anew == nil, sequence == before.sequence, serial == before.serial { return .repeated }
-        // A smaller number is a count that began anew.
+        // A smaller number belongs to a count that began anew.
         let bases = [before.sequence, anew ?? before.sequence]
         guard let base = bases.filter({ $0 < sequence }).max(), sequence - base - 1 > excused else { return .next }
         return .missing(count: sequence - base - 1 - excused)
     }
 
-    /// The service told of a loss.
+    /// Applies a loss that the service reported.
     ///
-    /// - Parameter isBound: the numbers were given before, and it may be fewer: the bus did not say what it carried.
+    /// - Parameter isBound: whether the numbers were assigned before and `count` is an upper bound, because the bus did
+    ///   not report which messages it delivered.
     mutating func dropped(_ count: UInt64, isBound: Bool = false) {
         if isBound {
             excused = excused &+ count
@@ -48,21 +50,22 @@ struct SequenceCheck {
         }
     }
 
-    /// What was heard until now may come again, in its order: nobody knows how much of what a channel held was read.
+    /// Allows notifications received until now to arrive again, in their order. The service can't know how much of a
+    /// channel's content was read.
     mutating func mayRepeat() {
-        // Numbers that were given before a count that may have begun anew are no measure of that count's.
+        // Numbers assigned before a count that may have begun anew can't be compared with that count.
         heard = anew == nil ? (last.sequence, greatestSerial) : nil
     }
 
-    /// The next service may go on with the count, or know nothing of it.
+    /// Allows the next service to continue the count, or to begin a new one.
     mutating func mayBeginAnew() {
         anew = 0
         heard = nil
-        // Its serials may have begun anew as well, so those of before are no measure of what comes again.
+        // Its serials may have begun anew as well, so earlier serials can't identify repetitions.
         greatestSerial = 0
     }
 
-    /// The next service counts from one.
+    /// Resets the check for a service that counts from one.
     mutating func reset() {
         last = (0, 0)
         greatestSerial = 0

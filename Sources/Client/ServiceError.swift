@@ -2,19 +2,19 @@
 import CarillonDBus
 import CarillonWire
 
-/// Why something that was asked of the service was not done.
+/// The reason why a request to the service failed.
 public enum ServiceError: Error, Hashable, Sendable {
-    /// The service, or the bus, understood and said no.
+    /// The service or the bus refused the request.
     case refused(BusError)
     /// There is no service on the bus, and the bus can't start it.
     case unavailable(String)
-    /// The service's name is owned by a program that is no notification center; the text says which.
+    /// A program that is no notification center owns the service's name; the text names that program.
     case nameTaken(String)
     /// There is no connection to the bus. The request was not sent.
     case notConnected(String)
-    /// The service ended before the answer came, or the connection to the bus. The request may have been carried out.
+    /// The service or the connection to the bus ended before the answer arrived. The request may have been carried out.
     case disconnected(String)
-    /// Too much waits to be sent already; the limit is a number of posts.
+    /// The queue of unsent posts is full; `limit` is its maximum number of posts.
     case tooManyUnsentPosts(limit: Int)
 
     public init(_ error: BusError) {
@@ -29,7 +29,7 @@ public enum ServiceError: Error, Hashable, Sendable {
 }
 
 extension ServiceError {
-    /// The same error for what was not sent because of it.
+    /// The corresponding error for requests that were not sent because of this one.
     var ofUnsent: ServiceError { if case .disconnected(let reason) = self { .notConnected(reason) } else { self } }
 }
 

@@ -1,27 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonBusNames
 
-/// Who has the service's name, and whose signals are believed (E6): the owner's, and those of earlier ones that may not
+/// The owners of the service's name whose signals are trusted (E6): the present owner, and former owners that may not
 /// have ended yet.
 ///
-/// A service that ends in order gives its name up first, and then sends what is on its way. The next one answers only
-/// when it has the state, which it gets when the one before has ended; so an answer is behind all that earlier ones sent.
-/// Until there is one several may have had the name, each of them for a moment: one that is ended while it waits for the
-/// state, or a client that reads late.
+/// A service that ends in order first gives up its name and then sends its remaining messages. Its successor answers
+/// only with the complete state, which it receives after the end of the former service. Therefore an answer follows all
+/// messages of earlier services.
+///
+/// Before that answer, several services may have owned the name for a moment. Causes are a service that is ended while
+/// it waits for the state, and a client that reads late.
 struct ServiceOwners {
-    /// As far as the bus told.
+    /// The present owner, as far as the bus has announced it.
     private(set) var present: UniqueName?
-    /// Whether that one is known to be another program.
+    /// Whether the present owner is known to be another program.
     private var isStranger = false
-    /// The latest last.
+    /// The former owners, the latest last.
     private var former: [UniqueName] = []
 
-    /// Nobody ends so many in the time in which one does not answer, but who wants this to grow.
+    /// The limit of former owners. More services end before one of them answers only in an attack on this memory.
     static let maxFormer = 16
 
-    /// The bus says that the name has another owner.
+    /// Applies an announcement of the bus that the name has another owner.
     ///
-    /// - Returns: whether that is news.
+    /// - Returns: whether the owner has changed.
     mutating func change(to owner: UniqueName?) -> Bool {
         guard owner != present else { return false }
         former.removeAll { $0 == owner }
@@ -32,19 +34,19 @@ struct ServiceOwners {
         return true
     }
 
-    /// It answered as the service does.
+    /// Notes that the owner answered as the service does.
     mutating func answered(_ owner: UniqueName?) {
         present = owner
         isStranger = false
         former = []
     }
 
-    /// The present owner is no notification center.
+    /// Notes that the present owner is no notification center.
     mutating func isNoCenter() {
         isStranger = true
     }
 
-    /// The connection to the bus is another.
+    /// Forgets all owners after a change of the bus connection.
     mutating func reset() {
         self = ServiceOwners()
     }

@@ -1,34 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonWire
 
-/// What a ``ServiceSession`` reports. Called on its thread; must not block.
+/// The receiver of the reports of a ``ServiceSession``. The session calls it on its own thread; the calls must not
+/// block.
 public protocol ServiceReceiver: Sendable {
-    /// - Parameter keys: the registrations that it matched, as the service says.
+    /// - Parameter keys: the registrations that the notification matched, according to the service.
     func received(_ notification: ArrivedNotification, for keys: [RegistrationKey])
     func stateChanged(_ state: ConnectionState)
     func mayHaveMissed(_ gap: Gap)
-    /// Posts of which nobody waits for the outcome were not made: there is no service, or it has refused them.
+    /// Reports posts that failed and whose outcome nobody awaits: there is no service, or it has refused them.
     ///
-    /// - Parameter error: that of the last one.
+    /// - Parameter error: the error of the last of these posts.
     func lostPosts(_ count: Int, because error: ServiceError)
-    /// The service has ended, or the connection to it, before it could be known that it has taken so many posts, of which
-    /// nobody waits for the outcome. Posts that are told otherwise are not among them.
+    /// Reports `count` posts that may be lost: the service or the connection ended before it confirmed them. These are
+    /// posts whose outcome nobody awaits; posts that are reported by other calls are not included.
     func mayHaveLostPosts(_ count: Int, because reason: String)
     func registrationRefused(_ key: RegistrationKey, because error: ServiceError)
-    /// The service does not tell what the program wants to be told besides (P1).
+    /// Reports that the service refuses the details that the program requested (P1).
     func detailsRefused(because error: ServiceError)
     func suspensionChanged(_ isSuspended: Bool, cause: String)
-    /// Posts and notifications go this way from now on, or still.
+    /// Reports the transport of posts and notifications from now on, which may be the same as before.
     ///
-    /// - Parameter reason: why it is not the way that was wished for.
+    /// - Parameter reason: the reason why the wished transport is not in use.
     func transportChanged(to transport: Transport, because reason: String?)
-    /// Others want other names than when the program asked with ``FollowInterest`` (G4).
+    /// Reports that the interest of other programs has changed since the program asked with ``FollowInterest`` (G4).
     func interestChanged()
-    /// A value has gone since the program asked with ``FollowValues`` (G5).
+    /// Reports that a value was removed since the program asked with ``FollowValues`` (G5).
     func valuesRemoved()
 }
 
-/// For those that need not know.
+/// Default implementations of optional reports.
 extension ServiceReceiver {
     public func transportChanged(to transport: Transport, because reason: String?) {}
     public func mayHaveLostPosts(_ count: Int, because reason: String) {

@@ -3,25 +3,25 @@ import CarillonCore
 import CarillonDBus
 import CarillonWire
 
-/// What is known of batches at the service that the session speaks to (F1). An older one has none.
+/// The session's knowledge of the support for batches at its service (F1). An older service has none.
 struct Batching {
     enum Knowledge {
         case unknown
-        /// A first call of many posts is on its way: what comes behind it waits for its answer, so that the order stays
-        /// what it was if the posts have to be sent again, one by one.
+        /// The first call with a batch is in flight. Later requests wait for its answer, so that the order is kept if
+        /// the posts have to be sent again one by one.
         case onTrial
         case there
         case notThere
     }
 
     var knowledge = Knowledge.unknown
-    /// Whether the service was asked to send notifications together.
+    /// Whether the service was asked to send notifications in batches.
     var isAsked = false
-    /// Set while posts pile up.
+    /// The timer that limits the wait of accumulating posts; nil while none accumulate.
     var pile: AnyObject?
 
-    /// What has piled up goes after twice this at most, also when no answer comes: a service that is busy, or stopped, is
-    /// no reason to keep posts in a program that may end.
+    /// Accumulated posts leave after at most twice this time, even without an answer. A busy or stopped service is no
+    /// reason to keep posts in a program that may end.
     static let patienceMilliseconds: UInt32 = 10
 
     var posting: Outbox<Request>.Posting {
@@ -33,10 +33,10 @@ struct Batching {
     }
 }
 
-/// Posts and notifications that go together: what piles up while the line is busy (F1). Nothing waits when it is idle:
-/// a post that is alone in the outbox goes alone, at once.
+/// Batches of posts and notifications: posts accumulate while the line is busy (F1). On an idle line no post waits: a
+/// post that is alone in the outbox leaves alone, at once.
 extension ServiceSession {
-    /// Sees to it that what piles up does not wait for long.
+    /// Limits the time for which posts accumulate.
     func watchPile() {
         guard batching.pile == nil, let departures = outbox.departuresBeforePile else { return }
         batching.pile = bus.once(milliseconds: Batching.patienceMilliseconds) { [weak self] in
@@ -47,7 +47,8 @@ extension ServiceSession {
         }
     }
 
-    /// Asks the service, once, to send notifications together. One that does not know that goes on as ever.
+    /// Asks the service, once, to send notifications in batches. A service that does not support this continues to send
+    /// single notifications.
     func askForBatches() {
         guard !batching.isAsked else { return }
         batching.isAsked = true
@@ -64,7 +65,7 @@ extension ServiceSession {
 
     /// Sends posts in one call.
     ///
-    /// - Parameter confirms: what the answer confirms to the outbox; nil when nobody wants one.
+    /// - Parameter confirms: the requests that the answer confirms to the outbox; nil when no answer is wanted.
     func sendTogether(_ posts: [OutgoingPost], confirms: Confirmation?) {
         guard let connection else { return }
         channels.sentOnBus += 1
@@ -77,7 +78,7 @@ extension ServiceSession {
         let confirms = confirms ?? outbox.asks(posts.count)
         if isTrial {
             batching.knowledge = .onTrial
-            // What has to be sent again must not be left behind.
+            // Posts that may have to be sent again must not be left behind by a stop.
             pendingAnswers += 1
         }
         let (receiver, number) = (receiver, question)
@@ -89,9 +90,10 @@ extension ServiceSession {
                 if isStillThere, batching.knowledge == .onTrial { batching.knowledge = .unknown }
             }
             if case .failure(let error) = result, isStillThere, error.refusesManyPosts {
-                // An overload passes, and a limit of posts in a call may be another one later.
+                // An overload passes, and the limit of posts in a call may change later.
                 batching.knowledge = error.meansAnotherProgram ? .notThere : .unknown
-                // Nothing of it was posted, nor anything behind it. Without a trial that would come out of order.
+                // The service made none of these posts, nor any later request. Without a trial, a repetition would
+                // break the order.
                 if isTrial {
                     sendOneByOne(posts, confirms: confirms)
                     return pump()
@@ -111,14 +113,14 @@ extension ServiceSession {
             outbox.leaveSilently(posts.dropLast().count { $0.completion == nil }, of: &confirms!)
         }
         for (place, post) in posts.enumerated() {
-            // Who waits for an answer gets one; the last confirms them all.
+            // Every post with a completion gets an answer; the last answer confirms all of them.
             let confirmed = place == posts.count - 1 ? confirms : post.completion.map { _ in .nothing }
             send(post, confirms: confirmed)
         }
     }
 }
 
-/// Hands each post what became of it.
+/// Passes each post its outcome.
 private func settle(
     _ posts: [OutgoingPost], _ result: Result<Message, BusError>, _ receiver: any ServiceReceiver
 ) {
@@ -140,6 +142,6 @@ private func settle(
 }
 
 extension BusError {
-    /// Whether a call of many posts posted none of them, which may be accepted one by one.
+    /// Whether the service refused a batch as a whole, although it may accept its posts one by one.
     fileprivate var refusesManyPosts: Bool { meansAnotherProgram || centerError == .limitExceeded }
 }

@@ -4,36 +4,37 @@ import CarillonCore
 import CarillonDBus
 import CarillonWire
 
-/// What a session has of channels (F2).
+/// The channel state of a session (F2).
 struct Channels {
     enum Phase {
-        /// There is none. Whether one is asked for is another question: ``mayAsk(at:)``.
+        /// There is no channel. ``mayAsk(at:)`` says whether one may be requested.
         case none
         case asking
         case there(ClientChannel)
     }
 
     var phase = Phase.none
-    /// While the first answer of a service is awaited posts wait, but not for long: those behind it would have to be
-    /// settled on the bus before the first one leaves over the channel.
+    /// Whether posts wait while the first channel of a service is requested, for at most ``patienceMilliseconds``.
+    /// Posts sent on the bus meanwhile would have to be settled there before the first post leaves over the channel.
     var isHoldingPosts = false
     var patience: AnyObject?
-    /// Forces the end of a channel that was closed from here.
+    /// The timer that forces the end of a channel that this side closed.
     var ending: AnyObject?
-    /// What the session sent on the bus, and how much of that the service is known to have taken before it takes
-    /// anything from the channel.
+    /// The number of messages that the session sent on the bus, and the number of these that the service is known to
+    /// take before any frame of the channel.
     var sentOnBus: UInt64 = 0
     var takenFromBus: UInt64 = 0
     var isSettlingBus = false
-    /// Barriers that wait behind posts of which nobody knows whether they were made.
+    /// The number of waiting barriers behind posts whose outcome is unknown.
     var doomedBarriers = 0
-    /// Whether all was heard that the service wrote to the last channel. It may have lain unread as that ended.
+    /// Whether the program read everything that the service wrote to the last channel. Some of it may have been unread
+    /// when the channel ended.
     var wasReadToEnd = false
-    /// Words of the service on the end of a channel while another one was asked for: about the one before, all of which was
-    /// heard, or about that one, where the bus did not carry the answer.
+    /// The losses that the service reported for the end of a channel while another channel was requested. They concern
+    /// the previous channel, which was read to its end, or the requested one, if the bus did not deliver the answer.
     private var doubtful: DroppedSignal?
     private var isSettlingDoubt = false
-    /// Who answered last as the service does.
+    /// The service that answered last.
     private var service: UniqueName?
     private var attempts = 0
     private var question = 0
@@ -41,16 +42,16 @@ struct Channels {
     private var openedAt: ContinuousClock.Instant?
     private var isOutOfTheQuestion = false
 
-    /// In this time a service that is not busy has answered.
+    /// The time within which a service that is not busy answers.
     static let patienceMilliseconds: UInt32 = 1000
-    /// The longest time between the close of a channel and its end. Frames that are unread by then are reported as possibly
-    /// lost, so that the time has to be long enough for a service that gets little of a processor.
+    /// The longest time between the close of a channel and its end. Frames that are unread by then are reported as
+    /// possibly lost, so the time must suffice for a service that gets little processor time.
     static let endingMilliseconds: UInt32 = 30_000
-    /// So often a service is asked that gives no channel which stays.
+    /// The number of attempts at one service that provides no lasting channel.
     static let maxAttempts = 16
     private static let firstPause = Duration.milliseconds(250)
     private static let longestPause = Duration.seconds(600)
-    /// A channel that stayed so long is no failed attempt.
+    /// A channel that lasted for this time does not count as a failed attempt.
     private static let staying = Duration.seconds(60)
 
     var channel: ClientChannel? { if case .there(let channel) = phase { channel } else { nil } }
@@ -58,16 +59,16 @@ struct Channels {
     var isFirstAttempt: Bool { attempts == 0 }
     var isBusSettled: Bool { sentOnBus == takenFromBus }
 
-    /// There is no need to look at the clock where the answer is no.
+    /// Whether a channel may be requested. The clock is read only when the other conditions hold.
     func mayAsk(at now: () -> ContinuousClock.Instant) -> Bool {
         guard case .none = phase, !isOutOfTheQuestion, attempts < Self.maxAttempts else { return false }
         guard let notBefore else { return true }
         return now() >= notBefore
     }
 
-    /// Keeps a word until it is known what it was about.
+    /// Keeps a `Dropped` signal until it is known which channel it concerns.
     ///
-    /// - Returns: whether a question is due that settles it.
+    /// - Returns: whether the caller must send the question that settles this.
     mutating func doubt(_ signal: DroppedSignal) -> Bool {
         defer { isSettlingDoubt = true }
         doubtful = DroppedSignal(
@@ -76,12 +77,12 @@ struct Channels {
         return !isSettlingDoubt
     }
 
-    /// That question was answered, or refused.
+    /// Notes that this question was answered or refused.
     mutating func doubtIsSettled() { isSettlingDoubt = false }
 
     mutating func takeDoubtful() -> DroppedSignal? { doubtful.take() }
 
-    /// - Returns: the number of the question.
+    /// - Returns: the number of the request.
     mutating func asked() -> Int {
         phase = .asking
         question += 1
@@ -96,7 +97,7 @@ struct Channels {
         wasReadToEnd = false
     }
 
-    /// There is none, or none any more.
+    /// Notes that no channel was opened, or that the channel has ended.
     mutating func failed(at now: ContinuousClock.Instant) {
         phase = .none
         ending = nil
@@ -106,36 +107,39 @@ struct Channels {
         attempts += 1
     }
 
-    /// This service never gives one.
+    /// Notes that this service never provides a channel.
     mutating func unavailable() {
         phase = .none
         isOutOfTheQuestion = true
     }
 
-    /// A service answered; another one than before may give one.
+    /// Notes the service that answered. A service other than the previous one may provide a channel.
     mutating func answered(_ service: UniqueName?) {
         guard service != self.service else { return }
         self.service = service
-        // That there is another one is told as a gap.
+        // The change of the service is reported as a gap of its own.
         (wasReadToEnd, doubtful) = (false, nil)
         if case .asking = phase { phase = .none }
         (attempts, notBefore, isOutOfTheQuestion) = (0, nil, false)
     }
 }
 
-/// The way beside the bus (F2). It is asked for where it is wished for and there is something for it to carry, and does
-/// without a word what the bus does: what one request says is known to the service before the next one, whichever way
-/// they go. So posts wait for what was sent on the bus before, and the rest waits for the outcome of posts.
+/// The channel: a transport beside the bus (F2). The session requests a channel when the program wishes one and has
+/// traffic for it.
+///
+/// A channel keeps the order of requests: the service knows each request before the next one, over either transport.
+/// Therefore posts wait until the service has taken all earlier messages on the bus, and other requests wait for the
+/// outcomes of posts.
 extension ServiceSession {
-    /// The way that posts and notifications take now.
+    /// The transport of posts and notifications at present.
     public var transport: Transport { channels.channel == nil ? .bus : .channel }
 
-    // MARK: Asking
+    // MARK: Channel request
 
-    /// Asks for a channel, if that is to be done.
+    /// Requests a channel if one is wished and may be requested; closes a channel that is no longer wished.
     func lookForChannel() {
         guard wish.value == .channel else {
-            // Behind the outcomes of all posts, so that none has to be told as lost.
+            // The close waits for the outcomes of all posts, so that no post has to be reported as lost.
             if let channel = channels.channel, channel.sender.unsettled == 0 {
                 channel.close("it is no longer wished for")
             }
@@ -155,14 +159,14 @@ extension ServiceSession {
             }
         }
         let sent = channels.sentOnBus
-        // Without a limit of time: a channel that nobody takes is lost with all that the service has written to it.
+        // The call has no time limit: if nobody takes a channel, everything that the service has written to it is lost.
         connection.call(OpenChannel().message(), timeout: .never) { [weak self, weak connection] result in
             guard let self, connection === self.connection, channels.isAsking(number) else { return }
             stopHoldingPosts()
-            // What the service says from here on is not about an earlier channel.
+            // Later messages of the service do not concern an earlier channel.
             channels.wasReadToEnd = false
             let doubtful = channels.takeDoubtful()
-            // One that is refused may have been there, as where the bus carries no descriptor.
+            // A refused channel may have existed, for example where the bus does not carry descriptors.
             if case .failure = result, let doubtful { announce(doubtful) }
             do throws(BusError) {
                 let reply = try result.get()
@@ -175,14 +179,15 @@ extension ServiceSession {
         }
     }
 
-    /// The service answers in order: an answer that is not there before that of the next call was not carried.
+    /// Keeps the signal until the answer to a ping. The service answers in order: if the answer to the channel request
+    /// is missing by then, the bus did not deliver it.
     func doubt(_ signal: DroppedSignal) {
         guard channels.doubt(signal), let connection else { return }
         connection.call(Self.ping) { [weak self, weak connection] result in
-            // The end of a connection is told as a gap of its own.
+            // The end of a connection is reported as a gap of its own.
             guard let self, connection === self.connection else { return }
             channels.doubtIsSettled()
-            // A refusal comes out of the order.
+            // A refusal may arrive out of order.
             guard case .success = result, let doubtful = channels.takeDoubtful() else { return }
             announce(doubtful)
         }
@@ -216,11 +221,11 @@ extension ServiceSession {
         receiver.transportChanged(to: .channel, because: nil)
     }
 
-    // MARK: Out
+    // MARK: Sending
 
-    /// Sends what may leave next, posts over the channel.
+    /// Sends the requests that may leave next; posts leave over the channel.
     ///
-    /// - Returns: whether there may be more.
+    /// - Returns: whether more requests may leave.
     func sendNext(besides channel: ClientChannel) -> Bool {
         guard wish.value == .channel else {
             lookForChannel()
@@ -228,7 +233,7 @@ extension ServiceSession {
         }
         guard let isPost = outbox.isPostNext else { return false }
         if isPost {
-            // A former service's: what is posted is for the present one.
+            // The channel may belong to a former service, but posts go to the present one.
             guard channel.service == owner, channel.sender.hasRoom else { return false }
             guard channels.isBusSettled else {
                 settleBus()
@@ -245,9 +250,10 @@ extension ServiceSession {
         return true
     }
 
-    /// The service answers in order: with the answer it has taken all that was sent on the bus.
+    /// Sends a ping on the bus. The service answers in order, so the answer proves that it has taken all earlier
+    /// messages on the bus.
     private func settleBus() {
-        // Posts that may have to be sent again are not behind us.
+        // A ping does not settle posts that may have to be sent again.
         guard !channels.isSettlingBus, batching.knowledge != .onTrial, let connection else { return }
         channels.isSettlingBus = true
         let sent = channels.sentOnBus
@@ -267,7 +273,7 @@ extension ServiceSession {
         }
     }
 
-    /// A call that is answered behind all others.
+    /// A call that the service answers after all earlier calls.
     static var ping: Message { ping(to: Wire.busName) }
 
     static func ping(to name: some BusName, startsService: Bool = true) -> Message {
@@ -276,9 +282,9 @@ extension ServiceSession {
             startsService: startsService)
     }
 
-    // MARK: In
+    // MARK: Receiving
 
-    /// A frame of the channel.
+    /// Handles a frame of the channel.
     private func take(_ frame: ClientChannel.Frame, mayWait: Bool) -> ClientChannel.Taking {
         switch frame.kind {
         case .notification:
@@ -299,7 +305,7 @@ extension ServiceSession {
             return .taken
         case .dropped:
             guard let signal = DroppedSignal(channelBody: frame.body) else { break }
-            // Losses count for any observer, but the one that is no longer allowed has to be known.
+            // Losses count for any observer, but an observer that is no longer allowed has to be known.
             if mayWait, signal.reason == DroppedSignal.notAllowed, mayComeToBeKnown(signal.observers) { return .notYet }
             take(signal)
             return .taken
@@ -312,36 +318,37 @@ extension ServiceSession {
         return .malformed("a frame of the kind \(frame.kind.rawValue) and number \(frame.number) is none")
     }
 
-    /// Whether one of the observers is unknown, and its number may be on its way on the bus.
+    /// Whether one of the observers is unknown and its number may still arrive on the bus.
     private func mayComeToBeKnown(_ observers: [ObserverID]) -> Bool {
         registrations.areAnyAsked && observers.contains { registrations.key(of: $0) == nil }
     }
 
-    // MARK: Ending
+    // MARK: End of the channel
 
-    /// What the service wrote to the channel before what comes on the bus now is behind us from here on.
+    /// Reads everything that the service wrote to the channel before the current message on the bus.
     func drainChannel() {
         channels.channel?.drain()
     }
 
-    /// There is no channel any more: all goes by the bus.
+    /// Handles the end of the channel: all traffic uses the bus from now on.
     private func ended(_ channel: ClientChannel, because reason: String) {
         guard channels.channel === channel else { return }
         channels.failed(at: bus.now)
         channels.wasReadToEnd = channel.isReadToEnd
-        // What the service can't know to have been read it sends again.
+        // The service sends notifications again unless it knows that they were read.
         sequence.mayRepeat()
         let (unknown, unsent) = channel.sender.takeFlights()
         outbox.confirmed(unknown.count + unsent.count)
         outbox.putBack(unsent)
         if !unknown.isEmpty { channels.doomedBarriers = outbox.barriers }
         receiver.transportChanged(to: .bus, because: reason)
-        // They may have been made: sent again they might come twice.
+        // The service may have made these posts; sending them again could duplicate them.
         let error = BusError.disconnected("the channel ended before the answer came: \(reason)")
         for post in unknown { post.settle(.failure(error), receiver) }
     }
 
-    /// The connection to the bus is gone, or the service is another one: it ends with what was written to it until now.
+    /// Ends the channel after the loss of the connection or a change of the service. Frames written until now are still
+    /// read.
     func endChannel(_ reason: String) {
         guard let channel = channels.channel else { return }
         channel.onEnd = { [unowned self, unowned channel] reason in ended(channel, because: reason) }

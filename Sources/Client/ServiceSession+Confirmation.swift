@@ -3,51 +3,54 @@ import CarillonBusNames
 import CarillonDBus
 import CarillonWire
 
-/// Posts that ask for no answer: whether the service has taken them (E10).
+/// Confirmation of posts that ask for no answer: whether the service has taken them (E10).
 ///
-/// One of many asks for an answer, which confirms those before it (``Outbox``). Behind the last ones, as soon as the line is
-/// quiet, the service is asked something for them. When it ends with posts unconfirmed they are **unresolved** until it is known
-/// what became of them.
+/// One post of many asks for an answer, which confirms the posts before it (``Outbox``). After the last posts, when no
+/// other answer is on its way, the session sends a ping that confirms them. If the service ends with unconfirmed posts,
+/// these are **unresolved** until their outcome is known.
 extension ServiceSession {
     private enum Time {
-        /// From the first unconfirmed post to the question, in milliseconds. A poster that goes on costs ten questions a second.
+        /// The time from the first unconfirmed post to the ping, in milliseconds. A program that posts continuously
+        /// causes ten pings per second.
         static let confirmation: UInt32 = 100
     }
 
-    /// Posts of a service that has ended, or has given up its name.
+    /// The unresolved posts of a service that has ended or has given up its name.
     struct Unresolved {
-        /// The service that had the name when they left.
+        /// The service that owned the name when the posts left.
         let service: UniqueName
-        /// Whether it is still to answer, behind all of them that came to it.
+        /// Whether the answer of this service, which follows all posts that reached it, is still awaited.
         var isAwaited = true
-        /// The bus keeps those that came to the name when nobody had it for the service that it starts.
+        /// Whether the bus can start the service. The bus then keeps posts that reached the name while it had no owner
+        /// for the service that it starts.
         var isStartable = false
-        /// The reason for which they may be lost, whatever it answers. It may first announce some that it has refused.
+        /// The reason for which the posts may be lost, even if the service answers. Before its answer it may announce
+        /// posts that it has refused.
         var loss: String?
     }
 
-    // MARK: A service that is there
+    // MARK: Present service
 
-    /// Sees to it that posts on their way are confirmed, and that a service that takes none is noticed.
+    /// Schedules the confirmation of posts in flight, and the report of a service that takes none.
     func watchPosts() {
         watchSilence()
         guard confirmationTimer == nil, outbox.watch() else { return }
         confirmationTimer = bus.once(milliseconds: Time.confirmation) { [weak self] in
             guard let self else { return }
             confirmationTimer = nil
-            // Another question to the service confirms them, or finds another one.
+            // In another state, the next question to the service confirms them or finds another service.
             if case .ready = state { askForConfirmation() }
         }
     }
 
     private func askForConfirmation() {
-        // Otherwise an answer is on its way, and the next question is behind it.
+        // Nil also means that another answer is on its way; the next ping follows it.
         guard let confirms = outbox.askForConfirmation() else { return }
         sendPing(confirms: confirms) { _ in }
     }
 
-    /// Asks something of which the answer says only that it has come, behind all that was sent before. There is no limit of time:
-    /// with the service or the connection it ends as well.
+    /// Sends a ping behind all earlier messages. The call has no time limit, because the end of the service or of the
+    /// connection ends it as well.
     func sendPing(confirms: Confirmation?, _ completion: @escaping (Bool) -> Void) {
         let number = question
         connection?.call(Self.ping, timeout: .never) { [weak self] result in
@@ -56,9 +59,10 @@ extension ServiceSession {
         }
     }
 
-    /// An answer has come to something that was asked at a time, or will not come.
+    /// Applies the result of a request whose answer confirms others.
     ///
-    /// - Parameter number: ``question`` at that time: what was on its way before another one is settled.
+    /// - Parameter number: ``question`` when the request was sent. A later question has settled all requests in flight
+    ///   before it.
     func confirm(_ confirmation: Confirmation?, of number: Int, _ result: Result<Message, BusError>) {
         guard let confirmation, number == question else { return }
         if confirmsEarlier(result) {
@@ -70,8 +74,8 @@ extension ServiceSession {
         if case .ready = state { watchPosts() }
     }
 
-    /// Whether the service has taken all that was sent before this is answered. An overloaded one refuses at once, ahead of calls
-    /// that wait; of another's answer, such as the bus's error, nobody knows.
+    /// Whether the result proves that the service has taken all earlier messages. An overloaded service refuses at
+    /// once, ahead of waiting calls. An answer of another sender, such as an error of the bus, proves nothing.
     private func confirmsEarlier(_ result: Result<Message, BusError>) -> Bool {
         switch result {
         case .success(let reply): reply.sender == owner
@@ -79,7 +83,7 @@ extension ServiceSession {
         }
     }
 
-    /// A service that is stopped, or busy for long, is announced while posts wait for it.
+    /// Reports a service that is stopped, or busy for long, while posts wait for its answer.
     private func watchSilence() {
         guard silence == nil, !isSilent, outbox.unsentPosts.unconfirmed > 0 else { return }
         let answers = answerCount
@@ -98,7 +102,7 @@ extension ServiceSession {
         }
     }
 
-    /// The service has answered something.
+    /// Notes that the service has answered a request.
     func answered() {
         guard case .ready = state else { return }
         answerCount += 1
@@ -108,13 +112,14 @@ extension ServiceSession {
         receiver.stateChanged(.connected)
     }
 
-    // MARK: A service that has ended
+    // MARK: Ended service
 
-    /// The service has given up its name, or left the bus. One that ends in order answers a question by its own name behind
-    /// everything that came to it before; what came to the service's name later waits for the next one, where the bus starts it.
+    /// Resolves the posts of a service that has given up its name or left the bus. A service that ends in order answers
+    /// a ping to its unique name after all messages that reached it before. Messages that reached the well-known name
+    /// later wait for the next service, if the bus starts it.
     func resolvePosts(of former: UniqueName?) {
         guard let former else { return }
-        // Those of before went to the service before that, or to the name when nobody had it.
+        // Earlier unresolved posts went to the service before that, or to the name while it had no owner.
         if unresolved != nil { announceUnresolved(because: "two services have ended") }
         guard outbox.unresolved > 0 else { return }
         guard let connection, startsService else { return announceUnresolved(because: "the service has ended") }
@@ -131,7 +136,7 @@ extension ServiceSession {
         }
     }
 
-    /// The next service answers: also behind all posts that came to the name before.
+    /// Resolves the posts after an answer of the next service, which follows all posts that reached the name before.
     func resolveUnresolved() {
         guard let unresolved, !unresolved.isAwaited, unresolved.isStartable, unresolved.loss == nil else {
             return announceUnresolved(because: "another service has taken the place of the one before")
@@ -140,13 +145,14 @@ extension ServiceSession {
         _ = outbox.resolve()
     }
 
-    /// There is no next service that could have taken them. The former one may still announce some that it has refused.
+    /// Stops waiting for a next service that could have taken the posts. The former service may still announce posts
+    /// that it has refused.
     func giveUpUnresolved(because reason: String) {
         guard unresolved?.isAwaited == true else { return announceUnresolved(because: reason) }
         unresolved?.loss = reason
     }
 
-    /// Nobody will know what became of them.
+    /// Reports the unresolved posts as possibly lost, since their outcome remains unknown.
     func announceUnresolved(because reason: String) {
         unresolved = nil
         let count = outbox.resolve()

@@ -9,18 +9,20 @@ import CarillonWire
     import Musl
 #endif
 
-/// Who has the service's name.
+/// The owner of the service's name.
 extension ServiceSession {
-    /// Whether it is being found out who has it.
+    /// The state of the check of the name's owner.
     enum OwnerDoubt {
         case none
         case asked
-        /// Not before this timer: whoever wants can send what makes one doubt. `isDue`: something did.
+        /// No check before this timer fires, because any program can send signals that cause one. `isDue`: such a
+        /// signal arrived meanwhile.
         case resting(AnyObject, isDue: Bool)
     }
 
-    /// Something that only the service says came from somebody else (E6). That is a stranger, or the bus had no room to
-    /// tell that the name has another owner: not every bus keeps its own signals for who does not read.
+    /// Checks the owner of the name after another sender sent a signal that only the service sends (E6). The sender is
+    /// another program, or the bus had no space to announce a new owner: some buses drop their own signals to slow
+    /// readers.
     func doubtOwner() {
         switch ownerDoubt {
         case .none:
@@ -45,8 +47,8 @@ extension ServiceSession {
         ownerDoubt = .resting(timer, isDue: false)
     }
 
-    /// - Parameter completion: gets the owner's unique name and process, as far as the bus tells them; nil where nobody
-    ///   has the name.
+    /// - Parameter completion: receives the owner's unique name and process, as far as the bus reports them; nil when
+    ///   the name has no owner.
     func describeOwner(_ completion: @escaping (String?) -> Void) {
         guard let connection else { return completion("another program") }
         connection.nameOwner(of: Wire.busName) { [weak connection] result in
@@ -60,12 +62,13 @@ extension ServiceSession {
         }
     }
 
-    /// Has systemd start the service. The bus asked for that already; but where the start was called off, as by
-    /// `systemctl stop` while it went on, systemd does not tell the bus, and all callers wait for the time-out of the bus,
-    /// which is two minutes.
+    /// Has systemd start the service, as the bus already requested. If a start is canceled, for example by
+    /// `systemctl stop`, systemd does not inform the bus. All callers then wait for the time-out of the bus, which is
+    /// two minutes.
     ///
-    /// - Parameter refused: gets why systemd does not start it; not called where it does, where there is no systemd to ask,
-    ///   or where it knows no such unit: then the bus starts the service by itself.
+    /// - Parameter refused: receives the reason why systemd does not start the service. It is not called when systemd
+    ///   starts it, when there is no systemd, or when systemd knows no such unit; then the bus starts the service
+    ///   itself.
     func startByManager(_ refused: @escaping (BusError) -> Void) {
         let manager: WellKnownName = "org.freedesktop.systemd1"
         let message = Message.methodCall(
@@ -84,7 +87,7 @@ extension ServiceSession {
 }
 
 extension Result<UniqueName, BusError> {
-    /// Who has the name, or that nobody has it; nil where the bus did not say.
+    /// The owner, or the fact that there is none; nil when the bus did not report it.
     var owner: UniqueName?? {
         switch self {
         case .success(let name): name

@@ -3,9 +3,10 @@ import CarillonBusNames
 import CarillonDBus
 import CarillonWire
 
-/// Which process the service is.
+/// The process of the service.
 extension ServiceSession {
-    /// Asks the bus; `completion` gets nil where nobody has the service's name, or the bus does not tell.
+    /// Asks the bus for the process of the service. `completion` receives nil when the name has no owner, or when the
+    /// bus does not report the process.
     public func findServiceProcess(_ completion: @escaping (UInt32?) -> Void) {
         guard let connection else { return completion(nil) }
         connection.nameOwner(of: Wire.busName) { [weak connection] result in

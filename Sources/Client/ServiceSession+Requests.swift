@@ -4,9 +4,9 @@ import CarillonCore
 import CarillonDBus
 import CarillonWire
 
-/// What goes to the service.
+/// Requests to the service.
 extension ServiceSession {
-    /// Sends what the outbox lets out.
+    /// Sends the requests that may leave the outbox.
     func sendRequests() {
         takeLineBack()
         channels.channel?.flush()
@@ -32,7 +32,8 @@ extension ServiceSession {
         lendLine()
     }
 
-    /// Lets posts that would leave at once do so from their threads, where nothing is to be said before them.
+    /// Lets posting threads send directly, where their posts would leave at once and no other request must precede
+    /// them.
     private func lendLine() {
         guard case .ready = state, !channels.isHoldingPosts else { return }
         switch (wish.value, channels.phase) {
@@ -46,7 +47,7 @@ extension ServiceSession {
         }
     }
 
-    /// From now on all leaves from here, behind what has left.
+    /// Ends direct sending: all requests leave through the session from now on, after the posts that have left.
     func takeLineBack() {
         let count = outbox.takeLineBack()
         guard count > 0 else { return }
@@ -78,8 +79,8 @@ extension ServiceSession {
 
     typealias Confirmation = Outbox<Request>.Confirmation
 
-    /// Without a service posts fail, as there is nobody to take them; what the program wants to receive is kept for
-    /// the service that comes.
+    /// Settles the waiting requests without a service. Posts fail, because no service takes them; registrations,
+    /// suspension and details are kept for the next service.
     func settleWithoutService(_ error: ServiceError) {
         let error = error.ofUnsent
         channels.doomedBarriers = 0
@@ -101,19 +102,19 @@ extension ServiceSession {
             case .details(let word): details = word
             case .call(let call): call.completion(.failure(error))
             case .barrier(let completion):
-                // Behind what it is asked about.
+                // The answer to the barrier follows the failures of earlier posts.
                 announceLost()
                 completion(false)
             }
         }
     }
 
-    /// Makes a call whose result the program does not wait for. Calls that an overloaded service refuses are repeated
-    /// until it accepts them, one at a time (E4).
+    /// Makes a call whose result the program does not await. Calls that an overloaded service refuses are repeated, one
+    /// at a time, until it accepts them (E4).
     func callUnawaited(_ call: UnawaitedCall, again isRepeated: Bool = false) {
         let number = question
         connection?.call(message(of: call)) { [weak self, weak connection] result in
-            // Another question to the service leads to all these calls again.
+            // A later question to the service repeats all these calls.
             guard let self, connection === self.connection, number == question else { return }
             if isRepeated { refusedCalls.isRepeating = false }
             if case .failure(let error) = result, error.centerError == .limitExceeded {
@@ -139,7 +140,7 @@ extension ServiceSession {
         switch call {
         case .suspension, .removal: break
         case .details:
-            // An older service does not know them, and one that has a policy may refuse.
+            // An older service does not know the details, and a service with a policy may refuse them.
             if case .failure(let error) = result, error.isRefusal {
                 receiver.detailsRefused(because: ServiceError(error))
             }
@@ -152,7 +153,7 @@ extension ServiceSession {
         refusedCalls.attempt = bus.once(milliseconds: refusedCalls.backOff.next()) { [weak self] in
             guard let self else { return }
             refusedCalls.attempt = nil
-            // Otherwise the service is asked what it has, and all of them follow from that.
+            // In another state, the next question to the service repeats all these calls.
             if case .ready = state { repeatNext() }
         }
     }
@@ -180,7 +181,8 @@ extension ServiceSession {
         }
     }
 
-    /// - Parameter confirms: what the answer confirms to the outbox, for a request that came out of it.
+    /// - Parameter confirms: the requests that the answer confirms to the outbox; nil for a registration from another
+    ///   source.
     func sendRegistration(of key: RegistrationKey, confirms: Confirmation? = nil) {
         registrations.asked(key)
         let call = AddObserver(name: key.name?.text ?? "", object: key.object?.text ?? "", options: key.options)
@@ -188,7 +190,7 @@ extension ServiceSession {
         connection?.call(call.message()) { [weak self] result in
             guard let self else { return }
             defer {
-                // What the channel has of it had to wait for its number.
+                // Frames for this observer had to wait in the channel for its number.
                 channels.channel?.goOn()
                 if confirms != nil {
                     confirm(confirms, of: number, result)
@@ -199,7 +201,7 @@ extension ServiceSession {
             case .success(let reply):
                 do throws(BusError) {
                     let id = try AddObserver.reply(in: reply)
-                    // The name may have gone to another service before the call came there.
+                    // The name may have moved to another service before the call arrived.
                     let isWanted = registrations.added(key, id: id, byAnother: reply.sender != asked)
                     if !isWanted { callUnawaited(.removal(id)) }
                 } catch {
@@ -209,12 +211,13 @@ extension ServiceSession {
                 registrationFailed(key, error, isForeign: error.meansAnotherProgram, asked: asked)
             }
         }
-        // Ahead of many more, whose answers pile up: the service gives no channel to whom it keeps many for.
+        // The request precedes many registrations, whose answers pile up: a client with many queued messages gets no
+        // channel.
         if channels.isFirstAttempt { lookForChannel() }
     }
 
     private func registrationFailed(_ key: RegistrationKey, _ error: BusError, isForeign: Bool, asked: UniqueName?) {
-        // After a change of the owner the comparison takes care of it.
+        // After a change of the owner, the comparison with the service's list covers this registration.
         guard asked == owner else { return }
         registrations.failed(key)
         if isForeign {
@@ -235,13 +238,13 @@ extension ServiceSession {
         }
     }
 
-    /// The service answers in order: when this is answered, it has taken everything before.
+    /// Sends a barrier. The service answers in order, so the answer proves that it has taken all earlier requests.
     private func sendBarrier(_ completion: @escaping Request.Completion<Bool>, confirms: Confirmation?) {
         guard let connection else { return completion(false) }
         guard channels.doomedBarriers == 0 else {
             channels.doomedBarriers -= 1
             completion(false)
-            // It was to confirm others as well.
+            // The answer to the barrier was to confirm other requests as well.
             return sendPing(confirms: confirms) { _ in }
         }
         let sent = channels.sentOnBus
@@ -251,7 +254,7 @@ extension ServiceSession {
             guard isAnswered else { return completion(false) }
             if let self, connection === self.connection {
                 channels.takenFromBus = max(channels.takenFromBus, sent)
-                // What the service sent before it answered is there, whichever way it came.
+                // Everything that the service sent before its answer has arrived, over either transport.
                 drainChannel()
             }
             completion(true)

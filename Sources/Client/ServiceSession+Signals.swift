@@ -3,7 +3,7 @@ import CarillonCore
 import CarillonDBus
 import CarillonWire
 
-/// What comes from the bus and the service.
+/// Messages from the bus and the service.
 extension ServiceSession {
     func handle(_ message: Message) -> Bool {
         if let change = OwnerChange(message) {
@@ -11,7 +11,7 @@ extension ServiceSession {
             return true
         }
         guard message.kind == .signal, message.hasInterface(Wire.interface) else { return false }
-        // Nobody else's are believed (E6).
+        // Signals of other senders are not trusted (E6).
         guard let sender = message.sender, owners.believes(sender) else {
             doubtOwner()
             return true
@@ -33,7 +33,7 @@ extension ServiceSession {
                 receiver.valuesRemoved()
             }
         } catch {
-            // Not one of version 1 of the interface: what it said is lost.
+            // The signal does not match version 1 of the interface, so its content is lost.
             receiver.mayHaveMissed(.undecodable(error.description))
         }
         lookForChannel()
@@ -42,7 +42,7 @@ extension ServiceSession {
 
     func take(_ signal: DroppedSignal) {
         if signal.reason == DroppedSignal.notAllowed { return revoked(signal.observers) }
-        // The service can't know what is read behind its end.
+        // The service can't know that the program read everything after the end of the channel.
         if signal.reason == DropReason.channelEnded.rawValue, channels.wasReadToEnd {
             guard case .asking = channels.phase else { return }
             return doubt(signal)
@@ -50,7 +50,7 @@ extension ServiceSession {
         announce(signal)
     }
 
-    /// The program is told of a loss.
+    /// Reports a loss to the program.
     func announce(_ signal: DroppedSignal) {
         sequence.dropped(signal.count, isBound: signal.isBound)
         receiver.mayHaveMissed(.dropped(count: signal.count, reason: signal.reason))

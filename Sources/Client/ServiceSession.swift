@@ -5,22 +5,24 @@ import CarillonCore
 import CarillonDBus
 import CarillonWire
 
-/// One program's dealings with the service: connects to the bus, has the service started, registers, posts, and does
-/// it again whenever the bus or the service is another one (E3).
+/// The session of one program with the service: connects to the bus, has the service started, registers and posts. It
+/// repeats these steps whenever the connection to the bus or the service is replaced (E3).
 ///
-/// This file has the states and their changes; `+Requests` what is sent, `+Signals` what arrives, `+Batches` what goes
-/// together, `+Channel` the way beside the bus. Threads: everything on the thread of its bus, but `init`.
+/// This file has the states and their transitions; `+Requests` has outgoing requests, `+Signals` incoming messages,
+/// `+Batches` batches, and `+Channel` the transport beside the bus. Threads: all members except `init` are used on the
+/// thread of the session's bus.
 public final class ServiceSession {
     enum State {
-        /// No connection. The next attempt comes with the next request, or with the timer.
+        /// No connection. The next request or the retry timer starts the next attempt.
         case offline(ServiceError)
         /// The bus has not answered the handshake.
         case greeting
-        /// Connected, and nothing was wanted of the service yet.
+        /// Connected; the service has been asked nothing yet.
         case idle
-        /// The service, which the bus may have to start, was asked what it has of ours.
+        /// The service, which the bus may have to start, has been asked for its list of this program's registrations.
         case asking
-        /// There is no service and the bus can't start one, or its name is a stranger's. Its coming is announced.
+        /// There is no service and the bus can't start one, or another program owns its name. The bus announces a new
+        /// owner.
         case absent(ServiceError)
         case ready
     }
@@ -35,57 +37,58 @@ public final class ServiceSession {
         didSet { if case .ready = state {} else { takeLineBack() } }
     }
     private(set) var owners = ServiceOwners()
-    /// Who has the service's name, as far as the bus told.
+    /// The owner of the service's name, as far as the bus has announced it.
     var owner: UniqueName? { owners.present }
     var registrations = Registrations()
-    /// The program's word; nil when it gave none, or took it back.
+    /// The suspension that the program requested; nil when it requested none or withdrew its request.
     var suspension: Bool?
-    /// By the service's last word.
+    /// Whether the service last reported that the program is suspended.
     var isSuspendedByService = false
-    /// Whether it took it back: a service that ended just then may have left the word to the next one.
+    /// Whether the program withdrew its request. A service that ended at that moment may have handed the request over
+    /// to its successor.
     var isSuspensionTakenBack = false
-    /// What the program wants to be told besides (P1).
+    /// The details that the program requests besides the content of notifications (P1).
     var details: Details = []
     var sequence = SequenceCheck()
     var recent = ArrivedNotification.Recent()
     var batching = Batching()
     var channels = Channels()
-    /// Calls whose answer is on its way, and matters.
+    /// The number of calls in flight whose answers must arrive before a stop.
     var pendingAnswers = 0
-    /// Whether the bus was asked something behind all that was sent; its answer is one of ``pendingAnswers``.
+    /// Whether a question to the bus follows the last message that was sent; its answer is one of ``pendingAnswers``.
     var isBusAsked = true
     private var isConnecting = false
     private var wasEverReady = false
     var refusedCalls = RefusedCalls()
-    /// The last time that the service was asked; answers to earlier questions are not waited for.
+    /// The number of the latest question to the service; answers to earlier questions are ignored.
     private(set) var question = 0
-    /// Whether the service is asked piece by piece, as it refused to say all at once.
+    /// Whether the service is asked for its list in pages, because it refused to send the whole list at once.
     private var asksInPieces = false
-    /// Who had the name when it was asked; nil where that was not known.
+    /// The owner of the name when the question was sent; nil when the owner was unknown.
     private var asked: UniqueName?
-    /// Set while an answer of the service is awaited: its silence is announced in the end.
+    /// The timer that reports a silent service; set while an answer of the service is awaited.
     var silence: AnyObject?
-    /// Whether a service that was ready does not answer, as the program was told.
+    /// Whether the program was informed that a service, once ready, does not answer.
     var isSilent = false
-    /// Another number whenever the service has answered.
+    /// A counter that changes whenever the service answers.
     var answerCount: UInt64 = 0
-    /// Set while posts are not confirmed, until the service is asked about them.
+    /// The timer of the next confirmation request to the service; set while posts are unconfirmed.
     var confirmationTimer: AnyObject?
     var unresolved: Unresolved?
     var ownerDoubt = OwnerDoubt.none
-    /// Set while another attempt is due.
+    /// The timer of the next attempt; nil when none is due.
     private var retry: AnyObject?
-    /// Holds the last connection until its callbacks have returned.
+    /// Keeps the previous connection alive until its callbacks have returned.
     private var release: AnyObject?
     private var backOff = BackOff()
     private var lastFailure: ContinuousClock.Instant?
-    /// A service that is started has answered by then, as a rule.
+    /// The time within which a service that is being started usually answers.
     static let patienceMilliseconds: UInt32 = 5000
 
     /// - Parameters:
-    ///   - startsService: let the bus start a service when there is none.
-    ///   - wish: how posts and notifications shall go; call ``pump()`` when it has changed.
-    ///   - outbox: what the program asks for; call ``pump()`` when something came into it.
+    ///   - startsService: whether the bus may start a service when there is none.
+    ///   - wish: the wished transport of posts and notifications; call ``pump()`` after a change.
+    ///   - outbox: the program's requests; call ``pump()`` after a request was appended.
     public init(
         bus: any SessionBus, startsService: Bool = true, wish: TransportWish = TransportWish(), outbox: SharedOutbox,
         receiver: any ServiceReceiver
@@ -106,12 +109,12 @@ public final class ServiceSession {
         connection = nil
     }
 
-    /// Whether ``stop()`` loses nothing that was asked for and could be sent. To be asked again after each turn of the
-    /// loop: it is found out on the way.
+    /// Whether ``stop()`` loses no request that could still be sent. Call it again after each turn of the loop, because
+    /// each call continues the necessary steps.
     ///
-    /// That the socket took all is not enough. A connection that is closed while something waits unread in it, and that
-    /// may be an answer or a Ping, is reset, and the bus then drops what it has not read. So the bus is asked something,
-    /// and has read all that was sent before when it answers.
+    /// A socket that has accepted all bytes is not enough. A connection that closes with unread input, such as an
+    /// answer or a Ping, is reset, and the bus then drops the data that it has not read. Therefore the session asks the
+    /// bus a question, whose answer proves that the bus has read all earlier data.
     public func mayStop() -> Bool {
         takeLineBack()
         switch state {
@@ -133,7 +136,7 @@ public final class ServiceSession {
         }
     }
 
-    /// Goes on with what waits in the outbox.
+    /// Continues with the requests in the outbox.
     public func pump() {
         switch state {
         case .greeting, .asking: break
@@ -141,7 +144,7 @@ public final class ServiceSession {
         case .idle: if !outbox.isEmpty { ask() }
         case .absent(let error), .offline(let error):
             guard !outbox.isEmpty else { return }
-            // A program that posts in a loop shall not make the bus try to start a service for each post.
+            // A program that posts in a loop must not make the bus try to start a service for each post.
             guard mayTryAgain else { return settleWithoutService(error) }
             if connection == nil { connect() } else { ask() }
         }
@@ -183,11 +186,11 @@ public final class ServiceSession {
     }
 
     private func disconnected(_ reason: String) {
-        // A handshake that fails may be followed by the end of the connection.
+        // A failed handshake may be followed by the end of the same connection.
         if case .offline = state, !isConnecting { return }
         isConnecting = false
         silence = nil
-        // It belongs to the name that the bus gave us.
+        // The channel belongs to the unique name that the bus assigned to this connection.
         endChannel(reason)
         channels = Channels()
         owners.reset()
@@ -204,7 +207,7 @@ public final class ServiceSession {
         let error = ServiceError.disconnected(reason)
         state = .offline(error)
         lastFailure = bus.now
-        // Not released inside its own callback.
+        // The connection must not be released inside its own callback.
         if let old = connection {
             release = bus.once(milliseconds: 0) { [weak self] in
                 withExtendedLifetime(old) {}
@@ -217,12 +220,13 @@ public final class ServiceSession {
         if !registrations.isEmpty { tryAgainLater { [unowned self] in connect() } }
     }
 
-    /// The name of its connection to the bus; nil without one.
+    /// The unique name of the session's connection to the bus; nil without a connection.
     public var uniqueName: UniqueName? { connection?.uniqueName }
 
     // MARK: The service
 
-    /// Asks the service what it has of ours, which starts it where the bus can, and repairs that.
+    /// Asks the service for its list of this program's registrations, and repairs differences. The call starts the
+    /// service where the bus can do that.
     private func ask() {
         guard let connection, let name = connection.uniqueName else { return }
         retry = nil
@@ -240,7 +244,7 @@ public final class ServiceSession {
         awaitAnswer()
     }
 
-    /// Takes the answer unless another question was asked since.
+    /// Sends a question. Its answer is ignored if a later question was sent meanwhile.
     private func ask<Method: CenterMethod>(
         _ method: Method, on connection: any BusConnection,
         _ take: @escaping (Method.Reply, _ sender: UniqueName?) -> Void
@@ -267,7 +271,7 @@ public final class ServiceSession {
         let last = listed.last?.id ?? ObserverID(rawValue: 0)
         ask(ListObserversFrom(of: name.rawValue, after: last), on: connection) { [unowned self] piece, sender in
             guard let first = piece.first else { return answered(all, by: sender) }
-            // Each piece is behind the one before, or there would be no end.
+            // Each page must begin after the previous one; otherwise the pages might never end.
             guard first.observer.id > last,
                 zip(piece, piece.dropFirst()).allSatisfy({ $0.observer.id < $1.observer.id })
             else { return notACenter(because: .invalidArgs("the observers are not in the order of their numbers")) }
@@ -282,30 +286,31 @@ public final class ServiceSession {
     }
 
     private func answered(_ listed: [ListedObserver], by sender: UniqueName?) {
-        // One that gave its name up since may answer as well, and knows nothing of what comes.
+        // A former owner of the name may answer as well, but it does not receive the requests that follow.
         if let owner, owner != sender { return askAgain() }
         silence = nil
         asksInPieces = false
         let isSame = owner == sender
         owners.answered(sender)
-        // One that answers has the state of the one before, which has ended and written nothing since.
+        // A service that answers has the state of its predecessor, which has ended and wrote nothing afterwards.
         if let channel = channels.channel, channel.service != sender { endChannel("the service is another one") }
         channels.answered(sender)
         let repair = registrations.compare(with: listed)
-        // A service that remembers none of ours may not know us, and then counts our notifications from one.
+        // A service without any of these registrations may not know this program, and then numbers its notifications
+        // from one.
         if !registrations.areAnyRemembered {
             sequence.mayBeginAnew()
-            // Nor does it know of a suspension; one that there is it tells.
+            // Such a service knows no earlier suspension either; it reports a suspension that is in force.
             if isSuspendedByService, suspension != true {
                 isSuspendedByService = false
                 receiver.suspensionChanged(false, cause: SuspensionCause.none.rawValue)
             }
         }
-        // It answers in order: what was sent to it before is taken.
+        // The service answers in order, so it has taken everything that was sent to it before.
         outbox.reset(keeping: channels.channel?.sender.unsettled ?? 0, isTaken: isSame)
         resolveUnresolved()
         isSilent = false
-        // It may be of another version than the one before.
+        // The service may be of another version than its predecessor.
         batching = Batching()
         state = .ready
         backOff = BackOff()
@@ -324,7 +329,8 @@ public final class ServiceSession {
         sendRequests()
     }
 
-    /// Asks who has the name by now, of which the bus need not have told, and that one.
+    /// Asks the bus for the current owner of the name, whose change it may not have announced, and then asks that
+    /// owner.
     private func askAgain() {
         let number = question
         connection?.nameOwner(of: Wire.busName) { [weak self] result in
@@ -341,12 +347,13 @@ public final class ServiceSession {
     private func askingFailed(_ error: BusError) {
         if error.meansAnotherProgram {
             guard asksInPieces else { return notACenter(because: error) }
-            // An older service, perhaps, that can't be asked so.
+            // The service may be an older version without this method.
             asksInPieces = false
             return tryAgainLater { [unowned self] in ask() }
         }
         if error.centerError == .limitExceeded {
-            // It is overloaded, or has more to say than one answer may hold. Posts wait for a while, and then fail.
+            // The service is overloaded, or its list exceeds the size of one answer. Posts wait for a while, and then
+            // fail.
             silence = nil
             asksInPieces = true
             let isLong = backOff.isLong
@@ -355,7 +362,8 @@ public final class ServiceSession {
             return
         }
         guard error.meansNotServed || (error.meansNoService && owner == nil) else {
-            // It ended while it was asked, or is busy starting: the bus has given up what waited for it.
+            // The service ended before it answered, or is busy starting and the bus dropped the messages that waited
+            // for it.
             giveUpUnresolved(because: "the service has ended")
             return tryAgainLater { [unowned self] in ask() }
         }
@@ -365,7 +373,7 @@ public final class ServiceSession {
     private func becomeAbsent(_ reason: ServiceError, telling told: ConnectionState) {
         silence = nil
         lastFailure = bus.now
-        // An overloaded one is there, and may still take what is on its way.
+        // An overloaded service exists, and may still take posts that are in flight.
         if case .refused(let error) = reason, error.centerError == .limitExceeded {} else { outbox.reset() }
         giveUpUnresolved(because: "there is no service")
         state = .absent(reason)
@@ -373,8 +381,8 @@ public final class ServiceSession {
         settleWithoutService(reason)
     }
 
-    /// Whoever has the service's name answered as no notification center does. It is asked again when the name has
-    /// another owner, and with a later request.
+    /// Handles an owner of the service's name that does not answer as a notification center. The session asks again
+    /// when the name has another owner, and with a later request.
     func notACenter(because error: BusError) {
         owners.isNoCenter()
         state = .asking
@@ -388,7 +396,7 @@ public final class ServiceSession {
         }
     }
 
-    /// The service may be slow, or stopped: it is waited for, and the program told that.
+    /// Reports that the service does not answer, because it is slow or stopped. The session keeps waiting.
     func announceSilence() {
         silence = nil
         guard case .asking = state else { return }
@@ -408,13 +416,13 @@ public final class ServiceSession {
     func ownerChanged(to newOwner: UniqueName?) {
         let former = owner
         guard owners.change(to: newOwner) else { return }
-        // Also while it is asked something: posts on their way went to the one before.
+        // This also applies while an answer is awaited: posts in flight went to the former owner.
         takeLineBack()
         outbox.reset()
         resolvePosts(of: former)
         switch state {
         case .offline, .greeting, .idle: break
-        // Its answer would be that of a former owner.
+        // The pending answer would come from a former owner.
         case .asking: if asked != nil { ask() }
         case .absent: if newOwner != nil { ask() }
         case .ready:
@@ -424,7 +432,7 @@ public final class ServiceSession {
         }
     }
 
-    /// The service has to be asked again, as it did not answer a request.
+    /// Schedules another question to the service, because it did not answer a request.
     func doubtService() {
         guard case .ready = state, retry == nil else { return }
         tryAgainLater { [unowned self] in if case .ready = state { ask() } }
@@ -438,7 +446,7 @@ public final class ServiceSession {
     }
 }
 
-/// A call whose result no program waits for.
+/// A call whose result the program does not await.
 enum UnawaitedCall: Hashable {
     /// The program's latest request about its suspension.
     case suspension
@@ -447,13 +455,13 @@ enum UnawaitedCall: Hashable {
     case batches
 }
 
-/// Calls that an overloaded service refused, to be made again.
+/// The calls that an overloaded service refused, to be repeated later.
 struct RefusedCalls {
     private var waiting = Deque<UnawaitedCall>()
     private var contained: Set<UnawaitedCall> = []
-    /// Set while another attempt is due.
+    /// The timer of the next attempt; nil when none is due.
     var attempt: AnyObject?
-    /// Whether one of them is being made again.
+    /// Whether one of the calls is being repeated.
     var isRepeating = false
     var backOff = BackOff()
 
@@ -468,7 +476,7 @@ struct RefusedCalls {
     }
 }
 
-/// Growing times between attempts.
+/// The growing delays between attempts, from 50 milliseconds to 30 seconds.
 struct BackOff {
     private var milliseconds: UInt32 = 50
 

@@ -3,28 +3,28 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// Where a ``ServiceSession`` gets its connections and its time from: a bus and a main loop, or what a test or a
-/// simulation puts in their place.
+/// The source of connections and time for a ``ServiceSession``: a bus and a main loop, or their replacement in a test
+/// or simulation.
 ///
-/// Threads: everything on the session's.
+/// Threads: all members are used on the session's thread.
 public protocol SessionBus: AnyObject {
-    /// A new connection to the bus, which has not said hello yet.
+    /// Opens a new connection to the bus, which has not said hello yet.
     ///
-    /// - Throws: why there is none.
+    /// - Throws: the reason why there is no connection.
     func connect() throws(BusError) -> any BusConnection
-    /// What carries the bytes of a channel (F2).
+    /// Opens the byte stream of a channel (F2).
     ///
     /// - Parameter reply: the service's answer, with the descriptor.
-    /// - Throws: when there is none.
+    /// - Throws: an error when the answer has no descriptor.
     func channelLine(in reply: Message) throws(BusError) -> any ChannelLine
     var now: ContinuousClock.Instant { get }
     /// Runs `action` once, from the loop.
     ///
-    /// - Returns: what calls it off when it goes away. `action` itself may let go of it.
+    /// - Returns: an object whose release cancels the action. `action` itself may release it.
     func once(milliseconds: UInt32, _ action: @escaping () -> Void) -> AnyObject
 }
 
-/// The address of a bus, in the syntax of D-Bus, or why there is none.
+/// The address of a bus, in the syntax of D-Bus, or the error why there is none.
 public typealias BusAddress = @Sendable () throws(BusError) -> String
 
 /// A real bus, driven by a main context.
@@ -32,7 +32,7 @@ public final class LoopBus: SessionBus {
     private let address: BusAddress
     private let context: MainContext
 
-    /// - Parameter address: asked anew for every connection.
+    /// - Parameter address: called again for every connection.
     public init(address: @escaping BusAddress, context: MainContext) {
         self.address = address
         self.context = context

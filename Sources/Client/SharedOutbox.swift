@@ -2,12 +2,12 @@
 import CarillonDBus
 import CarillonMainLoop
 
-/// What a program's threads fill and its session empties. Threads: any.
+/// The queue of requests that a program's threads fill and its session empties. Threads: any.
 ///
-/// While the line is idle and lent to it, a post leaves from the thread that posts, and does not wait for the session's
-/// to wake up: the order is that of ``append(_:)`` either way.
+/// While the line is idle and lent out, a post leaves from the posting thread and does not wait for the session's
+/// thread to wake up. The order is that of ``append(_:)`` either way.
 public final class SharedOutbox: Sendable {
-    /// By which posts may pass by the session.
+    /// The line over which posts may bypass the session.
     enum Line {
         case bus(DirectLine)
         case channel(ChannelSender)
@@ -16,15 +16,15 @@ public final class SharedOutbox: Sendable {
     private struct State {
         var outbox: Outbox<Request>
         var isClosed = false
-        /// While the session has nothing to do with posts.
+        /// The lent line; nil while posts leave through the session.
         var line: Line?
-        /// How many passed on the bus.
+        /// The number of posts that bypassed the session on the bus.
         var passedOnBus: UInt64 = 0
-        /// Whether the session sees to it that what passes is confirmed.
+        /// Whether the session already ensures that bypassing posts are confirmed.
         var isWatched = false
 
-        /// - Returns: whether the session has to go on, as a part of the post is left, or as it is the first one that is not
-        ///   confirmed; nil when it may not pass.
+        /// - Returns: whether the session must continue, because a part of the post is left or the post is the first
+        ///   unconfirmed one; nil when the post may not bypass the session.
         mutating func pass(_ post: OutgoingPost) -> Bool? {
             switch line {
             case nil: return nil
@@ -50,10 +50,10 @@ public final class SharedOutbox: Sendable {
         state = Locked(State(outbox: Outbox(limits: limits)))
     }
 
-    /// Puts a request behind all others.
+    /// Appends a request to the queue.
     ///
-    /// - Returns: whether the session has to be told. Otherwise it waits for an answer, and finds the request then.
-    /// - Throws: ``ServiceError/tooManyUnsentPosts(limit:)`` for a post that would go beyond the bound.
+    /// - Returns: whether the session must be notified. Otherwise it waits for an answer, and then finds the request.
+    /// - Throws: ``ServiceError/tooManyUnsentPosts(limit:)`` for a post that would exceed the limits.
     @discardableResult
     public func append(_ request: Request) throws(ServiceError) -> Bool {
         try state.withLock { state throws(ServiceError) in
@@ -72,12 +72,12 @@ public final class SharedOutbox: Sendable {
         }
     }
 
-    /// Another number whenever something has left, or was confirmed.
+    /// A counter that changes whenever a request leaves or is confirmed.
     public var progress: UInt64 { state.withLock { $0.outbox.progress } }
-    /// Posts that have not left the process, and those that have and were not confirmed.
+    /// The number of posts that have not left the process, and the number of unconfirmed posts that have.
     public var unsentPosts: (waiting: Int, unconfirmed: Int) { state.withLock { $0.outbox.unsent } }
 
-    /// Nothing more will come.
+    /// Notes that no more requests will follow.
     public func close() { state.withLock { $0.isClosed = true } }
     public var isClosed: Bool { state.withLock { $0.isClosed } }
     public var isEmpty: Bool { state.withLock { $0.outbox.isEmpty } }
@@ -85,8 +85,8 @@ public final class SharedOutbox: Sendable {
         state.withLock { $0.outbox.next(posting) }
     }
 
-    /// Whether posts have left behind the last one that asks for an answer. If so the session watches them until they are
-    /// confirmed, and is not told of more.
+    /// Whether posts have left after the last post that asks for an answer. If so, the session watches them until they
+    /// are confirmed and is not notified of further ones.
     func watch() -> Bool {
         state.withLock { state in
             state.isWatched = state.outbox.isConfirmationDue
@@ -94,12 +94,12 @@ public final class SharedOutbox: Sendable {
         }
     }
     func askForConfirmation() -> Outbox<Request>.Confirmation? { state.withLock { $0.outbox.askForConfirmation() } }
-    /// Lets posts leave by this line, until ``takeLineBack()``.
+    /// Lets posts leave over this line, until ``takeLineBack()``.
     func lend(_ line: Line) { state.withLock { $0.line = line } }
 
-    /// From now on everything goes by the session.
+    /// Ends the loan: all requests leave through the session from now on.
     ///
-    /// - Returns: how many posts went by the bus without it since the last time.
+    /// - Returns: the number of posts that bypassed the session on the bus since the last call.
     func takeLineBack() -> UInt64 {
         state.withLock { state in
             state.line = nil
@@ -108,7 +108,7 @@ public final class SharedOutbox: Sendable {
         }
     }
 
-    /// How many have left when posts pile up; nil when none do.
+    /// The number of requests that have left, while posts accumulate; nil when none do.
     var departuresBeforePile: UInt64? {
         state.withLock { $0.outbox.isPilingUp ? $0.outbox.departures : nil }
     }
@@ -130,13 +130,13 @@ public final class SharedOutbox: Sendable {
     func resolve() -> Int { state.withLock { $0.outbox.resolve() } }
     var isPostNext: Bool? { state.withLock { $0.outbox.isPostNext } }
     func nextPosts() -> [OutgoingPost] { state.withLock { $0.outbox.nextPosts() }.compactMap(\.post) }
-    /// Puts posts that were taken out, and were not sent, before all others.
+    /// Puts posts that were removed but not sent back at the head of the queue.
     func putBack(_ posts: [OutgoingPost]) {
         state.withLock {
             $0.outbox.putBack(posts.map { (.post($0), $0.completion != nil, $0.byteCount) })
         }
     }
-    /// How many barriers wait.
+    /// The number of waiting barriers.
     var barriers: Int {
         state.withLock { $0.outbox.count { if case .barrier = $0 { true } else { false } } }
     }

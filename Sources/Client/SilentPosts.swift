@@ -1,33 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/// The posts on their way that asked for no answer, and that no later answer has confirmed: those that may be lost when the
-/// service ends, or the connection (E10). No input and output.
+/// The posts in flight that asked for no answer and that no later answer has confirmed. They may be lost when the
+/// service or the connection ends (E10). Does no input or output.
 struct SilentPosts {
-    /// Those of which nothing is known.
+    /// The number of posts without a known outcome.
     private(set) var count = 0
-    /// Those that are known to have been refused: an answer behind them confirms them as well.
+    /// The number of posts that are known to be refused; a later answer confirms them as well.
     private(set) var refused = 0
-    /// Those that answers would have confirmed which have failed since the last one came.
+    /// The number of posts whose confirming answers have failed since the last successful answer.
     private(set) var unanswered = 0
-    /// Those of a service that has ended, as long as it is not known whether it has taken them.
+    /// The number of posts of an ended service of which it is unknown whether the service has taken them.
     private(set) var unresolved = 0
 
     mutating func add(_ added: Int) { count += added }
 
-    /// The last of them have asked for an answer after all.
+    /// Removes the last `withdrawn` posts, which ask for an answer after all.
     mutating func withdraw(_ withdrawn: Int) { count = max(0, count - withdrawn) }
 
-    /// The service announces that it has refused posts: of the earliest, as it does so ahead of an answer.
+    /// Counts posts that the service announces as refused. They are the earliest, because the service announces them
+    /// ahead of an answer.
     mutating func refuse(_ announced: Int) {
         let known = min(announced, count)
         count -= known
         refused += known
     }
 
-    /// A service that is ending announces the same.
+    /// Counts posts that an ending service announces as refused.
     mutating func refuseUnresolved(_ announced: Int) { unresolved = max(0, unresolved - announced) }
 
-    /// An answer has come behind so many of them. The service answers in order: also what failed answers would have confirmed.
+    /// Applies an answer behind `confirmed` posts. The service answers in order, so the answer also confirms posts
+    /// whose answers failed.
     mutating func confirm(_ confirmed: Int) {
         let all = confirmed + unanswered
         let known = min(refused, all)
@@ -36,21 +38,21 @@ struct SilentPosts {
         unanswered = 0
     }
 
-    /// The answer behind so many of them has failed: it is not known which were taken.
+    /// Applies the failure of an answer behind `failed` posts: it is unknown which of them were taken.
     mutating func fail(_ failed: Int) { unanswered += failed }
 
-    /// The service has answered behind all of them.
+    /// Applies an answer of the service behind all posts.
     mutating func confirmAll() { (count, refused, unanswered) = (0, 0, 0) }
 
-    /// The service has ended, or the connection to it.
+    /// Notes the end of the service or of the connection to it.
     mutating func serviceEnded() {
         unresolved += count
         confirmAll()
     }
 
-    /// It is known, or will never be, what became of those of the service that has ended.
+    /// Forgets the posts of the ended service, whose outcome is known now or will never be known.
     ///
-    /// - Returns: how many they were.
+    /// - Returns: the number of these posts.
     mutating func resolve() -> Int {
         defer { unresolved = 0 }
         return unresolved

@@ -7,14 +7,16 @@ import Synchronization
     import Musl
 #endif
 
-/// The way that notifications take between a program and the service (F2).
+/// The transport of notifications between a program and the service (F2).
 public enum Transport: String, Hashable, Sendable, CaseIterable {
     /// Over the bus, where its monitors see them.
     case bus
-    /// Over a socket of the program's own with the service, which it asks for over the bus. All else stays on the bus.
+    /// Over a private socket between the program and the service, which the program requests over the bus. All other
+    /// messages stay on the bus.
     case channel
 
-    /// The word of whoever runs the program: what `CARILLON_TRANSPORT` says; nil where it is not set, or is neither.
+    /// The wish of the user who runs the program, from `CARILLON_TRANSPORT`; nil when the variable is unset or has
+    /// another value.
     public static var ofEnvironment: Transport? {
         getenv(environmentVariable).flatMap { Transport(rawValue: String(cString: $0)) }
     }
@@ -22,9 +24,9 @@ public enum Transport: String, Hashable, Sendable, CaseIterable {
     public static let environmentVariable = "CARILLON_TRANSPORT"
 }
 
-/// Which transport is wished for. Threads: any.
+/// The wished transport. Threads: any.
 public final class TransportWish: Sendable {
-    /// Of whoever runs the program; it counts more than that of the program.
+    /// The wish of the user who runs the program; it takes precedence over the program's wish.
     public let ofUser: Transport?
     private let isChannel: Atomic<Bool>
 
@@ -38,6 +40,6 @@ public final class TransportWish: Sendable {
         set { isChannel.store(newValue == .channel, ordering: .relaxed) }
     }
 
-    /// What holds.
+    /// The effective transport.
     public var value: Transport { ofUser ?? ofProgram }
 }

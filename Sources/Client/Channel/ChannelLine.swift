@@ -1,42 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What carries a channel's bytes to the service and back (F2): a socket, or what a test or a simulation puts in its
-/// place. It ends when nobody holds it.
+/// The byte stream of a channel between the program and the service (F2): a socket, or its replacement in a test or
+/// simulation. It closes when its last reference is released.
 ///
-/// Threads: everything on the session's.
+/// Threads: all members are used on the session's thread.
 public protocol ChannelLine: AnyObject {
-    /// Called from the loop when what is waited for is there, or the line has ended.
+    /// Called from the loop when the awaited input or space is available, or when the line has ended.
     var onReady: (() -> Void)? { get set }
-    /// Whether something to read, or the end, is waited for. At first it is not.
+    /// Whether the line waits for input or its end. Initially false.
     var isReading: Bool { get set }
-    /// Whether room to write is waited for.
+    /// Whether the line waits for space to write.
     var isWaitingForRoom: Bool { get set }
 
-    /// Reads into `room`, which is not empty, as much as there is and fits. Waits for nothing.
+    /// Reads as many available bytes as fit into `room`, which is not empty. Does not block.
     func read(into room: UnsafeMutableRawBufferPointer) -> LineReading
-    /// Where the session, and who posts, write.
+    /// The writing end, which the session and posting threads use.
     var writing: any ChannelWriting { get }
-    /// Nothing more is written: the other side reads the end behind all that was.
+    /// Ends writing: the other side reads the end of the stream after all bytes written before.
     func endWriting()
 }
 
-/// The end of a line that is written to. Threads: any, one at a time.
+/// The writing end of a line. Threads: any, one at a time.
 public protocol ChannelWriting: Sendable {
-    /// Writes as much of `bytes` as there is room for. Waits for nothing.
+    /// Writes as many of `bytes` as there is space for. Does not block.
     func write(_ bytes: UnsafeRawBufferPointer) -> LineWriting
 }
 
 public enum LineReading: Equatable {
-    /// So many, at least one.
+    /// The number of bytes read, at least one.
     case bytes(Int)
-    /// There is nothing yet.
+    /// No input is available yet.
     case nothing
-    /// Nothing more will come.
+    /// The stream has ended.
     case end
 }
 
 public enum LineWriting: Equatable {
-    /// So many; fewer than there are where there is no room for more.
+    /// The number of bytes written; smaller than requested when there is no more space.
     case bytes(Int)
-    /// Nobody will read what is written.
+    /// The reader is gone.
     case broken
 }

@@ -4,34 +4,34 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// The way out of a channel: lays posts out, writes them, and remembers them until their outcomes come.
+/// The sending half of a channel: encodes posts, writes them, and keeps them until their outcomes arrive.
 ///
-/// Threads: any. The session uses it, and while it is lent out (``SharedOutbox``) so do the threads that post; the order
-/// is that of the calls.
+/// Threads: any. The session uses it, and so do posting threads while it is lent out (``SharedOutbox``); the order is
+/// that of the calls.
 final class ChannelSender: Sendable {
-    /// What became of a post.
+    /// The result of passing a post.
     enum Passing {
-        /// It is behind what went before.
+        /// The post was written after all earlier ones.
         case passed
-        /// The same, and not all of it was written: ``flush()`` is to be called.
+        /// The post was written in part, after all earlier ones: the session must call ``flush()``.
         case partly
-        /// It has to wait.
+        /// The post has to wait.
         case refused
     }
 
-    /// What became of what was to be written.
+    /// The result of writing the encoded bytes.
     enum Flushing {
         case all
         case rest
-        /// Nobody reads it.
+        /// The reader is gone.
         case broken
     }
 
     private struct Flight {
         let post: OutgoingPost
-        /// 0 where no outcome was asked for: the next one that has a number tells that it was taken.
+        /// 0 when no outcome was requested: the next outcome with a number shows that the post was taken.
         let number: UInt64
-        /// Where its frame ends in all that was ever laid out.
+        /// The position of the end of its frame among all bytes that were ever encoded.
         let end: UInt64
     }
 
@@ -43,9 +43,9 @@ final class ChannelSender: Sendable {
         var isOpen = true
     }
 
-    /// Of posts of which nobody wants to know, every so manieth is answered, and the last one of those that go together.
+    /// Of the posts whose outcome nobody awaits, every 64th is answered, and so is the last post of a batch.
     static let answeredEvery = 64
-    /// Nobody who posts is kept with more.
+    /// The size of the largest post that a posting thread writes itself.
     private static let maxBytesAtOnce = 16 << 10
 
     private let line: any ChannelWriting
@@ -55,13 +55,13 @@ final class ChannelSender: Sendable {
         self.line = line
     }
 
-    /// Whether posts may be sent now: the line took all before.
+    /// Whether posts may be sent now: the line has taken all earlier bytes.
     var hasRoom: Bool { state.withLock { $0.isOpen && $0.writer.byteCount == 0 } }
 
-    /// How many posts have no outcome yet.
+    /// The number of posts without an outcome.
     var unsettled: Int { state.withLock { $0.flights.count } }
 
-    /// Sends a post with an outcome, if that is possible at once.
+    /// Sends a post and requests its outcome, if the line can take the post at once.
     func pass(_ post: OutgoingPost) -> Passing {
         guard post.byteCount <= Self.maxBytesAtOnce else { return .refused }
         return state.withLock { state in
@@ -71,7 +71,7 @@ final class ChannelSender: Sendable {
         }
     }
 
-    /// Sends posts, as many as there are, in one go. There is room.
+    /// Sends posts in one step. ``hasRoom`` must be true.
     func send(_ posts: [OutgoingPost]) -> Flushing {
         state.withLock { state in
             for (place, post) in posts.enumerated() {
@@ -83,7 +83,7 @@ final class ChannelSender: Sendable {
         }
     }
 
-    /// Writes what there is room for of what is left.
+    /// Writes as many of the remaining bytes as there is space for.
     func flush() -> Flushing {
         state.withLock { state in state.isOpen ? Self.write(&state, to: line) : .all }
     }
@@ -114,9 +114,9 @@ final class ChannelSender: Sendable {
         return isBroken ? .broken : state.writer.byteCount > 0 ? .rest : .all
     }
 
-    /// The service says what became of a post.
+    /// Removes the post whose outcome the service has reported.
     ///
-    /// - Returns: the post, and how many posts are not on their way any more; nil when there is none of this number.
+    /// - Returns: the post, and the number of posts that are no longer in flight; nil when no post has this number.
     func settle(_ number: UInt64) -> (post: OutgoingPost, count: Int)? {
         state.withLock { state in
             guard number != 0, let place = state.flights.firstIndex(where: { $0.number == number }) else { return nil }
@@ -131,11 +131,12 @@ final class ChannelSender: Sendable {
         }
     }
 
-    /// The posts without an outcome: those of which nobody knows whether they were made, and those that were not.
+    /// Removes the posts without an outcome: posts whose outcome remains unknown, and posts that were not sent
+    /// completely.
     func takeFlights() -> (unknown: [OutgoingPost], unsent: [OutgoingPost]) {
         state.withLock { state in
             var (unknown, unsent): ([OutgoingPost], [OutgoingPost]) = ([], [])
-            // A frame that is not all there is nothing to the service.
+            // The service ignores an incomplete frame.
             while let flight = state.flights.popFirst() {
                 if flight.end <= state.writer.written {
                     unknown.append(flight.post)
@@ -147,6 +148,6 @@ final class ChannelSender: Sendable {
         }
     }
 
-    /// Nothing more is written.
+    /// Ends writing.
     func close() { state.withLock { $0.isOpen = false } }
 }

@@ -3,27 +3,28 @@ import CarillonBusNames
 import CarillonDBus
 import CarillonWire
 
-/// A program's end of a channel (F2): frames in, posts out (``ChannelSender``), and its end.
+/// The program's end of a channel (F2): reads frames, sends posts (``ChannelSender``), and handles the end.
 ///
-/// It knows nothing of the bus and of what frames mean: ``ServiceSession`` does. Threads: everything on the session's.
+/// It knows neither the bus nor the meaning of frames; ``ServiceSession`` does. Threads: all members are used on the
+/// session's thread.
 final class ClientChannel {
-    /// What became of a frame.
+    /// The result of handling a frame.
     enum Taking: Equatable {
         case taken
-        /// It can't be taken yet, nor can what is behind it. ``goOn()`` brings it again.
+        /// The frame can't be handled yet, nor can later frames. ``goOn()`` delivers it again.
         case notYet
-        /// It is none: the channel is given up.
+        /// The frame is invalid: the channel is closed.
         case malformed(String)
     }
 
     private enum State {
         case open
-        /// We write nothing more, and wait for the end. What comes until then counts, or is passed over.
+        /// Writing has ended, and the end of the stream is awaited. Frames until then are handled or discarded.
         case closing(reason: String, passesOver: Bool)
         case over
     }
 
-    /// One that came.
+    /// A received frame.
     struct Frame {
         let kind: ChannelFrame.Kind
         let number: UInt64
@@ -31,28 +32,29 @@ final class ClientChannel {
     }
 
     private static let readsPerTurn = 4
-    /// As much as no socket holds, so that what lay there is read, and what comes meanwhile does not keep us.
+    /// The limit of bytes read in one step. It exceeds the capacity of any socket, so all bytes in the socket are read,
+    /// but later input can't prolong the step forever.
     private static let maxBytesAtOnce = 8 << 20
 
-    /// The service that it came from.
+    /// The service that provided the channel.
     let service: UniqueName
-    /// Called with every frame. Its bytes are valid only inside.
+    /// Called with every frame. The bytes of the frame are valid only during the call.
     ///
-    /// - Parameter mayWait: whether `notYet` is an answer.
+    /// - Parameter mayWait: whether the result may be `notYet`.
     var onFrame: ((_ frame: Frame, _ mayWait: Bool) -> Taking)?
-    /// Called at the end of a turn in which something came, or room.
+    /// Called at the end of a turn in which input arrived or space became free.
     var onTurn: (() -> Void)?
-    /// Called when it is closed from here, and the end is waited for.
+    /// Called when this side closes the channel and awaits its end.
     ///
-    /// - Parameter passesOver: whether what still comes is passed over.
+    /// - Parameter passesOver: whether later frames are discarded.
     var onClosing: ((_ reason: String, _ passesOver: Bool) -> Void)?
-    /// Called once, when all that came has been taken and nothing more will.
+    /// Called once, when all received frames have been handled and no more will arrive.
     var onEnd: ((_ reason: String) -> Void)?
 
-    /// Whether it ended, and all that the service wrote to it was heard.
+    /// Whether the channel ended after the program had read everything that the service wrote to it.
     private(set) var isReadToEnd = false
 
-    /// Lays posts out and writes them, and has those without an outcome.
+    /// Encodes and writes posts, and keeps those without an outcome.
     let sender: ChannelSender
     private let line: any ChannelLine
     private var state = State.open
@@ -73,25 +75,25 @@ final class ClientChannel {
         line.onReady = nil
     }
 
-    // MARK: Out
+    // MARK: Sending
 
-    /// Sends posts, as many as there are, in one go. ``ChannelSender/hasRoom`` says that they may be.
+    /// Sends posts in one step. ``ChannelSender/hasRoom`` must be true.
     func send(_ posts: [OutgoingPost]) {
         wrote(sender.send(posts))
     }
 
-    /// Writes what there is room for of what is left, also of what threads that post have left.
+    /// Writes as many of the remaining bytes as there is space for, including the rest of posts by posting threads.
     func flush() {
         guard case .open = state else { return }
         wrote(sender.flush())
     }
 
     private func wrote(_ outcome: ChannelSender.Flushing) {
-        // What was written to us before is still to be read.
+        // Frames that the service wrote before are still to be read.
         if outcome == .broken { close("nobody reads it") } else { line.isWaitingForRoom = outcome == .rest }
     }
 
-    // MARK: In
+    // MARK: Receiving
 
     private func ready() {
         flush()
@@ -99,13 +101,13 @@ final class ClientChannel {
         onTurn?()
     }
 
-    /// Takes what the service has written until now, whatever it is.
+    /// Reads and handles everything that the service has written until now.
     func drain() {
         goOn(mayWait: false)
         read(.max, mayWait: false)
     }
 
-    /// What could not be taken may be taken now.
+    /// Delivers again the frame that could not be handled before.
     func goOn() {
         if held != nil { goOn(mayWait: true) }
     }
@@ -140,7 +142,8 @@ final class ClientChannel {
             reads += 1
             bytes += count
             takeFrames(mayWait: mayWait)
-            // There may be no more than that; or the end, which who reads all that there is has to know.
+            // Without a full buffer there may be no more input. A complete drain continues, to find the end of the
+            // stream.
             guard isFull || most == .max else { return }
         }
     }
@@ -163,7 +166,7 @@ final class ClientChannel {
                 guard let frame = try reader.next() else { return }
                 take(Frame(kind: frame.kind, number: frame.number, body: frame.body), mayWait: mayWait)
             } catch {
-                // What is no frame ends the reader.
+                // An invalid frame ends the reader.
                 return close(error.description, passesOver: true)
             }
         }
@@ -180,12 +183,12 @@ final class ClientChannel {
         }
     }
 
-    // MARK: Ending
+    // MARK: End
 
-    /// Writes nothing more and waits for the service to end it, which has read all that was written then: what goes by
-    /// the bus from now on must not overtake that.
+    /// Ends writing and waits for the service to end the channel, which it does after reading all frames. Later
+    /// messages on the bus must not overtake these frames.
     ///
-    /// - Parameter passesOver: whether what still comes is not to be understood.
+    /// - Parameter passesOver: whether later frames are discarded, because they can't be understood.
     func close(_ reason: String, passesOver: Bool = false) {
         guard case .open = state else { return }
         state = .closing(reason: reason, passesOver: passesOver)
@@ -195,7 +198,7 @@ final class ClientChannel {
         onClosing?(reason, passesOver)
     }
 
-    /// It is over, whatever the service does.
+    /// Ends the channel at once, independently of the service.
     func finish(_ reason: String) {
         guard !isOver else { return }
         let told = if case .closing(let ours, _) = state { ours } else { reason }

@@ -17,7 +17,7 @@ public final class SocketLine: ChannelLine, PolledSourceDelegate {
     private var source: PolledSource!
     private var tag: PolledSource.Tag?
 
-    /// - Parameter socket: of streams. Whether it blocks does not matter.
+    /// - Parameter socket: a stream socket, blocking or not.
     public init(_ socket: FileDescriptor, context: MainContext) {
         self.socket = socket
         source = PolledSource(delegate: self, priority: .default, context: context)
@@ -27,7 +27,8 @@ public final class SocketLine: ChannelLine, PolledSourceDelegate {
         if let tag { source.remove(tag) }
     }
 
-    /// What nobody waits for leaves the poll altogether: an end is reported to whoever polls for nothing, over and over.
+    /// Updates the polled conditions. A socket without an awaited condition leaves the poll set, because the poll would
+    /// otherwise report its end again and again.
     private func poll() {
         if let tag { source.remove(tag) }
         tag = nil
@@ -46,12 +47,12 @@ public final class SocketLine: ChannelLine, PolledSourceDelegate {
 
     public func read(into room: UnsafeMutableRawBufferPointer) -> LineReading {
         while true {
-            // Descriptors that come along are closed by the kernel, as nobody takes them.
+            // The kernel closes descriptors that arrive with the bytes, because they are not received here.
             let count = recv(socket.rawValue, room.baseAddress!, room.count, Int32(MSG_DONTWAIT))
             if count > 0 { return .bytes(count) }
             guard count < 0 else { return .end }
             if errno == EINTR { continue }
-            // Where the other side has closed with something unread, that is told here, behind all that it wrote.
+            // If the other side has closed with unread input, the error arrives here after everything that it wrote.
             return errno == EAGAIN || errno == EWOULDBLOCK ? .nothing : .end
         }
     }
