@@ -3,20 +3,21 @@ import CarillonMainLoop
 import CarillonThreadDelivery
 import Foundation
 
-/// A post on its way to observers on main contexts: what they have in common is made when the first of them needs it.
+/// The handover of one post to observers on main contexts. The data that these observers share is created when the
+/// first of them needs it.
 ///
-/// An object, as most posts have none: then it costs them a word.
+/// A class, because most posts have no such observer: then the handover costs them one pointer.
 final class ContextHandover {
     private let notification: Notification
     private var carried: Carried<Notification>?
-    /// What is kept for each context, once for all its observers.
+    /// The memory that the post keeps for each context, counted once for all its observers.
     private var payloads: [(delivery: ContextDelivery, payload: ContextDelivery.Payload)] = []
 
     init(of notification: Notification) {
         self.notification = notification
     }
 
-    /// - Returns: false when there is nobody any more who could be called.
+    /// - Returns: false when the target or the context is gone, so that nothing can be called any more.
     func append(_ registration: Registration, to delivery: ContextDelivery, in modes: ModeSet) -> Bool {
         if let target = registration.target, target.isOver { return false }
         let carried = self.carried ?? Carried(notification.withoutEndingSender)
@@ -36,8 +37,8 @@ final class ContextHandover {
 }
 
 extension Notification {
-    /// The same without the sender if that is an object that ends at this moment: it may be used until its `deinit`
-    /// returns, and by nobody after.
+    /// The same notification, without its sender if that is an object whose `deinit` has begun. Such an object may be
+    /// used until its `deinit` returns, and not afterwards.
     var withoutEndingSender: Notification {
         guard let sender = LocalNotifications.Sender(object).object, isEnding(sender) else { return self }
         return Notification(name: name, object: nil, userInfo: userInfo)

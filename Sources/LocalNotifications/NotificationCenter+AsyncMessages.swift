@@ -3,14 +3,16 @@ import CarillonMainLoop
 import CarillonThreadDelivery
 import Foundation
 
-/// Messages that are heard later.
+/// Messages that are delivered asynchronously.
 extension NotificationCenter {
-    /// Has an asynchronous closure called for each message of a subject, one after the other, in the order of the posts.
+    /// Adds an asynchronous closure that is called for each message of a subject, one after the other, in the order of
+    /// the posts.
     ///
-    /// What it has not taken yet is bounded as deliveries are, in number and in bytes: the oldest go first, counted in
-    /// ``lostDeliveries`` and logged (T2). What runs when the observer ends goes on to its own end.
+    /// The queue of messages that wait for the closure is bounded in number and in bytes, as all deliveries are (T2).
+    /// When it is full, the oldest messages are discarded, counted in ``lostDeliveries`` and logged. A call that runs
+    /// when the observer ends continues to its own end.
     ///
-    /// - Returns: what keeps the observer: hold it as long as messages are to be heard.
+    /// - Returns: the token that keeps the observer: hold it as long as the closure shall be called.
     public func addObserver<Identifier: MessageIdentifier, Message: AsyncMessage>(
         of subject: Message.Subject, for identifier: Identifier,
         using observer: @escaping @Sendable (Message) async -> Void
@@ -18,7 +20,7 @@ extension NotificationCenter {
         observe(Message.self, of: subject, observer)
     }
 
-    /// The same for the messages of all subjects of a type.
+    /// Adds an asynchronous closure that is called for each message of any subject of a type.
     public func addObserver<Identifier: MessageIdentifier, Message: AsyncMessage>(
         of subject: Message.Subject.Type, for identifier: Identifier,
         using observer: @escaping @Sendable (Message) async -> Void
@@ -26,7 +28,8 @@ extension NotificationCenter {
         observe(Message.self, of: nil, observer)
     }
 
-    /// The same by the type of the message; without a subject for all.
+    /// Adds an asynchronous closure that is called for each message of a type; without a subject, for the messages of
+    /// all subjects.
     public func addObserver<Message: AsyncMessage>(
         of subject: Message.Subject? = nil, for messageType: Message.Type,
         using observer: @escaping @Sendable (Message) async -> Void
@@ -34,20 +37,22 @@ extension NotificationCenter {
         observe(Message.self, of: subject, observer)
     }
 
-    /// Posts a message of a subject. Threads: any.
+    /// Posts a message of a subject. Does not wait for the observers. Threads: any.
     public func post<Message: AsyncMessage>(_ message: Message, subject: Message.Subject)
     where Message.Subject: AnyObject {
         post(Message.makeNotification(message).carrying(message, named: Message.name, subject: subject))
     }
 
-    /// Posts a message of no subject in particular. Threads: any.
+    /// Posts a message without a subject. Does not wait for the observers. Threads: any.
     public func post<Message: AsyncMessage>(_ message: Message) {
         post(Message.makeNotification(message).carrying(message, named: Message.name, subject: nil))
     }
 
-    /// The messages of a subject as an asynchronous sequence: each iterator hears what is posted from its making on.
+    /// Returns the messages of a subject as an asynchronous sequence: each iterator receives the messages posted since
+    /// its creation.
     ///
-    /// - Parameter limit: how many may wait for an iterator; when there are more, the oldest go.
+    /// - Parameter limit: the maximum number of messages that wait for an iterator, at least 1. When more arrive, the
+    ///   oldest are discarded.
     public func messages<Identifier: MessageIdentifier, Message: AsyncMessage>(
         of subject: Message.Subject, for identifier: Identifier, bufferSize limit: Int = 10
     ) -> some AsyncSequence<Message, Never> & Sendable
@@ -55,14 +60,14 @@ extension NotificationCenter {
         MessageSequence<Message>(center: self, subject: subject, limit: limit)
     }
 
-    /// The same for the messages of all subjects of a type.
+    /// Returns the messages of all subjects of a type as an asynchronous sequence.
     public func messages<Identifier: MessageIdentifier, Message: AsyncMessage>(
         of subject: Message.Subject.Type, for identifier: Identifier, bufferSize limit: Int = 10
     ) -> some AsyncSequence<Message, Never> & Sendable where Identifier.MessageType == Message {
         MessageSequence<Message>(center: self, subject: nil, limit: limit)
     }
 
-    /// The same by the type of the message; without a subject for all.
+    /// Returns the messages of a type as an asynchronous sequence; without a subject, the messages of all subjects.
     public func messages<Message: AsyncMessage>(
         of subject: Message.Subject? = nil, for messageType: Message.Type, bufferSize limit: Int = 10
     ) -> some AsyncSequence<Message, Never> & Sendable where Message.Subject: AnyObject {
@@ -91,7 +96,7 @@ extension NotificationCenter {
 
     private static let timesLost = Locked<UInt64>(0)
 
-    /// Some had no room, because their observers do not take them in time (T2).
+    /// Counts and logs messages that were discarded, because their observers do not take them in time (T2).
     static func noteLost(_ count: Int) {
         guard count > 0 else { return }
         ContextDelivery.lost.add(UInt64(count), ordering: .relaxed)
@@ -123,9 +128,9 @@ extension NotificationCenter {
         private let subject: Subject
         private let limit: Int
 
-        /// Held weakly: who waits for messages of an object does not keep it.
+        /// A weak reference: a sequence of an object's messages does not keep the object alive.
         private struct Subject: @unchecked Sendable {
-            // Sendable: the weak reference never changes but by the end of the object, which the runtime guards.
+            // Sendable: the weak reference changes only at the end of the object, which the runtime guards.
             weak var object: AnyObject?
             let isAny: Bool
         }
@@ -138,7 +143,7 @@ extension NotificationCenter {
         }
 
         func makeAsyncIterator() -> Iterator {
-            // Of an object that is over nothing comes: an object that nobody else has stands for it.
+            // An object that is gone sends no messages. A new object, which nobody else has, takes its place.
             let object: AnyObject? = subject.isAny ? nil : subject.object ?? Gone()
             return Iterator(center.stream(of: Message.self, object, .bufferingNewest(limit)))
         }

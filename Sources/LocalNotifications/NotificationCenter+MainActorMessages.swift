@@ -5,16 +5,16 @@ import Foundation
 
 /// Messages on the main actor.
 extension NotificationCenter {
-    /// Has a closure called on the main actor for each message of a subject.
+    /// Adds a closure that is called on the main actor for each message of a subject.
     ///
-    /// - Returns: what keeps the observer: hold it as long as messages are to be heard.
+    /// - Returns: the token that keeps the observer: hold it as long as the closure shall be called.
     public func addObserver<Identifier: MessageIdentifier, Message: MainActorMessage>(
         of subject: Message.Subject, for identifier: Identifier, using observer: @escaping @MainActor (Message) -> Void
     ) -> ObservationToken where Identifier.MessageType == Message, Message.Subject: AnyObject {
         observe(Message.self, of: subject, observer)
     }
 
-    /// The same for the messages of all subjects of a type.
+    /// Adds a closure that is called on the main actor for each message of any subject of a type.
     public func addObserver<Identifier: MessageIdentifier, Message: MainActorMessage>(
         of subject: Message.Subject.Type, for identifier: Identifier,
         using observer: @escaping @MainActor (Message) -> Void
@@ -22,7 +22,8 @@ extension NotificationCenter {
         observe(Message.self, of: nil, observer)
     }
 
-    /// The same by the type of the message; without a subject for all.
+    /// Adds a closure that is called on the main actor for each message of a type; without a subject, for the messages
+    /// of all subjects.
     public func addObserver<Message: MainActorMessage>(
         of subject: Message.Subject? = nil, for messageType: Message.Type,
         using observer: @escaping @MainActor (Message) -> Void
@@ -37,13 +38,14 @@ extension NotificationCenter {
         postOnMainActor(Message.makeNotification(message).carrying(message, named: Message.name, subject: subject))
     }
 
-    /// Posts a message of no subject in particular, and returns when its observers have run.
+    /// Posts a message without a subject, and returns when its observers have run.
     @MainActor
     public func post<Message: MainActorMessage>(_ message: Message) {
         postOnMainActor(Message.makeNotification(message).carrying(message, named: Message.name, subject: nil))
     }
 
-    /// The thread that posts a message, which is the main actor's then, whichever it is.
+    /// A mark of the thread that posts a message. During the post this is the main actor's thread, whichever thread
+    /// that is.
     private final class Posting: Sendable {}
     private static let posting = ThreadLocal<Posting>()
 
@@ -69,7 +71,7 @@ extension NotificationCenter {
                     if let message = posted ?? Message.makeMessage(notification.value) { observer(message) }
                 }
             }
-            // A message comes on the main thread; a notification of its name may be posted on any.
+            // A message arrives on the main thread; a notification of its name may be posted on any thread.
             if NotificationCenter.isMainActor {
                 hear()
             } else {

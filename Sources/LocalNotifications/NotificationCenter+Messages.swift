@@ -4,69 +4,76 @@ import CarillonThreadDelivery
 import Foundation
 
 #if compiler(>=6.2)
-    /// What a type of messages has to be, so that observers on other threads can be told of it.
+    /// The metatype requirement of messages, so that their types can be used by observers on other threads.
     public typealias MessageMetatype = SendableMetatype
 #else
     public typealias MessageMetatype = Any
 #endif
 
-/// Typed messages, with the names and the behavior of those of Foundation's center.
+/// Typed messages, with the names and the behavior of the messages of Foundation's center.
 extension NotificationCenter {
     /// A message that is posted and observed on the main actor: the post returns when the observers have run.
     ///
-    /// It is a notification as well: of ``name``, with the subject as its object. A conformance that converts the one
-    /// into the other is understood by those who post and observe notifications of that name, too.
+    /// A message is also a notification with the name ``name`` and the subject as its object. A conformance that
+    /// converts messages from and to notifications works together with programs that post and observe notifications of
+    /// that name.
     public protocol MainActorMessage: MessageMetatype {
-        /// What a message is about: an object that posts it, and that an observer may ask for.
+        /// The subject of a message: an object that posts it, and that an observer may select.
         associatedtype Subject
 
-        /// The name as a notification; the name of the type, where nothing else is said.
+        /// The name of the message as a notification. The default is the name of the type.
         static var name: Notification.Name { get }
-        /// The message that a notification stands for; nil when it stands for none.
+        /// Returns the message for a notification; nil when the notification stands for none. The default returns nil.
         @MainActor static func makeMessage(_ notification: Notification) -> Self?
-        /// What those hear that observe the notification.
+        /// Returns the notification that observers of notifications receive. The default has only the name.
         @MainActor static func makeNotification(_ message: Self) -> Notification
     }
 
-    /// A message that is posted from anywhere, and observed later: the post does not wait.
+    /// A message that is posted on any thread and observed asynchronously: the post does not wait.
     public protocol AsyncMessage: Sendable {
-        /// What a message is about: an object that posts it, and that an observer may ask for.
+        /// The subject of a message: an object that posts it, and that an observer may select.
         associatedtype Subject
 
-        /// The name as a notification; the name of the type, where nothing else is said.
+        /// The name of the message as a notification. The default is the name of the type.
         static var name: Notification.Name { get }
-        /// The message that a notification stands for; nil when it stands for none.
+        /// Returns the message for a notification; nil when the notification stands for none. The default returns nil.
         static func makeMessage(_ notification: Notification) -> Self?
-        /// What those hear that observe the notification.
+        /// Returns the notification that observers of notifications receive. The default has only the name.
         static func makeNotification(_ message: Self) -> Notification
     }
 
-    /// Stands for a type of messages, so that it can be written as `.didStart`.
+    /// An identifier of a type of messages, which can be written as `.didStart`.
     public protocol MessageIdentifier {
         associatedtype MessageType
     }
 
-    /// What identifiers are made of: `extension NotificationCenter.MessageIdentifier where Self ==
-    /// NotificationCenter.BaseMessageIdentifier<DidStart> { static var didStart: Self { .init() } }`.
+    /// The building block of identifiers:
+    ///
+    /// ```swift
+    /// extension NotificationCenter.MessageIdentifier
+    /// where Self == NotificationCenter.BaseMessageIdentifier<DidStart> {
+    ///     static var didStart: Self { .init() }
+    /// }
+    /// ```
     public struct BaseMessageIdentifier<MessageType>: MessageIdentifier, Sendable {
         public init() where MessageType: MainActorMessage {}
         public init() where MessageType: AsyncMessage {}
     }
 
-    /// An observer of messages, which lasts as long as somebody holds this.
+    /// The token of an observer of messages. The observer lasts as long as the program holds the token.
     public typealias ObservationToken = CarillonThreadDelivery.ObservationToken
 
-    /// Ends an observer of messages. With the token of another center nothing happens.
+    /// Ends an observer of messages. The token of another center has no effect.
     public func removeObserver(_ token: ObservationToken) {
         token.end(in: self)
     }
 
-    /// The key in userInfo under which the message itself goes.
+    /// The userInfo key of the message itself.
     static var messageKey: AnyHashable { AnyHashable(MessageKey()) }
 
     private struct MessageKey: Hashable, Sendable {}
 
-    /// Observes the notifications of a message, for as long as the token lives.
+    /// Observes the notifications of a message as long as the token exists.
     func observeMessages(
         named name: Notification.Name, of subject: Any?, _ heard: @escaping @Sendable (Notification) -> Void
     ) -> ObservationToken {
@@ -87,7 +94,7 @@ extension NotificationCenter.AsyncMessage {
 }
 
 extension Notification {
-    /// The same as that of a message: with its name, its subject, and itself.
+    /// The same notification with the name and the subject of a message, and with the message in its userInfo.
     func carrying(_ message: Any, named name: Notification.Name, subject: Any?) -> Notification {
         var userInfo = userInfo ?? [:]
         userInfo[NotificationCenter.messageKey] = message

@@ -5,22 +5,24 @@ import Foundation
 
 /// Methods of objects as observers, without the runtime of Objective-C.
 extension NotificationCenter {
-    /// Has a method of an object called for each matching notification: `center.addObserver(self, method: Document.saved,
-    /// name: .saved, object: nil)`.
+    /// Adds a method of an object as an observer, called for each matching notification:
+    /// `center.addObserver(self, method: Document.saved, name: .saved, object: nil)`.
     ///
-    /// The target is held weakly: when it is gone, so is the registration. It is kept alive while the method runs. What
-    /// is left of the registration hears nothing, and goes soon; a target that wants it gone at once removes itself in
-    /// its `deinit`, or keeps an ``Observation`` of a block.
-    /// Every thread that posts calls the method, so it has to be one that can be called there; ask for a queue or a
-    /// context where it is not. One that is isolated to the main actor is called there: before the post returns where the
-    /// main thread posts, and soon where another does.
+    /// The registration holds the target weakly and ends with it. The target is kept alive while the method runs. After
+    /// the end of the target, the rest of the registration receives nothing and is removed later. To remove it at once,
+    /// a target removes itself in its `deinit`, or keeps an ``Observation`` of a block.
+    ///
+    /// The method runs on each thread that posts, so it must be safe to call there; otherwise pass a queue or a
+    /// context. A method that is isolated to the main actor is called there. Without a queue, a post on the main thread
+    /// waits for it, and a post on another thread does not.
     ///
     /// - Parameters:
-    ///   - method: an unbound method of the target. One of another global actor than the main one is a mistake of the program.
-    ///   - name: nil = every name.
-    ///   - object: the sender; nil = any, and posts without one.
-    ///   - queue: where the method runs, and the post waits for it; nil = on the posting thread. For a method of the main actor
-    ///     the main one or none.
+    ///   - method: an unbound method of the target. A method of a global actor other than the main actor is a
+    ///     programming error.
+    ///   - name: the name of the notifications; nil matches every name.
+    ///   - object: the sender; nil matches any sender, and posts without one.
+    ///   - queue: the queue that runs the method; the post waits for it. Nil runs it on the posting thread. For a
+    ///     method of the main actor, pass the main queue or nil.
     public func addObserver<Target: AnyObject>(
         _ target: Target, method: @escaping (Target) -> @isolated(any) (Notification) -> Void,
         name: Notification.Name?, object: Any? = nil, queue: OperationQueue? = nil
@@ -28,7 +30,7 @@ extension NotificationCenter {
         add(target, ObserverMethod(method), name, object, queue)
     }
 
-    /// The same for a method that takes no notification.
+    /// Adds a method without parameters as an observer.
     public func addObserver<Target: AnyObject>(
         _ target: Target, method: @escaping (Target) -> @isolated(any) () -> Void,
         name: Notification.Name?, object: Any? = nil, queue: OperationQueue? = nil
@@ -36,7 +38,8 @@ extension NotificationCenter {
         add(target, ObserverMethod(method), name, object, queue)
     }
 
-    /// The same for a method that takes Foundation's class. One that takes anything at all gets a value.
+    /// Adds a method that takes a notification of Foundation's class as an observer. A method whose parameter may be of
+    /// any type receives a value of the type `Notification` instead.
     @_disfavoredOverload
     public func addObserver<Target: AnyObject>(
         _ target: Target, method: @escaping (Target) -> @isolated(any) (NSNotification) -> Void,
@@ -45,11 +48,11 @@ extension NotificationCenter {
         add(target, ObserverMethod(method), name, object, queue)
     }
 
-    /// The same for a method that runs on the thread of a main context; the post does not wait for it (T1).
+    /// Adds a method that runs on the thread of a main context as an observer. The post does not wait for it (T1).
     ///
     /// - Parameters:
-    ///   - context: for a method of the main actor the default one.
-    ///   - modes: the method is called only while the context is in one of them.
+    ///   - context: the context; for a method of the main actor, the default context.
+    ///   - modes: the modes of the context in which the method may be called.
     public func addObserver<Target: AnyObject>(
         _ target: Target, method: @escaping (Target) -> @isolated(any) (Notification) -> Void,
         name: Notification.Name?, object: Any? = nil, context: MainContext, modes: Set<RunLoopMode> = [.common]
@@ -57,7 +60,7 @@ extension NotificationCenter {
         add(target, ObserverMethod(method), name, object, context, modes)
     }
 
-    /// The same for a method that takes no notification.
+    /// Adds a method without parameters that runs on the thread of a main context as an observer.
     public func addObserver<Target: AnyObject>(
         _ target: Target, method: @escaping (Target) -> @isolated(any) () -> Void,
         name: Notification.Name?, object: Any? = nil, context: MainContext, modes: Set<RunLoopMode> = [.common]
@@ -65,7 +68,8 @@ extension NotificationCenter {
         add(target, ObserverMethod(method), name, object, context, modes)
     }
 
-    /// The same for a method that takes Foundation's class. One that takes anything at all gets a value.
+    /// Adds a method that takes a notification of Foundation's class and runs on the thread of a main context. A method
+    /// whose parameter may be of any type receives a value of the type `Notification` instead.
     @_disfavoredOverload
     public func addObserver<Target: AnyObject>(
         _ target: Target, method: @escaping (Target) -> @isolated(any) (NSNotification) -> Void,
@@ -108,7 +112,7 @@ extension ObserverMethod {
 }
 
 extension Registration.Handler {
-    /// - Parameter isMainActors: whether it has to be on the main thread by then.
+    /// - Parameter isMainActors: whether the method must be called on the main thread.
     fileprivate static func method<Target: AnyObject>(_ method: ObserverMethod<Target>, _ isMainActors: Bool) -> Self {
         .method { target, notification in
             if isMainActors { MainActor.preconditionIsolated("a method of the main actor observes") }

@@ -3,9 +3,9 @@ import CarillonMainLoop
 import CarillonThreadDelivery
 import Foundation
 
-/// What Foundation's center does not have: main contexts, and tokens of a type of their own.
+/// Observation without a counterpart in Foundation's center: main contexts, and tokens with their own type.
 extension NotificationCenter {
-    /// The same as the method that returns `any NSObjectProtocol`, for who wants to name the type of tokens.
+    /// Adds a block as an observer, and returns a token of the type ``Token`` instead of `any NSObjectProtocol`.
     @discardableResult
     @_disfavoredOverload
     public func addObserver(
@@ -15,17 +15,17 @@ extension NotificationCenter {
         add(name, object, nil, .queue(queue), .block(block))
     }
 
-    /// Has a block called on the thread that runs a main context; the post does not wait for it (T1).
+    /// Adds a block as an observer, called on the thread that runs a main context. The post does not wait for it (T1).
     ///
-    /// What arrives while the thread does not run its loop waits, up to `DeliveryQueue.Limits.standard`; beyond that,
-    /// and when the context ends, it is lost, counted (``lostDeliveries``) and logged. The registration does not keep
-    /// the context alive, and ends with it.
+    /// While the thread does not run its loop, notifications wait, up to `DeliveryQueue.Limits.standard`. Notifications
+    /// beyond that limit, or waiting when the context ends, are lost, counted (``lostDeliveries``) and logged. The
+    /// registration does not keep the context alive, and ends with it.
     ///
     /// - Parameters:
-    ///   - name: nil = every name.
-    ///   - object: the sender; nil = any, and posts without one.
-    ///   - modes: the block runs only while the context is in one of them.
-    /// - Returns: what `removeObserver(_:)` takes.
+    ///   - name: the name of the notifications; nil matches every name.
+    ///   - object: the sender; nil matches any sender, and posts without one.
+    ///   - modes: the modes of the context in which the block may run.
+    /// - Returns: the token for `removeObserver(_:)`.
     @discardableResult
     public func addObserver(
         forName name: Notification.Name?, object: Any?, context: MainContext,
@@ -34,8 +34,9 @@ extension NotificationCenter {
         add(name, object, nil, .context(.to(context), modes: .of(modes)), .block(block))
     }
 
-    /// How many notifications were lost, in the whole process (T2): for observers on main contexts, whose thread did not
-    /// run its loop, or whose context ended; and for those of asynchronous messages that did not take them in time.
+    /// The number of notifications that were lost in the whole process (T2). Observers on main contexts lose them when
+    /// their thread does not run its loop, or when the context ends. Observers of asynchronous messages lose messages
+    /// that they do not take in time.
     public static var lostDeliveries: UInt64 {
         ContextDelivery.lost.load(ordering: .relaxed)
     }

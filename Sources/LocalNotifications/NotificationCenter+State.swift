@@ -2,12 +2,12 @@
 import CarillonThreadDelivery
 
 extension NotificationCenter {
-    /// The registrations; used under the lock. What it returns is released after that, as observers' objects may end
-    /// with it and run code of their own.
+    /// The registrations, which are used under the center's lock. The caller releases removed registrations after the
+    /// lock, because objects of observers may end with them and run code of their own.
     ///
-    /// Not copyable, so that threads that look at it at the same time don't meet at reference counts.
+    /// The type is not copyable, so that threads that read it at the same time do not contend for reference counts.
     struct State: ~Copyable, @unchecked Sendable {
-        // Sendable: senders that are values are only compared, under the lock, and never handed out.
+        // Sendable: senders with value types are only compared under the lock, and never handed out.
         var index = RegistrationIndex()
         private var targets: [ObjectIdentifier: TargetRegistrations] = [:]
         private var contexts: [ObjectIdentifier: OfContext] = [:]
@@ -19,9 +19,10 @@ extension NotificationCenter {
             var registrations: [Registration] = []
         }
 
-        // MARK: Putting in
+        // MARK: Insertion
 
-        /// What stands for an object, with what went because one that had its address is over.
+        /// Returns the target of an object. `dead` has the registrations of an earlier object with the same address,
+        /// which are removed.
         mutating func target(for object: AnyObject) -> (Target, dead: [Registration]) {
             let id = ObjectIdentifier(object)
             var dead: [Registration] = []
@@ -35,14 +36,14 @@ extension NotificationCenter {
             return (target, dead)
         }
 
-        /// A key that equals no other.
+        /// Returns a key that equals no other key.
         mutating func incomparableKey() -> SenderKey {
             lastIncomparable += 1
             return .incomparable(lastIncomparable)
         }
 
-        /// - Returns: registrations that went because their target had gone, and the context, if this is the first
-        ///   registration for it.
+        /// - Returns: the registrations that were removed because their targets are gone, and the context, if this is
+        ///   the first registration for it.
         mutating func insert(_ registration: Registration) -> (dead: [Registration], newContext: ContextDelivery?) {
             registration.position = index.insert(registration, name: registration.name, object: registration.sender)
             var newContext: ContextDelivery?
@@ -58,19 +59,19 @@ extension NotificationCenter {
             return (insertionsUntilSweep > 0 ? [] : sweep(), newContext)
         }
 
-        /// Removes the registrations of what is over.
+        /// Removes the registrations whose target or sender is gone.
         mutating func sweep() -> [Registration] {
             var dead: [Registration] = []
             for known in targets.values { dead += known.registrations(name: nil, sender: nil).filter(\.isDead) }
             for registration in dead { remove(registration) }
-            // Paid for by as many insertions as there are registrations to look at.
+            // As many insertions as there are registrations to examine pay for the next sweep.
             insertionsUntilSweep = max(1_024, index.count)
             return dead
         }
 
-        // MARK: Taking out
+        // MARK: Removal
 
-        /// - Returns: whether it was there.
+        /// - Returns: whether the registration existed.
         @discardableResult
         mutating func remove(_ registration: Registration) -> Bool {
             guard let position = registration.position else { return false }
@@ -87,9 +88,9 @@ extension NotificationCenter {
             return true
         }
 
-        /// Removes the registration of a token, if it is there and for this name and sender; nil = for any.
+        /// Removes the registration of a token, if it exists and has this name and sender; nil means any.
         ///
-        /// - Returns: what was removed.
+        /// - Returns: the removed registration.
         mutating func remove(_ token: Token, name: String?, sender: SenderKey?) -> Registration? {
             guard index.order(at: token.position) == token.order else { return nil }
             let registration = index[token.position]
@@ -99,8 +100,8 @@ extension NotificationCenter {
             return remove(registration) ? registration : nil
         }
 
-        /// Those of an object, and of others that had its address and are over. While the object ends it can't be told
-        /// from these; both shall go.
+        /// Returns the registrations of an object, and those of earlier objects with the same address. While the object
+        /// ends, it can't be distinguished from these; the caller removes both.
         func registrations(of target: AnyObject, name: String?, sender: SenderKey?) -> [Registration] {
             targets[ObjectIdentifier(target)]?.registrations(name: name, sender: sender) ?? []
         }
@@ -115,7 +116,7 @@ extension NotificationCenter {
             return registrations
         }
 
-        /// The contexts for which there have been registrations, and which may be there yet.
+        /// The contexts that have had registrations and may still exist.
         var followed: [ContextDelivery] {
             contexts.values.map(\.delivery)
         }

@@ -4,10 +4,10 @@ import CarillonThreadDelivery
 import Foundation
 
 extension NotificationCenter {
-    /// Stands for a block that observes. Removing it twice is harmless, also when there are new observers since.
+    /// The token of an observing block. A second removal has no effect, even if observers were added in between.
     public final class Token: NSObject, Sendable {
         let centerID: UInt64
-        /// Where the block is registered; another's may be there later, which has another order.
+        /// The position of the registration. A later registration at this position has another order.
         let position: RegistrationIndex.Position
         let order: UInt64
 
@@ -17,23 +17,23 @@ extension NotificationCenter {
             self.order = order
         }
 
-        /// The token that an observer is; nil when it is something else.
+        /// Returns the observer as a token; nil when it is no token.
         static func held(in observer: Any) -> Token? {
-            // By type first: the cast costs more than all the rest of a removal.
+            // The type is compared first, because the cast costs more than the rest of a removal.
             if type(of: observer) == Token.self { return _openExistential(observer, do: asToken) }
             return observer as? Token
         }
     }
 
-    /// An observer that lasts as long as this object, or until `cancel()` (C7). Threads: any.
+    /// The registration of an observer. It ends when this object is released, or with `cancel()` (C7). Threads: any.
     public typealias Observation = CarillonThreadDelivery.Observation
 
-    /// Has a block called for each matching notification as long as the result is kept.
+    /// Calls a block for each matching notification as long as the program holds the result.
     ///
     /// - Parameters:
-    ///   - name: nil = every name.
-    ///   - object: the sender; nil = any, and posts without one.
-    ///   - queue: where the block runs; nil = on the posting thread.
+    ///   - name: the name of the notifications; nil matches every name.
+    ///   - object: the sender; nil matches any sender, and posts without one.
+    ///   - queue: the queue that runs the block; nil runs it on the posting thread.
     public func observe(
         _ name: Notification.Name?, object: Any? = nil, queue: OperationQueue? = nil,
         using block: @escaping @Sendable (Notification) -> Void
@@ -41,7 +41,8 @@ extension NotificationCenter {
         observation(addObserver(forName: name, object: object, queue: queue, using: block))
     }
 
-    /// The same on the thread that runs a main context; posts do not wait for it.
+    /// Calls a block on the thread that runs a main context, as long as the program holds the result. The post does not
+    /// wait for the block.
     public func observe(
         _ name: Notification.Name?, object: Any? = nil, context: MainContext,
         modes: Set<RunLoopMode> = [.common], using block: @escaping @Sendable (Notification) -> Void
@@ -49,8 +50,8 @@ extension NotificationCenter {
         observation(addObserver(forName: name, object: object, context: context, modes: modes, using: block))
     }
 
-    /// The same on the main actor: before the post returns where the main thread posts, and soon where another does. The program
-    /// has to run a loop of its main thread then.
+    /// Calls a block on the main actor, as long as the program holds the result. A post on the main thread waits for
+    /// the block. A post on another thread does not; then the main thread must run a loop.
     public func observeOnMainActor(
         _ name: Notification.Name?, object: Any? = nil, using block: @escaping @MainActor (Notification) -> Void
     ) -> Observation {
@@ -68,7 +69,7 @@ extension NotificationCenter {
     }
 }
 
-/// Of a value that is a token, by its type.
+/// Returns a value that is a token as a token, without a cast.
 private func asToken<Value>(_ value: Value) -> NotificationCenter.Token {
     unsafeDowncast(unsafeBitCast(value, to: AnyObject.self), to: NotificationCenter.Token.self)
 }

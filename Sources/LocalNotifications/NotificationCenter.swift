@@ -4,28 +4,28 @@ import CarillonThreadDelivery
 import Foundation
 import Synchronization
 
-/// A notification center within the process (part C): observers register for a name, a sender, both or neither, and
-/// posting calls those that match, in the order of their registration, before it returns.
+/// A notification center within the process (part C). Observers register for a name, a sender, both or neither. A post
+/// calls the matching observers in the order of their registration, before it returns.
 ///
-/// It is used like Foundation's class of the same name, with the same `Notification`. Senders of value types are
-/// compared by equality, those of classes by identity; what an Optional holds counts. Names are never empty: that is a
-/// mistake of the program.
+/// The class is used like Foundation's class of the same name, with the same `Notification`. Senders of value types are
+/// compared by equality, senders of classes by identity; of an Optional, the wrapped value counts. An empty name is a
+/// programming error.
 ///
-/// Threads: all members from any thread, at once. No lock is held while an observer runs, so it may post, add and
-/// remove; a post inside of an observer is delivered before that observer goes on.
+/// Threads: any, also at the same time. No lock is held while an observer runs, so it may post, add and remove
+/// observers. A post inside of an observer is delivered before that observer continues.
 ///
-/// An observer that was removed before its turn in a post is not called any more; one that is added during a post gets
-/// the next. On another thread an observer may be running at the moment of its removal.
+/// A post does not call an observer that was removed before its call was due. An observer that is added during a post
+/// receives the next post. On another thread, an observer may be running at the moment of its removal.
 open class NotificationCenter: NSObject, @unchecked Sendable {
-    // Sendable: what changes is locked. Subclasses have to see to theirs.
+    // Sendable: the mutable state is locked. Subclasses must protect their own.
 
-    /// The process's center. It is not Foundation's.
+    /// The default center of the process. It is not Foundation's default center.
     open class var `default`: NotificationCenter { shared }
 
     private static let shared = NotificationCenter()
 
     let state = ReadLocked(State())
-    /// Tells centers apart, also those that are gone.
+    /// The identity of the center, different from the identities of all centers that have existed.
     private let id = NotificationCenter.ids.add(1, ordering: .relaxed).newValue
     private static let ids = Atomic<UInt64>(0)
 
@@ -35,24 +35,25 @@ open class NotificationCenter: NSObject, @unchecked Sendable {
         for delivery in state.withLock({ $0.followed }) { delivery.unfollow(self) }
     }
 
-    /// Names the class and how many observers there are.
+    /// The class of the center and the number of its observers.
     open override var description: String {
         "<\(type(of: self)): \(Unmanaged.passUnretained(self).toOpaque()), \(observerCount) observers>"
     }
 
     open override var debugDescription: String { description }
 
-    // MARK: Observing
+    // MARK: Observation
 
-    /// Has a block called for each matching notification, until the token is removed.
+    /// Adds a block as an observer, called for each matching notification until the token is removed.
     ///
     /// - Parameters:
-    ///   - name: nil = every name.
-    ///   - object: the sender; nil = any, and posts without one. An object is not kept alive, and when it is gone
-    ///     nothing matches any more. A value that is neither an object nor `Hashable` matches nothing.
-    ///   - queue: where the block runs; the post waits for it. A thread of the queue that waits for this very post runs
-    ///     the block itself. Nil = on the posting thread.
-    /// - Returns: what `removeObserver(_:)` takes. The block is held until then, the token need not be.
+    ///   - name: the name of the notifications; nil matches every name.
+    ///   - object: the sender; nil matches any sender, and posts without one. An object is not kept alive, and when it
+    ///     is gone nothing matches any more. A value that is neither an object nor `Hashable` matches nothing.
+    ///   - queue: the queue that runs the block; the post waits for it. A thread of the queue that waits for this post
+    ///     runs the block itself. Nil runs the block on the posting thread.
+    /// - Returns: the token for `removeObserver(_:)`. The center holds the block until the token is removed; the
+    ///   program need not hold the token.
     @discardableResult
     open func addObserver(
         forName name: Notification.Name?, object: Any?, queue: OperationQueue?,
@@ -61,7 +62,7 @@ open class NotificationCenter: NSObject, @unchecked Sendable {
         add(name, object, nil, .queue(queue), .block(block))
     }
 
-    /// Adds a registration.
+    /// Adds a registration to the center.
     func add(
         _ name: Notification.Name?, _ object: Any?, _ target: AnyObject?, _ place: Registration.Place,
         _ handler: Registration.Handler
@@ -84,7 +85,7 @@ open class NotificationCenter: NSObject, @unchecked Sendable {
             return (Token(id, registration.position!, order), late, newContext)
         }
         withExtendedLifetime((dead, late)) {}
-        // Outside of the lock: a context that is gone says so at once.
+        // This happens outside of the lock, because a context that is gone calls the closure at once.
         newContext?.follow(self) { [weak self] in
             guard let self, let newContext else { return }
             let ended = state.withLock { $0.contextEnded(newContext) }
@@ -93,22 +94,23 @@ open class NotificationCenter: NSObject, @unchecked Sendable {
         return token
     }
 
-    // MARK: Removing
+    // MARK: Removal
 
-    /// Removes all registrations of an observer: of a token, or of an object whose methods are called. Of one that has
-    /// none, nothing happens.
+    /// Removes all registrations of an observer: of a token, or of an object with observing methods. Has no effect on
+    /// an observer without registrations.
     open func removeObserver(_ observer: Any) {
         removeObserver(observer, name: nil, object: nil)
     }
 
-    /// Removes an observer's own registrations for a name and a sender. An object may do this in its `deinit`.
+    /// Removes the registrations of an observer for a name and a sender. An object may call this in its `deinit`.
     ///
     /// - Parameters:
-    ///   - name: those that were registered with this name; nil = all.
-    ///   - object: those that were registered with this sender; nil = all.
+    ///   - observer: the token, or the object with observing methods.
+    ///   - name: the name in the registrations to remove; nil removes those for all names.
+    ///   - object: the sender in the registrations to remove; nil removes those for all senders.
     open func removeObserver(_ observer: Any, name: Notification.Name?, object: Any?) {
         let sender = Sender(object)
-        // A value that equals nothing was no sender of any.
+        // A value that equals nothing is the sender of no registration.
         guard sender.isComparable else { return }
         if let token = Token.held(in: observer) {
             guard token.centerID == id else { return }
@@ -124,7 +126,7 @@ open class NotificationCenter: NSObject, @unchecked Sendable {
         }
     }
 
-    /// How many observers there are, without those whose target is gone.
+    /// The number of observers, without observers whose target is gone.
     public var observerCount: Int {
         let (count, dead) = state.withLock { state in
             let dead = state.sweep()
@@ -134,10 +136,10 @@ open class NotificationCenter: NSObject, @unchecked Sendable {
         return count
     }
 
-    // MARK: Posting
+    // MARK: Posts
 
-    /// Calls every observer that matches, in the order of registration, and returns when all but those on main contexts
-    /// have run.
+    /// Posts a notification: calls every matching observer in the order of registration. Returns when all of them have
+    /// run, except for observers on main contexts, and for observers on the main actor when another thread posts.
     open func post(_ notification: Notification) {
         let name = notification.name.rawValue
         precondition(!name.isEmpty, "a notification's name is not empty")
@@ -166,7 +168,7 @@ open class NotificationCenter: NSObject, @unchecked Sendable {
         }
     }
 
-    /// The same, for a notification of these parts.
+    /// Posts a notification with this name, sender and userInfo.
     open func post(name: Notification.Name, object: Any?, userInfo: [AnyHashable: Any]? = nil) {
         post(Notification(name: name, object: object, userInfo: userInfo))
     }
@@ -191,7 +193,7 @@ open class NotificationCenter: NSObject, @unchecked Sendable {
 }
 
 extension Registration.Place {
-    /// Where an observer runs that asked for this queue, or none.
+    /// The place of an observer with this queue, or without a queue.
     static func queue(_ queue: OperationQueue?) -> Registration.Place {
         guard let queue else { return .postingThread }
         if queue === OperationQueue.main { MainQueueSource.install() }
@@ -199,7 +201,7 @@ extension Registration.Place {
     }
 }
 
-/// The observers of one post. Nearly always there is one, or none, which costs no memory.
+/// The observers of one post. There is nearly always at most one, which allocates no memory.
 private struct Matches {
     private var first: Registration?
     private var rest: [Registration] = []

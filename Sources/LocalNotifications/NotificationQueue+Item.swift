@@ -5,17 +5,18 @@ import Synchronization
 
 /// A notification that waits in a queue.
 ///
-/// It stands in a list of the pump of its context, which posts it, and in its queue, which may let it go before. Whoever
-/// marks it as gone has it; the other passes over it.
+/// It is in a list of its context's pump, which posts it, and in its queue, which may remove it first. The side that
+/// marks it as gone takes it; the other side skips it.
 final class QueuedNotification: @unchecked Sendable {
-    // Sendable: the variables are touched only under the lock of its queue's store, or before anyone else sees it.
+    // Sendable: the variables are accessed only under the lock of its queue's store, or before other code sees the
+    // object.
 
-    /// Nil when it is gone.
+    /// Nil when the notification has been taken.
     private var notification: Notification?
     let name: String
     let style: NotificationQueue.PostingStyle
     let modes: ModeSet
-    /// About how much memory it keeps.
+    /// The approximate memory that it keeps, in bytes.
     let byteCount: Int
     let pump: QueuePump
     let store: QueueStore
@@ -38,9 +39,9 @@ final class QueuedNotification: @unchecked Sendable {
         gone.load(ordering: .acquiring)
     }
 
-    /// Under the lock of the store.
+    /// Takes the notification, under the lock of the store.
     ///
-    /// - Returns: the notification; nil when it is gone already.
+    /// - Returns: the notification; nil when it was taken before.
     func take() -> Notification? {
         guard !isGone else { return nil }
         gone.store(true, ordering: .releasing)
@@ -48,7 +49,7 @@ final class QueuedNotification: @unchecked Sendable {
         return notification
     }
 
-    /// The sender as it is compared. Under the lock of the store.
+    /// The sender in its comparable form; read it under the lock of the store.
     var sender: Sender {
         Sender(notification?.object)
     }

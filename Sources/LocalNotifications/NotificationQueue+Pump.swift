@@ -3,15 +3,15 @@ import CarillonMainLoop
 import CarillonThreadDelivery
 import Synchronization
 
-/// Posts what waits in notification queues for one main context: two sources, one for each style that waits, for all
-/// queues.
+/// The poster of the waiting notifications of all notification queues on one main context. It has two sources, one for
+/// each style that waits.
 ///
-/// All queues have one order for each style, so a pass costs what it posts, however many queues there are, and queues
-/// stay first in, first out also across modes.
+/// All queues share one order for each style. Therefore the cost of a pass depends on the number of posts and not on
+/// the number of queues, and queues stay first in, first out across modes.
 ///
-/// It lives as long as the context, and holds no queue.
+/// The pump lives as long as the context, and holds no queue.
 final class QueuePump: Sendable {
-    /// The one of the calling thread's context.
+    /// The pump of the calling thread's context.
     static var current: QueuePump {
         MainContext.currentAttachment(QueuePump.self) { context in
             if context == .default { MainQueueSource.install() }
@@ -26,9 +26,9 @@ final class QueuePump: Sendable {
 
     fileprivate struct Waiting {
         var lanes = ModeLanes<QueuedNotification>()
-        /// How many of those in the lanes are gone.
+        /// The number of notifications in the lanes that are gone.
         var holes = 0
-        /// Whether the source was signalled and has not begun since.
+        /// Whether the source was signaled and has not begun to post since.
         var isAwake = false
     }
 
@@ -51,11 +51,11 @@ final class QueuePump: Sendable {
 
     deinit { reference.point(to: nil) }
 
-    /// The pump, for its sources. With a weak reference each use of the pump would be slow, and each notification that waits
-    /// has one.
+    /// The reference of the sources to their pump. A weak reference would make each use of the pump slow, and each
+    /// waiting notification has such uses.
     ///
-    /// Its context holds the pump until what is done at its end is done; and nothing is done by the sources of one that the
-    /// context never held, as nobody has signalled them.
+    /// The address stays valid: the context holds the pump until the actions at its end have run. The sources of a pump
+    /// that the context never held do nothing, because no code has signaled them.
     fileprivate final class Reference: Sendable {
         /// 0 for none.
         private let address = Atomic<UInt>(0)
@@ -91,7 +91,7 @@ final class QueuePump: Sendable {
         self.modes.allow(modes)
     }
 
-    /// Has the loop come to a notification, which was enqueued on the thread of the context.
+    /// Adds a notification to be posted by the loop. It was enqueued on the thread of the context.
     func append(_ item: QueuedNotification) {
         let (shallWake, isLate) = state.withLock { state in
             if modes.isEnded { return (false, true) }
@@ -105,7 +105,7 @@ final class QueuePump: Sendable {
         style == .asap ? asapSource : idleSource
     }
 
-    /// One that waits here is gone.
+    /// Notes that a notification which waits here is gone.
     func hasHole(_ style: NotificationQueue.PostingStyle) {
         let removed = state.withLock { $0[style].addHole() }
         withExtendedLifetime(removed) {}
@@ -113,7 +113,7 @@ final class QueuePump: Sendable {
 
     // MARK: Posting
 
-    /// Posts what waited when the pass began, until the share of the turn is used up.
+    /// Posts the notifications that waited when the pass began, until the share of the turn is used up.
     private func postAll() {
         let limit = state.withLock { state in
             state.asap.isAwake = false
@@ -122,7 +122,7 @@ final class QueuePump: Sendable {
         repeat {
             let (item, shallWake) = state.withLock { $0.asap.next(in: modes, before: limit) }
             guard let item else { break }
-            // For a loop that is nested in an observer.
+            // The wake-up is for a loop that is nested in an observer.
             if shallWake { asapSource.signal() }
             item.store.post(item)
         } while asapSource.mayGoOn
@@ -133,11 +133,12 @@ final class QueuePump: Sendable {
             return (true, isDone && state.asap.lanes.hasAllowed(in: modes))
         }
         guard isLeft else { return }
-        // What observers enqueued meanwhile is for the next pass, and before that everyone else has a turn (Q5).
+        // Notifications that observers enqueued meanwhile belong to the next pass, after all other work of the loop
+        // (Q5).
         if isNew { asapSource.signalAfterOthers() } else { asapSource.signal() }
     }
 
-    /// Posts one: whether the loop is idle after that, it says itself.
+    /// Posts one notification; the loop itself then decides whether it is idle.
     private func postOne() {
         let (item, shallWake) = state.withLock { state in
             state.whenIdle.isAwake = false
@@ -152,7 +153,7 @@ final class QueuePump: Sendable {
         if isLeft { idleSource.signal() }
     }
 
-    // MARK: The end
+    // MARK: End of the context
 
     private func contextEnded() {
         let items = state.withLock { $0.asap.lanes.removeAll() + $0.whenIdle.lanes.removeAll() }
@@ -176,7 +177,7 @@ extension QueuePump.State {
 }
 
 extension QueuePump.Waiting {
-    /// - Returns: whether the source has to be signalled.
+    /// - Returns: whether the source has to be signaled.
     fileprivate mutating func append(_ item: QueuedNotification) -> Bool {
         let isUnannounced = lanes.isUnannounced(item.modes)
         lanes.append(item, in: item.modes)
@@ -189,7 +190,7 @@ extension QueuePump.Waiting {
         return true
     }
 
-    /// The next that waits, and whether the source has to be signalled for others.
+    /// Returns the next waiting notification, and whether the source has to be signaled for others.
     fileprivate mutating func next(
         in modes: ContextModes, before limit: ModeLanes<QueuedNotification>.Number
     ) -> (QueuedNotification?, Bool) {
@@ -199,7 +200,7 @@ extension QueuePump.Waiting {
         return (nil, false)
     }
 
-    /// - Returns: what is to be released.
+    /// - Returns: the notifications that the caller must release.
     fileprivate mutating func addHole() -> [QueuedNotification] {
         holes += 1
         guard holes > 64, holes > lanes.count / 2 else { return [] }

@@ -2,12 +2,12 @@
 import CarillonCollections
 import Foundation
 
-/// Finds what is similar to a notification among those that wait in a queue (Q3).
+/// An index of the waiting notifications of a queue, to find similar ones (Q3).
 ///
-/// There is an index for each mask with which anything was looked for, from then on; who never coalesces pays for none.
-/// Those that are gone stay in an index until they are more than those that wait.
+/// There is an index for each mask, from its first search on; programs that never coalesce pay for none. Notifications
+/// that are gone stay in an index until they outnumber the waiting ones.
 ///
-/// A value type, used under the lock of its queue.
+/// A value type; used under the lock of its queue.
 struct SimilarNotifications {
     fileprivate enum Key: Hashable {
         case name(String)
@@ -15,20 +15,20 @@ struct SimilarNotifications {
         case both(String, SenderKey?)
     }
 
-    /// Nearly always one.
+    /// The notifications of one key: nearly always one.
     fileprivate struct Entry {
         var newest: QueuedNotification
         var others: [QueuedNotification] = []
     }
 
     fileprivate struct Index {
-        /// That of the key that was asked for last, which is not in the others: a busy notification is coalesced again and
-        /// again.
+        /// The entry of the key in the last search. It is not in `entries`, because a busy notification is coalesced
+        /// again and again.
         var last: (key: Key, entry: Entry)?
         var entries: [Key: Entry] = [:]
-        /// About how many are in it, with those that are gone.
+        /// The approximate number of notifications in the index, including removed ones.
         var count = 0
-        /// How many waited when it was last looked through, at least.
+        /// A lower bound of the number that waited when the index was last cleaned.
         var limit = 64
     }
 
@@ -36,21 +36,21 @@ struct SimilarNotifications {
     private var bySender: Index?
     private var byBoth: Index?
 
-    /// Those that wait and are similar: nearly always one.
+    /// The waiting notifications that are similar: nearly always one.
     struct Found {
         var others: [QueuedNotification] = []
         var newest: QueuedNotification?
 
-        /// In their order.
+        /// Calls `body` for each notification, in order.
         func forEach(_ body: (QueuedNotification) -> Void) {
             for other in others { body(other) }
             if let newest { body(newest) }
         }
     }
 
-    /// Those that wait and are similar.
+    /// Finds the waiting notifications that are similar.
     ///
-    /// - Parameter all: what waits in the queue.
+    /// - Parameter all: the notifications in the queue.
     mutating func find(
         _ notification: Notification, _ mask: NotificationQueue.NotificationCoalescing,
         among all: Deque<QueuedNotification>
@@ -73,7 +73,7 @@ struct SimilarNotifications {
         }
     }
 
-    /// Takes one up that waits from now on.
+    /// Adds a notification that waits from now on.
     mutating func insert(_ item: QueuedNotification) {
         if byName != nil { byName!.insert(item, .name(item.name)) }
         guard bySender != nil || byBoth != nil else { return }
@@ -83,7 +83,7 @@ struct SimilarNotifications {
         if byBoth != nil { byBoth!.insert(item, .both(item.name, sender.key)) }
     }
 
-    /// Nothing waits: drops an index in which many are left.
+    /// Drops large indexes when no notification waits.
     mutating func forgetTheGone() {
         byName?.forgetMany()
         bySender?.forgetMany()
@@ -108,7 +108,7 @@ struct SimilarNotifications {
 }
 
 extension SimilarNotifications.Index {
-    /// - Returns: whether there is an entry of this key, which is ``last`` then.
+    /// - Returns: whether an entry with this key exists; it is then ``last``.
     fileprivate mutating func makeLast(_ key: SimilarNotifications.Key) -> Bool {
         if last?.key == key { return true }
         guard let entry = entries.removeValue(forKey: key) else { return false }
@@ -130,7 +130,7 @@ extension SimilarNotifications.Index {
             last = (key, SimilarNotifications.Entry(newest: item))
         }
         count += 1
-        // Looked through when as many came since as there are to look at.
+        // The index is cleaned when as many notifications have been added as there are to examine.
         guard count > 2 * limit else { return }
         putLastBack()
         entries = entries.compactMapValues { $0.waiting }
@@ -158,7 +158,7 @@ extension SimilarNotifications.Entry {
         }
     }
 
-    /// Without those that are gone; nil when nothing is left.
+    /// The entry without the notifications that are gone; nil when none is left.
     fileprivate var waiting: SimilarNotifications.Entry? {
         let left = (others + [newest]).filter { !$0.isGone }
         guard let newest = left.last else { return nil }

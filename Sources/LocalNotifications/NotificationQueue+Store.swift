@@ -4,9 +4,9 @@ import CarillonMainLoop
 import CarillonThreadDelivery
 import Foundation
 
-/// What waits in one queue, on whatever threads.
+/// The waiting notifications of one queue, from all threads.
 ///
-/// It is there as long as the queue, and what waits in it goes with that; pumps may hold what is left of it a moment
+/// The store ends with its queue, and so do its waiting notifications; pumps may hold remains of it for a moment
 /// longer.
 ///
 /// Threads: any.
@@ -16,7 +16,7 @@ final class QueueStore: Sendable {
     private let state = Locked(State())
 
     fileprivate struct State {
-        /// In the order in which they were enqueued; those that are gone are passed over.
+        /// The notifications in the order of their enqueueing; removed ones are skipped.
         var order = Deque<QueuedNotification>()
         var similar = SimilarNotifications()
         var count = 0
@@ -30,7 +30,7 @@ final class QueueStore: Sendable {
         self.limits = limits
     }
 
-    /// How many wait.
+    /// The number of waiting notifications.
     var count: Int {
         state.withLock { $0.count }
     }
@@ -39,25 +39,25 @@ final class QueueStore: Sendable {
         state.withLock { $0.lost }
     }
 
-    // MARK: Putting in
+    // MARK: Insertion
 
     enum Outcome {
         case waits(QueuedNotification)
         case isPostedNow
-        /// The style is *now*, and the loop is in another mode.
+        /// The style is `now`, and the loop is in another mode.
         case isRefused
-        /// It is larger than all the room that there is.
+        /// The notification is larger than the whole space.
         case isLost
     }
 
-    /// Enqueues a notification in place of those that are similar.
+    /// Enqueues a notification, which replaces similar ones.
     func enqueue(
         _ notification: Notification, _ style: NotificationQueue.PostingStyle, _ modes: ModeSet,
         mask: NotificationQueue.NotificationCoalescing, pump: QueuePump
     ) -> Outcome {
         let size = style == .now ? 0 : PayloadSize.of(notification)
         let carried = Carried(notification)
-        // Nearly always one at most.
+        // Nearly always one notification at most.
         var replaced: Removed?
         var (othersReplaced, dropped): ([Removed], [Removed]) = ([], [])
         let (outcome, told) = state.withLock { state -> (Outcome, UInt64?) in
@@ -81,7 +81,7 @@ final class QueueStore: Sendable {
             state.insert(item)
             return (.waits(item), dropped.isEmpty ? nil : state.lose(UInt64(dropped.count)))
         }
-        // They end here, and may run code of their own.
+        // The removed notifications are released here, and may run code of their own.
         if let replaced { replaced.pump.hasHole(replaced.style) }
         Self.leaveHoles(othersReplaced)
         Self.leaveHoles(dropped)
@@ -91,22 +91,22 @@ final class QueueStore: Sendable {
         return outcome
     }
 
-    // MARK: Taking out
+    // MARK: Removal
 
-    /// One that is taken out: it is released when the lock is, as its sender may end with it.
+    /// A removed notification. It is released after the lock, because its sender may end with it.
     fileprivate struct Removed: Sendable {
         let notification: Carried<Notification>
         let pump: QueuePump
         let style: NotificationQueue.PostingStyle
     }
 
-    /// Posts one, unless it went meanwhile.
+    /// Posts a notification, unless it is gone.
     func post(_ item: QueuedNotification) {
         guard let notification = state.withLock({ $0.take(item) })?.notification else { return }
         center.post(notification.value)
     }
 
-    /// Removes similar ones.
+    /// Removes similar notifications.
     func remove(similarTo notification: Notification, mask: NotificationQueue.NotificationCoalescing) {
         guard !mask.isEmpty else { return }
         let carried = Carried(notification)
@@ -120,17 +120,17 @@ final class QueueStore: Sendable {
         Self.leaveHoles(removed)
     }
 
-    /// Drops what can't be posted any more, as its context is gone.
+    /// Drops a notification that can't be posted any more, because its context is gone.
     ///
-    /// - Returns: whether it still waited.
+    /// - Returns: whether the notification was still waiting.
     func drop(_ item: QueuedNotification) -> Bool {
         let removed = state.withLock { $0.take(item) }
         return removed != nil
     }
 
-    /// The queue ends: drops everything.
+    /// Ends the store with its queue: drops all notifications.
     ///
-    /// - Returns: how many waited.
+    /// - Returns: the number of notifications that were waiting.
     func close() -> Int {
         let removed = state.withLock { state in
             let removed = state.order.compactMap { state.take($0) }
@@ -153,7 +153,8 @@ extension QueueStore.State {
         count += 1
         byteCount += item.byteCount
         similar.insert(item)
-        // One in which most are gone is made short again, so that coalescing keeps the memory of what waits.
+        // A list in which most notifications are gone is shortened, so that coalescing keeps only the memory of waiting
+        // ones.
         if order.count > 64, order.count > 2 * count { order.removeAll { $0.isGone } }
     }
 
@@ -166,7 +167,7 @@ extension QueueStore.State {
         return QueueStore.Removed(notification: Carried(notification), pump: item.pump, style: item.style)
     }
 
-    /// - Returns: how many are lost so far, when that is to be told.
+    /// - Returns: the number of losses so far, if a message about them is due.
     fileprivate mutating func lose(_ number: UInt64) -> UInt64? {
         lost += number
         return Log.throttle(&timesLost, times: number)

@@ -3,41 +3,44 @@ import CarillonMainLoop
 import CarillonThreadDelivery
 import Foundation
 
-/// The center that a ``NotificationQueue`` posts to: one of this module, the distributed one, Foundation's, or one of the program's
-/// own.
+/// The center that a ``NotificationQueue`` posts to: a center of this module, the distributed center, Foundation's, or
+/// the program's own.
 public typealias NotificationPosting = CarillonThreadDelivery.NotificationPosting
 
 extension NotificationCenter: NotificationPosting {}
 
-/// Buffers notifications for a center (part Q): first in, first out; posted at the end of the current iteration of the
-/// thread's GLib loop or when that has nothing else to do; similar ones coalesced into the newest.
+/// A first-in, first-out buffer of notifications for a center (part Q). It posts them at the end of the current
+/// iteration of the thread's GLib loop, or when that loop is idle. Similar notifications are coalesced into the newest.
 ///
-/// It is used like Foundation's class of the same name, which needs a `RunLoop`, and never posts under GLib's.
+/// The class is used like Foundation's class of the same name, which needs a `RunLoop` and never posts under GLib's
+/// loop.
 ///
-/// A notification is posted on the thread where it was enqueued, through that thread's `MainContext.current`, which
-/// has to be run there. When that context ends, what waits for it is dropped, and that is logged. What no loop posts in
-/// time is bounded by `DeliveryQueue.Limits.standard`: over that the oldest go, counted in ``lost`` and logged (T2).
+/// A notification is posted on the thread that enqueued it, through that thread's `MainContext.current`, which the
+/// thread must run. When that context ends, its waiting notifications are dropped, and the number of them is logged.
+/// `DeliveryQueue.Limits.standard` bounds the notifications that no loop posts in time. Beyond that limit the oldest
+/// are discarded, counted in ``lost`` and logged (T2).
 ///
-/// Threads: all members from any thread. Coalescing goes over the whole queue: what was enqueued on another thread and
-/// is replaced will be posted on this one. No lock is held while observers run.
+/// Threads: any. Coalescing covers the whole queue: when a notification replaces one from another thread, it is posted
+/// on the thread that enqueued the replacement. No lock is held while observers run.
 ///
-/// The queue lives as long as somebody holds it; what waits does not hold it, and goes with it.
+/// The queue lives as long as the program holds it. Waiting notifications do not hold the queue, and are dropped with
+/// it.
 open class NotificationQueue: NSObject, @unchecked Sendable {
-    // Sendable: what changes is locked. Subclasses have to see to theirs.
+    // Sendable: the mutable state is locked. Subclasses must protect their own.
 
-    /// When a notification is posted (Q2).
+    /// The time at which a notification is posted (Q2).
     public enum PostingStyle: UInt, Sendable {
-        /// When the loop has nothing else to do: no timer and no other event is ready, and nothing of this module. One
-        /// notification at a time, so that what became ready meanwhile goes first.
+        /// When the loop is idle: no timer, no other event and nothing of this module is ready. One notification is
+        /// posted at a time, so that events that become ready meanwhile run first.
         case whenIdle = 1
-        /// At the end of the current iteration of the loop: behind the callbacks that are due with this one, and ahead
-        /// of what the next iteration finds.
+        /// At the end of the current iteration of the loop: after the callbacks that are due with this one, and before
+        /// the events that the next iteration finds.
         case asap = 2
         /// At once, before `enqueue(_:postingStyle:coalesceMask:forModes:)` returns.
         case now = 3
     }
 
-    /// What makes two notifications similar (Q3).
+    /// The properties that make two notifications similar (Q3).
     public struct NotificationCoalescing: OptionSet, Sendable {
         public let rawValue: UInt
 
@@ -45,18 +48,18 @@ open class NotificationQueue: NSObject, @unchecked Sendable {
             self.rawValue = rawValue
         }
 
-        /// Nothing: each is posted.
+        /// No property: each notification is posted.
         public static let none: NotificationCoalescing = []
         /// The same name.
         public static let onName = NotificationCoalescing(rawValue: 1)
-        /// The same sender: the same object, an equal value, or none on both sides.
+        /// The same sender: the same object, an equal value, or no sender on both sides.
         public static let onSender = NotificationCoalescing(rawValue: 2)
     }
 
-    /// How much may wait: see `DeliveryQueue.Limits`.
+    /// The limits of waiting notifications: see `DeliveryQueue.Limits`.
     typealias Limits = DeliveryQueue.Limits
 
-    /// The calling thread's queue, for ``NotificationCenter/default``. It ends with the thread.
+    /// The queue of the calling thread, for ``NotificationCenter/default``. It ends with the thread.
     open class var `default`: NotificationQueue {
         if let queue = threadsQueue.value { return queue }
         let queue = NotificationQueue(notificationCenter: NotificationCenter.default)
@@ -68,19 +71,19 @@ open class NotificationQueue: NSObject, @unchecked Sendable {
 
     private let store: QueueStore
 
-    /// Another queue, which lasts as long as somebody holds it.
+    /// Creates another queue, which lasts as long as the program holds it.
     ///
-    /// - Parameter notificationCenter: where it posts.
+    /// - Parameter notificationCenter: the center that the queue posts to.
     public required init(notificationCenter: NotificationCenter) {
         store = QueueStore(notificationCenter, .standard)
     }
 
-    /// The same for the distributed center, Foundation's, or one of the program's own.
+    /// Creates a queue for the distributed center, Foundation's, or the program's own.
     public init(notificationCenter: any NotificationPosting) {
         store = QueueStore(notificationCenter, .standard)
     }
 
-    /// The same for the process's center.
+    /// Creates a queue for the default center of the process.
     public convenience override init() {
         self.init(notificationCenter: NotificationCenter.default)
     }
@@ -90,14 +93,15 @@ open class NotificationQueue: NSObject, @unchecked Sendable {
         if count > 0 { Log.notice("\(count) notifications were dropped with the queue in which they waited") }
     }
 
-    /// Names the class and how many notifications wait.
+    /// The class of the queue and the number of waiting notifications.
     open override var description: String {
         "<\(type(of: self)): \(Unmanaged.passUnretained(self).toOpaque()), \(store.count) waiting>"
     }
 
     open override var debugDescription: String { description }
 
-    /// How many notifications were lost since the queue was made, because no loop posted them in time (T2).
+    /// The number of notifications that were lost since the queue was created, because no loop posted them in time
+    /// (T2).
     public var lost: UInt64 { store.lost }
 
     // MARK: Enqueueing
@@ -109,14 +113,14 @@ open class NotificationQueue: NSObject, @unchecked Sendable {
 
     /// Enqueues a notification.
     ///
-    /// Earlier ones that are similar go, and this one takes over the most urgent of their styles and all of their
-    /// modes.
+    /// The queue removes earlier similar notifications. The new one takes over the most urgent of their styles and all
+    /// of their modes.
     ///
     /// - Parameters:
-    ///   - coalesceMask: what makes an earlier notification similar to this one.
-    ///   - modes: the modes of the loop in which it may be posted; in others it waits. Nil or none = the default mode.
-    ///     With ``PostingStyle/now`` and the loop in another mode it is not posted, which is logged, and nothing
-    ///     changes.
+    ///   - coalesceMask: the properties that make an earlier notification similar to this one.
+    ///   - modes: the modes of the loop in which the notification may be posted; in others it waits. Nil or no modes
+    ///     means the default mode. With ``PostingStyle/now`` and the loop in another mode, the notification is not
+    ///     posted, which is logged, and the queue does not change.
     public func enqueue(
         _ notification: Notification, postingStyle: PostingStyle, coalesceMask: NotificationCoalescing,
         forModes modes: [RunLoopMode]? = nil
@@ -125,7 +129,7 @@ open class NotificationQueue: NSObject, @unchecked Sendable {
         enqueue(notification, postingStyle, coalesceMask, set)
     }
 
-    /// The same with Foundation's modes, for which `RunLoopMode.init(_:)` says what they are here.
+    /// Enqueues a notification with Foundation's modes, which `RunLoopMode.init(_:)` translates.
     @_disfavoredOverload
     open func enqueue(
         _ notification: Notification, postingStyle: PostingStyle, coalesceMask: NotificationCoalescing,
@@ -156,7 +160,8 @@ open class NotificationQueue: NSObject, @unchecked Sendable {
 
     /// Removes similar notifications without posting them.
     ///
-    /// - Parameter coalesceMask: what makes them similar; with ``NotificationCoalescing/none`` nothing is.
+    /// - Parameter coalesceMask: the properties that make notifications similar; with ``NotificationCoalescing/none``
+    ///   none are removed.
     open func dequeueNotifications(matching notification: Notification, coalesceMask: NotificationCoalescing) {
         store.remove(similarTo: notification, mask: coalesceMask)
     }

@@ -4,15 +4,17 @@ import Foundation
 import Synchronization
 
 extension NotificationCenter {
-    /// The notifications of a name, from now on, as an asynchronous sequence (C7).
+    /// Returns the notifications of a name, from now on, as an asynchronous sequence (C7).
     ///
-    /// It buffers what was posted and not yet taken. When the buffer is full, **the oldest goes**: whoever is late sees
-    /// the newest. How many went so is in ``Notifications/lost``.
+    /// The sequence buffers notifications that have been posted and not taken yet. When the buffer is full, **the
+    /// oldest notification is discarded**, so that a slow reader receives the newest ones. ``Notifications/lost`` has
+    /// the number of discarded ones.
     ///
     /// - Parameters:
-    ///   - name: nil = every name.
-    ///   - object: the sender; nil = any, and posts without one.
-    ///   - bufferLimit: how many may wait, 1 at least; never more than 64 MiB of them.
+    ///   - name: the name of the notifications; nil matches every name.
+    ///   - object: the sender; nil matches any sender, and posts without one.
+    ///   - bufferLimit: the maximum number of waiting notifications, at least 1. Their total size is at most 64 MiB,
+    ///     but the newest notification is always kept.
     public func notifications(
         named name: Notification.Name?, object: Any? = nil, bufferLimit: Int = DeliveryQueue.Limits.standard.count
     ) -> Notifications {
@@ -20,11 +22,11 @@ extension NotificationCenter {
         return Notifications(self, name, object, bufferLimit)
     }
 
-    /// Notifications that are waited for. It observes from its making on until it and its iterators are gone, or the
-    /// task that iterates is cancelled.
+    /// An asynchronous sequence of notifications. It observes from its creation until the sequence and its iterators
+    /// are gone, or until the iterating task is cancelled.
     ///
-    /// Threads: any. Each iterator is a reader of its own: the first one from the making of the sequence on, each further one
-    /// from its own.
+    /// Threads: any. Each iterator is a reader of its own. The first one reads from the creation of the sequence on,
+    /// each further one from its own creation on.
     public struct Notifications: AsyncSequence, Sendable {
         public typealias Element = Notification
         public typealias Failure = Never
@@ -35,7 +37,7 @@ extension NotificationCenter {
             source = Source(center, name, object, limit)
         }
 
-        /// How many were dropped from full buffers so far, of all iterators.
+        /// The number of notifications that were discarded from full buffers so far, for all iterators.
         public var lost: UInt64 { source.lost.value.load(ordering: .relaxed) }
 
         public func makeAsyncIterator() -> Iterator {
@@ -74,7 +76,7 @@ extension NotificationCenter {
                         let count = buffer.append(Carried(notification), byteCount: size)
                         if count > 0 { lost.value.add(UInt64(count), ordering: .relaxed) }
                     }
-                    // It ends with its last iterator, and with its task.
+                    // The observation ends with its last iterator, and with its task.
                     buffer.onEnd { observation.cancel() }
                     return ReaderBuffer.Reader(buffer)
                 }
@@ -87,9 +89,10 @@ extension NotificationCenter {
     }
 }
 
-/// The sender of which further iterators will hear. An object is not kept: when it is over, nothing matches any more.
+/// The sender whose notifications further iterators receive. An object is not kept alive: when it is gone, nothing
+/// matches any more.
 private struct LaterSender: @unchecked Sendable {
-    // Sendable: a sender is compared on whatever thread posts.
+    // Sendable: a sender is compared on any thread that posts.
     private weak var object: AnyObject?
     private let isObject: Bool
     private let other: Any?
@@ -101,10 +104,10 @@ private struct LaterSender: @unchecked Sendable {
         other = isObject ? nil : sender
     }
 
-    /// Nil when it is over.
+    /// The sender; nil when it is an object that is gone.
     var value: Any?? {
         guard isObject else { return .some(other) }
-        // Once, as it may go at any moment.
+        // The reference is read once, because the object may end at any moment.
         guard let object else { return nil }
         return .some(object)
     }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
 
-/// About how many bytes of memory a notification keeps while it waits (T2).
+/// The approximate number of bytes that a notification keeps in memory while it waits (T2).
 ///
-/// Values count with all that they hold: texts, data, collections, structs. An object counts with the values that it
-/// holds itself, and not with other objects: those are as a rule somebody else's as well. The sender, when it is an
-/// object, does not count.
+/// Values count with everything that they hold: texts, data, collections, structs. An object counts with the values
+/// that it holds itself, and not with other objects, which usually have other owners as well. A sender that is an
+/// object does not count.
 enum PayloadSize {
-    /// What an entry in a queue takes besides.
+    /// The additional size of an entry in a queue, in bytes.
     static let ofEntry = 128
 
     static func of(_ notification: Notification) -> Int {
@@ -22,20 +22,20 @@ enum PayloadSize {
     }
 }
 
-/// Looks through values; a large collection of the same is estimated from those that come first.
+/// The measurement of values. The size of a large collection is estimated from its first elements.
 private struct Meter {
-    /// How many values may be looked at.
+    /// The number of values that may still be examined.
     private var budget = 4_096
     private var depth = 0
 
-    /// What `value` has outside of its own place.
+    /// Returns the bytes that `value` has outside of its own storage.
     mutating func size(of value: Any) -> Int {
         guard budget > 0, depth < 32 else { return 0 }
         budget -= 1
         depth += 1
         defer { depth -= 1 }
         let type = _openExistential(value, do: typeOfValue)
-        // In an `Any` what is larger than three words lies in a box.
+        // In an `Any`, a value of more than three words is stored in a box.
         if type.isPlain { return type.size > 24 ? type.size + 16 : 0 }
         if let weighed = value as? any Weighed { return weighed.weigh(&self) }
         let own = type.isObject ? 16 : type.size
@@ -56,7 +56,7 @@ private struct Meter {
         return size
     }
 
-    /// The elements of a collection, whose places the caller counts.
+    /// Returns the bytes of the elements of a collection, without their storage in it, which the caller counts.
     mutating func elements(of collection: some Collection) -> Int {
         var (size, seen) = (0, 0)
         for element in collection {
@@ -68,12 +68,12 @@ private struct Meter {
     }
 }
 
-/// What is known of a value without looking into it: whether it holds nothing but its own bytes.
+/// The properties of a value that are known without looking into it: whether it holds nothing but its own bytes.
 private func typeOfValue<Value>(_: Value) -> (isPlain: Bool, isObject: Bool, size: Int) {
     (_isPOD(Value.self), Value.self is AnyClass, MemoryLayout<Value>.size)
 }
 
-/// A type that knows what it holds.
+/// A type that can measure its own content.
 private protocol Weighed {
     func weigh(_ meter: inout Meter) -> Int
 }
@@ -85,7 +85,7 @@ extension Weighed where Self: Collection {
 }
 
 extension String: Weighed {
-    // Up to 15 bytes lie in the value itself.
+    // Up to 15 bytes are stored in the value itself.
     fileprivate func weigh(_ meter: inout Meter) -> Int { utf8.count > 15 ? utf8.count + 32 : 0 }
 }
 

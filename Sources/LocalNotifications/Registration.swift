@@ -7,9 +7,10 @@ import Synchronization
 
 typealias RegistrationIndex = ObserverIndex<String, SenderKey, Registration>
 
-/// One registration: who wants what, and where. The center's index holds it, and a post while it calls it.
+/// A registration: an observer, its name and sender, and its place. The center's index holds it, and so does a post
+/// while it calls it.
 final class Registration: @unchecked Sendable {
-    // Sendable: the variables are touched only under the center's lock, or are atomic or weak; the rest never changes.
+    // Sendable: the variables are accessed only under the center's lock, or are atomic or weak; the rest never changes.
 
     enum Handler {
         case block(@Sendable (Notification) -> Void)
@@ -19,35 +20,36 @@ final class Registration: @unchecked Sendable {
 
     enum Place {
         case postingThread
-        /// The main thread: at once where that posts, else without the post's waiting for it.
+        /// The main thread: a post on that thread calls the observer at once, a post on another thread does not wait
+        /// for it.
         case mainActor
         case operationQueue(OperationQueue)
         case context(ContextDelivery, modes: ModeSet)
     }
 
-    /// Nil means any.
+    /// Nil matches any name.
     let name: String?
-    /// Nil means any.
+    /// Nil matches any sender.
     let sender: SenderKey?
     let place: Place
     private let handler: Handler
-    /// The object that the registration belongs to, when it has a method called.
+    /// The object that the registration belongs to, if it calls a method.
     let target: Target?
-    /// Keeps the address of the sender from being another's as long as the registration lives (C12), though not the
-    /// sender. It is never read: it may be over.
+    /// Reserves the address of the sender as long as the registration lives (C12), without keeping the sender alive. It
+    /// is never read, because the sender may be gone.
     private unowned let senderAddress: AnyObject?
-    /// Tells that the sender is over, where that ends the registration.
+    /// Shows the end of the sender, where that ends the registration.
     private weak var mortalSender: AnyObject?
     private let hasMortalSender: Bool
 
     private let removed = Atomic(false)
 
-    // MARK: The center's
+    // MARK: State of the center
 
     var position: RegistrationIndex.Position?
-    /// Where it stands in the lists of its target.
+    /// The positions of the registration in the lists of its target.
     var targetSlots = Target.Slots()
-    /// Where it stands in the center's list of its context.
+    /// The position of the registration in the center's list of its context.
     var contextSlot = 0
 
     init(name: String?, sender: Sender, target: Target?, place: Place, handler: Handler) {
@@ -57,12 +59,12 @@ final class Registration: @unchecked Sendable {
         self.place = place
         self.handler = handler
         senderAddress = sender.object
-        // A block is its token's until that is removed.
+        // A block belongs to its token until the token is removed.
         hasMortalSender = target != nil && sender.object != nil
         if hasMortalSender { mortalSender = sender.object }
     }
 
-    /// Whether nobody can call it any more, or nobody is there to be called.
+    /// Whether the registration can't match or call anything any more, because its target or its sender is gone.
     var isDead: Bool {
         guard let target else { return false }
         return target.isOver || (hasMortalSender && mortalSender == nil)
@@ -76,9 +78,9 @@ final class Registration: @unchecked Sendable {
         removed.store(true, ordering: .releasing)
     }
 
-    // MARK: Delivering
+    // MARK: Delivery
 
-    /// Calls the observer, here.
+    /// Calls the observer on the current thread.
     ///
     /// - Returns: false when the target is gone.
     @discardableResult
@@ -89,7 +91,7 @@ final class Registration: @unchecked Sendable {
         case .block(let block):
             block(notification)
         case .method(let method):
-            // Held until the method returns, whoever lets go of it meanwhile (C5).
+            // The target is held until the method returns, even if other code releases it meanwhile (C5).
             guard let object = target?.object else { return false }
             withExtendedLifetime(object) { method(object, notification) }
         }

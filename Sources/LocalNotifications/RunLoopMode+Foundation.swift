@@ -3,8 +3,9 @@ import CarillonMainLoop
 import Foundation
 
 extension RunLoopMode {
-    /// Foundation's mode, as it is here: the default and the common modes are those of a main context, AppKit's modes for
-    /// modal panels and event tracking are ``modalPanel`` and ``eventTracking``, and any other has its name.
+    /// Creates the mode that corresponds to one of Foundation's. The default and the common modes become those of a
+    /// main context. AppKit's modes for modal panels and event tracking become ``modalPanel`` and ``eventTracking``.
+    /// Any other mode keeps its name.
     public init(_ mode: RunLoop.Mode) {
         switch mode {
         case .default: self = .default

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What senders are compared by (N2): objects by identity, values by equality.
+/// The comparison key of a sender (N2): objects compare by identity, values by equality.
 ///
-/// A key of an object means something only while its address is that object's; who keeps one sees to that (C12).
+/// The key of an object is valid only while the address belongs to that object; the holder of a key ensures that (C12).
 enum SenderKey: Hashable {
     case object(ObjectIdentifier)
     case text(String)
-    /// In a box of its own, so that all others are copied without asking what is in it.
+    /// Boxed, so that the other cases are copied without examining their content.
     indirect case value(AnyHashable)
-    /// Of a sender that equals nothing, not even itself: each has a number of its own.
+    /// A sender that equals nothing, not even itself: each has its own number.
     case incomparable(UInt64)
 }
 
-/// A sender as it is compared. What an Optional holds counts, and an empty one is no sender (N2).
+/// A sender in its comparable form. Of an Optional, the wrapped value counts; an empty one is no sender (N2).
 struct Sender {
     /// Nil when there is no sender.
     let key: SenderKey?
-    /// The sender itself, if it is an object that can end.
+    /// The sender itself, if it is an object, which can end.
     let object: AnyObject?
 
     init(_ sender: Any?) {
@@ -38,19 +38,19 @@ struct Sender {
         object = nil
     }
 
-    /// Whether it can be compared at all, or is none.
+    /// Whether the sender can be compared; true also for no sender.
     var isComparable: Bool {
         if case .incomparable = key { false } else { true }
     }
 }
 
-// By type first: casts of an `Any` cost more than all the rest of a post.
+// The type is compared first, because casts of an `Any` cost more than the rest of a post.
 private func makeSender<Value>(of value: Value) -> Sender {
     if Value.self == String.self { return Sender(comparedBy: .text(unsafeBitCast(value, to: String.self))) }
     if Value.self is AnyClass { return Sender(object: unsafeBitCast(value, to: AnyObject.self)) }
     if let optional = value as? any OptionalSender { return Sender(optional.held) }
     if let hashable = value as? AnyHashable {
-        // A value in a box of its own equals the value.
+        // A value in an `AnyHashable` equals the value itself.
         if Value.self == AnyHashable.self { return Sender(hashable.base as Any?) }
         return Sender(comparedBy: .value(hashable))
     }

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-/// An object whose methods are called: held weakly (C5).
+/// A weak reference to an object with observing methods (C5).
 ///
-/// A weak reference does not say when it becomes empty, and the runtime of Swift has no other hook at the end of an object
-/// of somebody else's class. So what is left of the registrations is looked for (`NotificationCenter.State.sweep`): all of
-/// them, once for as many insertions. Looking at some with each insertion would not find them sooner.
+/// A weak reference does not report when it becomes empty, and Swift's runtime has no other hook at the end of an
+/// object of a foreign class. Therefore the center searches for the registrations of ended objects
+/// (`NotificationCenter.State.sweep`). It examines all registrations once for as many insertions; examining some of
+/// them with each insertion would not find them sooner.
 ///
 /// Threads: any.
 final class Target: @unchecked Sendable {
     // Sendable: the weak reference is guarded by the runtime, and the address never changes.
 
-    /// Nil when it is over, and while it ends.
+    /// Nil when the object is gone, and during its `deinit`.
     private(set) weak var object: AnyObject?
-    /// Its address, which may be another's when it is over.
+    /// The address of the object, which another object may have later.
     let id: ObjectIdentifier
 
     init(_ object: AnyObject) {
@@ -21,7 +22,7 @@ final class Target: @unchecked Sendable {
 
     var isOver: Bool { object == nil }
 
-    /// Where a registration stands in each of the lists of its target.
+    /// The positions of a registration in the lists of its target.
     struct Slots {
         var all = 0
         var named = 0

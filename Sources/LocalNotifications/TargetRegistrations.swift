@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The registrations of one object whose methods are called, so that those for a name, a sender or both are found at
-/// the cost of what is found (C6, C11). Used under the center's lock.
+/// The registrations of one object with observing methods. A lookup by name, sender or both costs time in the number of
+/// registrations found (C6, C11). Used under the center's lock.
 final class TargetRegistrations {
     let target: Target
 
@@ -11,7 +11,7 @@ final class TargetRegistrations {
     }
 
     private var all: [Registration] = []
-    /// By what they are for; nil while there are few, which are looked through.
+    /// The lists by name and sender; nil while there are few registrations, which are then searched one by one.
     private var lists: [Key: [Registration]]?
     private static let few = 16
 
@@ -21,7 +21,7 @@ final class TargetRegistrations {
 
     var isEmpty: Bool { all.isEmpty }
 
-    /// Those for a name and a sender; nil = all names, all senders.
+    /// Returns the registrations for a name and a sender; nil means all names, or all senders.
     func registrations(name: String?, sender: SenderKey?) -> [Registration] {
         guard let lists else {
             return all.filter { (name == nil || $0.name == name) && (sender == nil || $0.sender == sender) }
@@ -57,7 +57,7 @@ final class TargetRegistrations {
         }
     }
 
-    /// Removes one that is there.
+    /// Removes a registration, which must exist.
     func remove(_ registration: Registration) {
         all.fillGap(at: registration.targetSlots.all) { $0.targetSlots.all = $1 }
         guard lists != nil else { return }
@@ -75,14 +75,14 @@ final class TargetRegistrations {
     }
 }
 
-/// Lists in which order does not matter, from which one is removed by its place.
+/// Unordered lists from which an element is removed by its position.
 extension [Registration] {
     mutating func append(returningSlotOf registration: Registration) -> Int {
         append(registration)
         return count - 1
     }
 
-    /// Removes an element by putting the last one in its place, of which `moved` is told.
+    /// Removes an element by putting the last one in its place. `moved` receives that one and its new position.
     mutating func fillGap(at slot: Int, moved: (Registration, Int) -> Void) {
         let last = removeLast()
         guard slot < count else { return }

@@ -2,12 +2,13 @@
 import CarillonMainLoop
 import Foundation
 
-/// Runs something on an operation queue and waits for it (C4), without waiting for what waits for us.
+/// Synchronous calls on operation queues (C4), without deadlocks between threads that wait for each other.
 ///
-/// A thread that waits here stands for its queue: nothing else comes to the queue's place before it goes on. When the
-/// last thread of a circle begins to wait (q→q2→q, or the main thread and a queue that post to each other), the body
-/// is run by the thread that waits for its queue, on top of what that waits for. So a body always runs on a thread of its
-/// queue, and one for the main queue on the main thread; a serial queue stays serial.
+/// A thread that waits here represents its queue: no other operation uses the queue's place before the thread
+/// continues. Threads can wait in a cycle: q→q2→q, or the main thread and a queue that post to each other. When the
+/// last thread of a cycle begins to wait, the thread that represents the body's queue runs the body, on top of its own
+/// wait. Therefore a body always runs on a thread of its queue, and a body for the main queue on the main thread; a
+/// serial queue stays serial.
 enum WaitingQueues {
     /// - Returns: what `body` returned, or nil when the queue cancelled the operation.
     static func run<Result: Sendable>(
@@ -31,15 +32,15 @@ enum WaitingQueues {
     }
 }
 
-/// Who waits for what, in the whole process.
+/// The waits of all threads in the process.
 private struct Waits {
-    /// The threads that wait and stand for a queue.
+    /// The threads that wait and represent a queue.
     var threads: [WaitingThread] = []
 
-    /// The threads that wait for each other, and go on no more by themselves if `thread` is one of them.
+    /// Returns the threads that wait for each other and can't continue by themselves, if `thread` is one of them.
     ///
-    /// A thread waits for an operation. One that runs already ends when its thread goes on; one that its queue has not
-    /// come to yet, when one of the threads that use up the queue's places goes on.
+    /// A thread waits for an operation. An operation that runs ends when its thread continues. An operation that its
+    /// queue has not started yet starts when one of the threads in the queue's places continues.
     func circle(with thread: WaitingThread) -> [WaitingThread] {
         var circle = threads.filter(\.isWaiting)
         while true {
@@ -57,12 +58,12 @@ private struct Waits {
         return circle.contains { $0 === thread } ? circle : []
     }
 
-    /// Has a thread of a circle run an operation of its queue, for which another one of the circle waits: then that
-    /// goes on, and with it the others.
+    /// Lets a thread of a cycle run an operation of its queue for which another thread of the cycle waits. Then that
+    /// thread continues, and with it the others.
     ///
-    /// - Returns: the thread, which is to be woken.
+    /// - Returns: the thread, which the caller must wake.
     func breakCircle(with thread: WaitingThread) -> WaitingThread? {
-        // Most of the time nobody else waits.
+        // Usually no other thread waits.
         guard threads.count > 1 else { return nil }
         let circle = circle(with: thread)
         for waiting in circle {
@@ -79,7 +80,7 @@ private struct Waits {
 
 private let allWaits = Locked(Waits())
 
-/// A thread, as far as it waits for operations.
+/// The state of a thread that waits for operations.
 private final class WaitingThread: @unchecked Sendable {
     // Sendable: the variables are touched only under the lock of `allWaits`.
 
@@ -98,11 +99,11 @@ private final class WaitingThread: @unchecked Sendable {
 
     private static let threads = ThreadLocal<WaitingThread>()
 
-    /// One inside the other.
+    /// The nested waits of the thread, the innermost last.
     var waits: [Wait] = []
-    /// Whether it waits now, and does not run a job meanwhile.
+    /// Whether the thread waits now and runs no job meanwhile.
     var isWaiting = false
-    /// What it shall run while it waits.
+    /// The operations that the thread must run while it waits.
     var jobs: [WaitedOperation] = []
     private let alarm = DispatchSemaphore(value: 0)
 
@@ -114,14 +115,14 @@ private final class WaitingThread: @unchecked Sendable {
         alarm.signal()
     }
 
-    /// Says that the thread will wait.
+    /// Announces that the thread will wait.
     ///
     /// - Returns: whether another thread runs the operation, so that the queue need not.
     func begin(_ operation: WaitedOperation, on queue: OperationQueue?) -> Bool {
         let (server, isServed) = allWaits.withLock { all -> (WaitingThread?, Bool) in
             waits.append(Wait(operation: operation, queue: queue))
             isWaiting = true
-            // Who stands for no queue is in nobody's way.
+            // A thread that represents no queue blocks no other thread.
             guard queue != nil else { return (nil, false) }
             if waits.count(where: { $0.queue != nil }) == 1 { all.threads.append(self) }
             let server = all.breakCircle(with: self)
@@ -132,7 +133,7 @@ private final class WaitingThread: @unchecked Sendable {
         return isServed
     }
 
-    /// Waits until the operation is over, and runs what it is given meanwhile.
+    /// Waits until the operation is over, and runs assigned jobs meanwhile.
     func wait(for operation: WaitedOperation) {
         while true {
             let (job, isOver) = allWaits.withLock { all -> (WaitedOperation?, Bool) in
@@ -156,7 +157,7 @@ private final class WaitingThread: @unchecked Sendable {
             job.runBody()
             let server = allWaits.withLock { all -> WaitingThread? in
                 isWaiting = true
-                // Who began to wait meanwhile may be waiting for this thread.
+                // A thread that began to wait meanwhile may wait for this thread.
                 return all.breakCircle(with: self)
             }
             server?.wake()
@@ -164,8 +165,8 @@ private final class WaitingThread: @unchecked Sendable {
     }
 }
 
-/// An operation that a thread waits for. Nobody waits any more once it is cancelled: Foundation's own wait ends when the
-/// queue comes to it, which a suspended queue does not.
+/// An operation that a thread waits for. The wait ends at once when the operation is cancelled. Foundation's own wait
+/// would end only when the queue reaches the operation, which a suspended queue never does.
 private final class WaitedOperation: Operation, @unchecked Sendable {
     // Sendable: the variables are touched only under the lock of `allWaits`.
     enum Stage {
@@ -175,7 +176,7 @@ private final class WaitedOperation: Operation, @unchecked Sendable {
     }
 
     let queue: OperationQueue
-    /// How many operations the queue runs at once.
+    /// The number of operations that the queue runs at once.
     let width: Int
     var stage = Stage.waiting
     private var body: (@Sendable () -> Void)?
@@ -199,10 +200,10 @@ private final class WaitedOperation: Operation, @unchecked Sendable {
         if isMine { runBody() }
     }
 
-    /// Runs the body, which nobody else does.
+    /// Runs the body, which no other thread runs.
     func runBody() {
         takeBody()?()
-        // Released by now: what it holds may be over when the post returns.
+        // The body is released by now: objects that it holds may end when the post returns.
         allWaits.withLock { _ in stage = .over }
         waiter.wake()
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 import CCarillonGLib
 
-/// A source of our own on a context: attached when this object is made, and taken off when it goes away.
+/// A source of this library on a context: attached when this object is created, and removed when it is released.
 ///
-/// A handler that runs at that moment is finished. The context is not kept alive.
+/// A handler that runs at the moment of the release is finished. The context is not kept alive.
 ///
 /// Threads: any.
 final class AttachedSource: @unchecked Sendable {

@@ -5,14 +5,15 @@
     import Musl
 #endif
 
-/// Does work that may block, as a question to a file system that does not answer, on another thread, and gives the result
-/// to the thread of a loop.
+/// Work that may block, such as a question to a file system that does not answer. It runs on another thread, and the
+/// result goes to the thread of a loop.
 ///
-/// Each piece of work has a thread of its own that ends with it. Pieces begin in their order, some at a time. One that takes
-/// longer than the bound is given up: nothing ends a system call that does not return, so its thread is left to it, and
-/// what comes next has another. While ``maxStuck`` threads are left so, further work is given up at once.
+/// Each item of work has its own thread, which ends with it. Items begin in their order, and up to `width` of them run
+/// at a time. An item that takes longer than the bound is given up. No call can end a system call that does not return,
+/// so the thread of that item is abandoned and later items get another one. While ``maxStuck`` threads are stuck in
+/// this way, further work is given up at once.
 ///
-/// Threads: all members on the thread of the loop. Only the work itself runs on another.
+/// Threads: all members are used on the thread of the loop. Only the work itself runs on another thread.
 package final class BlockingWork {
     private final class Item {
         let begin: (_ whenDone: @escaping @Sendable () -> Void) -> Bool
@@ -30,7 +31,7 @@ package final class BlockingWork {
         }
     }
 
-    /// The result of one piece of work; nil until it is done.
+    /// The result of one item of work; nil until it is done.
     private final class Outcome<Value: Sendable>: Sendable {
         private let value = Locked<Value?>(nil)
 
@@ -41,7 +42,7 @@ package final class BlockingWork {
         func take() -> Value? { value.withLock { $0.take() } }
     }
 
-    /// The maximum of threads that are stuck at a time.
+    /// The maximum number of threads that are stuck at a time.
     package static let maxStuck = 16
 
     private let context: MainContext
@@ -52,15 +53,15 @@ package final class BlockingWork {
     private var line: [Item] = []
     private var current: [Item] = []
     private var stuck: [Item] = []
-    /// Pieces for which there is no thread, until the loop is told.
+    /// The items without a thread, until the loop reports them.
     private var refused: [Item] = []
     private var source: PolledSource?
 
     /// - Parameters:
-    ///   - priority: of the results on the loop.
-    ///   - bound: after so many milliseconds work is given up.
-    ///   - width: how many pieces of work may be done at a time.
-    ///   - usesThreads: false in a test whose work never blocks: it is done when it is asked for.
+    ///   - priority: the priority of the results on the loop.
+    ///   - bound: the time after which work is given up, in milliseconds.
+    ///   - width: the number of items that may run at a time.
+    ///   - usesThreads: false in a test whose work never blocks: the work then runs at once, on the calling thread.
     package init(
         on context: MainContext, priority: EventSource.Priority, bound: UInt32 = 2000, width: Int = 1,
         usesThreads: Bool = true
@@ -72,19 +73,19 @@ package final class BlockingWork {
         self.usesThreads = usesThreads
     }
 
-    /// Whether nothing is to be done, but for what was given up.
+    /// Whether no work is left, except for work that was given up.
     package var isIdle: Bool { current.isEmpty && line.isEmpty && refused.isEmpty }
 
-    /// How many pieces wait for others.
+    /// The number of items that wait for others.
     package var waitingCount: Int { line.count }
 
-    /// How many threads are stuck.
+    /// The number of stuck threads.
     package var stuckCount: Int { stuck.count }
 
-    /// Has `work` done behind all that was asked for before.
+    /// Runs `work` after all earlier work.
     ///
-    /// - Parameter completion: called from the loop, later, with what the work returned; with nil when it took too long, or
-    ///   there is no thread for it. Not called any more when this object is gone.
+    /// - Parameter completion: called from the loop, later, with the result of the work. It receives nil when the work
+    ///   took too long, or when there is no thread for it. It is not called any more when this object is gone.
     package func run<Value: Sendable>(
         _ work: @escaping @Sendable () -> Value, then completion: @escaping (Value?) -> Void
     ) {
@@ -160,7 +161,7 @@ private final class Body {
     }
 }
 
-/// - Returns: false when the system has no thread for it.
+/// - Returns: false when the system can't start another thread.
 private func startThread(_ run: @escaping @Sendable () -> Void) -> Bool {
     var thread = pthread_t()
     var attributes = pthread_attr_t()
@@ -169,7 +170,7 @@ private func startThread(_ run: @escaping @Sendable () -> Void) -> Bool {
     pthread_attr_setdetachstate(&attributes, Int32(PTHREAD_CREATE_DETACHED))
     pthread_attr_setstacksize(&attributes, 256 << 10)
     let body = Unmanaged.passRetained(Body(run)).toOpaque()
-    // Signals are for the thread of the loop; a thread begins with the mask of the one that starts it.
+    // Signals belong to the thread of the loop; a new thread inherits the mask of the thread that starts it.
     var (all, before) = (sigset_t(), sigset_t())
     sigfillset(&all)
     pthread_sigmask(SIG_SETMASK, &all, &before)

@@ -7,20 +7,20 @@ import CCarillonGLib
     import Musl
 #endif
 
-/// A program that was started beside this one, by GLib's `g_spawn`.
+/// A program that runs beside this one, started by GLib's `g_spawn`.
 ///
-/// It writes where this one does, and inherits no other descriptor. What it is given to read lies in memory, so that
-/// neither program ever waits for the other, and one that reads nothing hurts nobody. Letting go of the object does not
-/// end the program; its end is then not told.
+/// The program writes to the same streams as this process, and inherits no other descriptor. Its input is in memory, so
+/// that neither program ever waits for the other, and a program that reads nothing does no harm. The release of this
+/// object does not end the program; its end is then not reported.
 ///
-/// Threads: all on the thread that runs the context.
+/// Threads: all members are used on the thread that runs the context.
 package final class ChildProgram {
-    /// How it ended.
+    /// The way in which the program ended.
     package enum Ending: Hashable, Sendable {
         case exited(Int32)
         case killed(signal: Int32)
 
-        /// As a shell counts: 128 and the signal's number where that ended it.
+        /// The status as a shell counts it: 128 and the signal's number if a signal ended the program.
         package var status: Int32 {
             switch self {
             case .exited(let status): status
@@ -29,7 +29,7 @@ package final class ChildProgram {
         }
     }
 
-    /// Why a program was not started.
+    /// The reason why a program was not started.
     package struct Failure: Error, CustomStringConvertible {
         package let description: String
     }
@@ -39,11 +39,11 @@ package final class ChildProgram {
     /// Starts a program.
     ///
     /// - Parameters:
-    ///   - arguments: the program, looked for in PATH, and its arguments.
-    ///   - variables: what its environment has besides that of this process.
-    ///   - input: what it reads on standard input; nil for what this process would.
-    ///   - ended: called once, when it has ended.
-    /// - Throws: ``Failure`` in words for a person, such as that there is no such program.
+    ///   - arguments: the program, which is searched in PATH, and its arguments.
+    ///   - variables: the variables of its environment in addition to those of this process.
+    ///   - input: its standard input; nil for the standard input of this process.
+    ///   - ended: called once, when the program has ended.
+    /// - Throws: ``Failure`` with a text for a person, for example when there is no such program.
     package init(
         _ arguments: [String], variables: [(name: String, value: String)] = [], input: [UInt8]? = nil,
         on context: MainContext, ended: @escaping (Ending) -> Void
@@ -60,7 +60,7 @@ package final class ChildProgram {
         var error: UnsafeMutablePointer<GError>?
         var flags = G_SPAWN_DO_NOT_REAP_CHILD.rawValue | G_SPAWN_SEARCH_PATH.rawValue
         if input == nil { flags |= G_SPAWN_CHILD_INHERITS_STDIN.rawValue }
-        // -1 is what the child inherits, but for standard input.
+        // The child inherits a stream for -1, except for standard input.
         guard
             g_spawn_async_with_fds(
                 nil, &vector, environment, GSpawnFlags(flags), nil, nil, &pid, inputDescriptor, -1, -1, &error) != 0
@@ -87,7 +87,7 @@ package final class ChildProgram {
         g_source_unref(watch)
     }
 
-    /// A descriptor from which a program reads `bytes` and then the end.
+    /// Returns a descriptor from which a program reads `bytes` and then the end.
     private static func descriptor(reading bytes: [UInt8]) throws(Failure) -> Int32 {
         let descriptor = carillon_memory_file()
         guard descriptor >= 0 else { throw failure("the program's input") }

@@ -9,13 +9,13 @@ import CCarillonGLib
 
 /// Command-line options, parsed by GLib's `GOption`, which also composes `--help`.
 ///
-/// Declare the options, call ``parse(_:)`` once, then ask for the values. Arguments are taken as UTF-8 whatever the
-/// locale is, so that a script under `LC_ALL=C` can pass any name. Threads: one thread only.
+/// Declare the options, call ``parse(_:)`` once, then read the values. Arguments are taken as UTF-8 regardless of the
+/// locale, so that a script under `LC_ALL=C` can pass any name. Threads: one thread only.
 package final class CommandLineParser {
-    /// What was wrong with the arguments, in words for a person.
+    /// An error in the arguments, as a text for a person.
     package struct UsageError: Error, CustomStringConvertible {
         package let description: String
-        /// What was declared, where only that was asked for; see ``CommandLineParser/inquiry``.
+        /// The declarations, if only these were requested; see ``CommandLineParser/inquiry``.
         package private(set) var declarations: Declarations?
 
         package init(_ description: String) {
@@ -28,30 +28,30 @@ package final class CommandLineParser {
         }
     }
 
-    /// What a parser was told that there is, for whoever completes command lines.
+    /// The declarations of a parser, for the completion of command lines.
     package struct Declarations: Sendable {
         package struct Option: Sendable {
-            /// Without the hyphens.
+            /// The name without the hyphens.
             package let long: String
             package let short: Character?
-            /// What the help calls its value; nil for one that takes none.
+            /// The name of its value in the help; nil for an option without a value.
             package let placeholder: String?
             package let help: String
         }
 
-        /// What follows the program's name, without the options.
+        /// The text after the program's name, without the options.
         package let usage: String
         package let summary: String
         package let description: String
-        /// In their order, and at last the one for help, which every parser has.
+        /// The options in their order, followed by the option for help, which every parser has.
         package let options: [Option]
     }
 
-    /// Instead of arguments, this has ``parse(_:)`` throw what was declared until then, so that nothing is run. No process
-    /// can be given it as an argument, as it holds a NUL character.
+    /// The argument that makes ``parse(_:)`` throw the declarations made until then, so that the program does nothing
+    /// else. No process can receive it as an argument, because it contains a NUL character.
     package static let inquiry = "\0"
 
-    /// A declared option, to ask for its value with.
+    /// A declared option, by which its value is read.
     package struct Option<Value> {
         fileprivate let storage: UnsafeMutableRawPointer
     }
@@ -68,10 +68,10 @@ package final class CommandLineParser {
 
     /// - Parameters:
     ///   - program: the name that the help and messages show, such as `carillon post`.
-    ///   - usage: what follows the program's name in the first line of the help, without the options.
+    ///   - usage: the text after the program's name in the first line of the help, without the options.
     ///   - summary: the text between that line and the options.
     ///   - description: the text after the options.
-    ///   - stopsAtFirstArgument: leave everything from the first argument that is no option for the caller.
+    ///   - stopsAtFirstArgument: leaves everything from the first argument that is no option to the caller.
     package init(
         program: String, usage: String, summary: String, description: String = "", stopsAtFirstArgument: Bool = false
     ) {
@@ -91,9 +91,9 @@ package final class CommandLineParser {
         storages.forEach { $0.deallocate() }
     }
 
-    /// The process's arguments without the program's name.
+    /// Returns the process's arguments without the program's name.
     ///
-    /// - Throws: ``UsageError`` when one is not UTF-8, which `CommandLine.arguments` would silently alter.
+    /// - Throws: ``UsageError`` when an argument is not UTF-8; `CommandLine.arguments` would alter it silently.
     package static func processArguments() throws(UsageError) -> [String] {
         var arguments: [String] = []
         for index in 1..<max(1, Int(CommandLine.argc)) {
@@ -122,7 +122,7 @@ package final class CommandLineParser {
             initial: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>?.none)
     }
 
-    /// Parses `arguments` (without the program's name) and returns what is no option, in order.
+    /// Parses `arguments` (without the program's name), and returns the arguments that are no options, in order.
     ///
     /// `--help` prints the help and ends the process; see ``end(writing:)``.
     ///
@@ -136,14 +136,14 @@ package final class CommandLineParser {
                     options: declared + [help]))
         }
         let (arguments, wantsHelp) = try checked(arguments)
-        // GLib leaves some "--" in the vector and takes others out; what it collects itself has none.
+        // GLib leaves some "--" in the vector and removes others; the arguments that it collects itself contain none.
         let rest: Option<[String]> = declare(
             "", nil, G_OPTION_ARG_FILENAME_ARRAY, "", nil,
             initial: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>?.none)  // G_OPTION_REMAINING
         entries.append(GOptionEntry())
         g_option_context_add_main_entries(context, entries, nil)
         if wantsHelp { Self.end(writing: help) }
-        // GLib steals strings from the vector and shortens it, so it gets its own copy.
+        // GLib takes strings from the vector and shortens it, so it gets its own copy.
         var vector = g_new(UnsafeMutablePointer<CChar>?.self, count: arguments.count + 2)
         vector![0] = g_strdup(program)
         for (index, argument) in arguments.enumerated() { vector![index + 1] = g_strdup(argument) }
@@ -156,7 +156,8 @@ package final class CommandLineParser {
         return value(rest)
     }
 
-    /// The output of `--help`, without the last line's end. Ask for it behind ``parse(_:)``, which tells GLib the options.
+    /// The output of `--help`, without the last end of line. Read it after ``parse(_:)``, which passes the options to
+    /// GLib.
     package var help: String {
         let text = g_option_context_get_help(context, 1, nil)!
         defer { g_free(text) }
@@ -179,7 +180,7 @@ package final class CommandLineParser {
         }
     }
 
-    /// The arguments with the spelling that options are declared in, and whether one of them asks for the help.
+    /// Returns the arguments with the spelling of the declared options, and whether one of them requests the help.
     ///
     /// - Throws: ``UsageError`` where GLib would ignore the value of a flag, and for an option that is not declared.
     private func checked(_ arguments: [String]) throws(UsageError) -> (arguments: [String], wantsHelp: Bool) {
@@ -192,7 +193,7 @@ package final class CommandLineParser {
                 break
             } else if argument.hasPrefix("--") {
                 let parts = argument.dropFirst(2).split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
-                // British and American; options are declared in the latter.
+                // Both the British and the American spelling are accepted; options are declared in the latter.
                 let name = parts[0].split(separator: "-", omittingEmptySubsequences: false)
                     .map { $0 == "behaviour" ? "behavior" : $0 == "colour" ? "color" : $0 }.joined(separator: "-")
                 let option = declared.first { $0.long == name }

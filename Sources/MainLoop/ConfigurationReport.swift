@@ -5,7 +5,7 @@
     import Musl
 #endif
 
-/// The output of a program that was asked to check its configuration.
+/// The output of a program that checks its configuration.
 package struct ConfigurationReport {
     private let files: [String]
     private let faults: [KeyFile.Fault]
@@ -15,12 +15,12 @@ package struct ConfigurationReport {
     private let warnings: [String]
 
     /// - Parameters:
-    ///   - files: those that were read.
-    ///   - faults: what is wrong with them.
-    ///   - named: the files that somebody asked for, which have to exist.
+    ///   - files: the files that were read.
+    ///   - faults: the faults in these files.
+    ///   - named: the files that the user named, which must exist.
     ///   - none: the line for a machine without files.
-    ///   - mistakes: what else is wrong, of the files that these name.
-    ///   - warnings: what will be, or may be.
+    ///   - mistakes: other mistakes, in the files that these texts name.
+    ///   - warnings: mistakes that may or will follow.
     package init(
         files: [String], faults: [KeyFile.Fault], named: [String], none: String, mistakes: [String] = [],
         warnings: [String] = []
@@ -30,9 +30,9 @@ package struct ConfigurationReport {
         missing = named.filter { !files.contains($0) }
     }
 
-    /// Writes a line for each file without a mistake to standard output, unless something is wrong with the files that they
-    /// name, and one for each mistake to standard error, and ends the process: with 1 where there is a mistake, else as
-    /// ``CommandLineParser/end(writing:)``.
+    /// Writes the report and ends the process. Standard output gets a line for each file without a fault; if `mistakes`
+    /// has entries, no file counts as faultless. Standard error gets a line for each fault, mistake and warning. The
+    /// exit status is 1 if there is a mistake, otherwise that of ``CommandLineParser/end(writing:)``.
     package func end() -> Never {
         let faulty = Set(faults.map(\.path))
         var lines = mistakes.isEmpty ? files.filter { !faulty.contains($0) }.map { "\($0): no mistakes" } : []

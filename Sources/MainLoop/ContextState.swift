@@ -2,37 +2,37 @@
 import CCarillonGLib
 import Synchronization
 
-/// What belongs to a `GMainContext` beyond what GLib keeps: its mode, its turns (M3), and whether it is still there (T2).
+/// The state of a `GMainContext` beyond GLib's own: its mode, its turns (M3), and whether it still exists (T2).
 ///
-/// It hangs on the context as the data of a source that is never ready, so it lives exactly as long as the context,
-/// whoever made that, and every ``MainContext`` of the same context finds the same one. Objects that outlive a context
-/// hold this instead of the context, which they would otherwise keep alive.
+/// The context holds it as the data of a source that is never ready. Therefore it lasts exactly as long as the context,
+/// regardless of the context's creator, and every ``MainContext`` of the same context finds the same state. Objects
+/// that outlive a context hold this state instead of the context, which they would otherwise keep alive.
 ///
 /// Threads: any.
 final class ContextState: SourceHandler, Sendable {
-    /// Is called when the mode has changed, by several threads at once, perhaps. The mode itself is not handed over: another
-    /// change may have come meanwhile.
+    /// An object that is called when the mode has changed, possibly by several threads at once. The mode is not passed,
+    /// because it may have changed again meanwhile.
     protocol ModeFollower: AnyObject, Sendable {
         func modeDidChange()
     }
 
     private struct State: @unchecked Sendable {
-        // Sendable: it is touched only under the lock, and what GLib is called with the pointer for locks itself.
+        // Sendable: accessed only under the lock; the GLib functions that use the pointer do their own locking.
         /// Nil when the context is gone.
         var context: OpaquePointer?
-        /// What was entered and not left, on top of the default mode.
+        /// The modes that were entered and not left, on top of the default mode.
         var entered: [RunLoopMode] = []
         var commonModes: Set<RunLoopMode> = [.default, .modalPanel, .eventTracking]
         var followers: [ObjectIdentifier: WeakFollower] = [:]
         var attachments: [ObjectIdentifier: any AnyObject & Sendable] = [:]
         var onEnd: [@Sendable () -> Void] = []
-        /// Nil also while the context is ending, or is held only by others than objects of ours.
+        /// Nil also while the context is ending, or when only code outside of this library holds it.
         weak var reference: ContextReference?
-        /// References to sources that nobody can release at this moment.
+        /// The references to sources that can't be released at this moment.
         var deferred: [Release] = []
-        /// References that are being given up.
+        /// The number of references that are being given up.
         var releases = 0
-        /// Whether somebody wanted to wake it meanwhile.
+        /// Whether a wake-up was requested meanwhile.
         var isToBeWoken = false
 
         var mode: RunLoopMode { entered.last ?? .default }
@@ -43,15 +43,15 @@ final class ContextState: SourceHandler, Sendable {
     }
 
     private let state: Locked<State>
-    /// Counts what can change which modes are allowed, so that a source need not compare texts in every iteration.
+    /// A counter of the changes that affect allowed modes, so that a source need not compare texts in every iteration.
     private let generations = Atomic<Int>(0)
     private let ended = Atomic(false)
-    /// Whether any may be deferred, so that the loop takes no lock in each iteration.
+    /// Whether any release may be deferred, so that the loop takes no lock in each iteration.
     private let isAnyDeferred = Atomic(false)
-    /// How the sources that share the loop take turns with all others.
+    /// The turns in which sources share the loop with all others.
     let turns: LoopTurns
 
-    /// What the context's timers go by; nil for the system's clock.
+    /// The clock of the context's timers; nil for the system's clock.
     let clock: (any LoopClock)?
 
     private init(_ context: OpaquePointer, clock: (any LoopClock)?, turnClock: LoopTurns.Clock?) {
@@ -60,11 +60,11 @@ final class ContextState: SourceHandler, Sendable {
         turns = LoopTurns(clock: turnClock)
     }
 
-    // MARK: The context's life
+    // MARK: Life of the context
 
-    /// The state of a context, which the caller keeps alive meanwhile.
+    /// Returns the state of a context, which the caller keeps alive meanwhile.
     ///
-    /// - Parameter turnClock: what its turns are measured by, if it is new.
+    /// - Parameter turnClock: the clock that measures its turns, if the state is new.
     static func of(
         _ context: OpaquePointer, turnClock: LoopTurns.Clock? = nil
     ) -> ContextState {
@@ -79,7 +79,7 @@ final class ContextState: SourceHandler, Sendable {
 
     private static let creation = Locked(())
 
-    /// - Parameter clock: what the timers and turns of the context, which has no state yet, go by.
+    /// - Parameter clock: the clock for the timers and turns of the context, which has no state yet.
     static func anchored(to context: OpaquePointer, clock: any LoopClock) -> ContextState {
         anchored(to: context, clock: clock) { clock.microseconds * 1000 }
     }
@@ -88,14 +88,14 @@ final class ContextState: SourceHandler, Sendable {
         to context: OpaquePointer, clock: (any LoopClock)? = nil, turnClock: LoopTurns.Clock?
     ) -> ContextState {
         let state = ContextState(context, clock: clock, turnClock: turnClock)
-        // The first that the loop asks, so that what is deferred does not wait for others.
+        // The loop asks this source first, so that deferred releases do not wait for others.
         let source = UnsafeMutablePointer<GSource>.make(state, priority: Int32.min)
-        // GLib finds only sources that have a callback, and releases that when it destroys the source, which holds the
-        // state longer than that.
+        // GLib finds only sources with a callback. It releases the callback when it destroys the source; the source
+        // holds the state longer than that.
         g_source_set_callback_indirect(
             source, Unmanaged.passUnretained(state).toOpaque(), anchorCallback.functions)
         source.attach(to: context)
-        // The context holds it.
+        // The context holds the source.
         g_source_unref(source)
         return state
     }
@@ -117,31 +117,31 @@ final class ContextState: SourceHandler, Sendable {
         withExtendedLifetime(attachments) {}
     }
 
-    /// Whether the context is gone, or going.
+    /// Whether the context has ended or is ending.
     var isEnded: Bool {
         ended.load(ordering: .acquiring)
     }
 
-    /// Ends a poll that is under way in another thread, if the context is still there.
+    /// Ends a poll that another thread is in, if the context still exists.
     func wakeUp() {
         let reference: ContextReference? = state.withLock { state in
             guard let context = state.context else { return nil }
-            // A source of this context that is being dispatched here: the loop asks all sources again before it polls.
+            // This thread is dispatching a source of the context: the loop asks all sources again before it polls.
             if g_main_current_source() != nil, g_main_context_is_owner(context) != 0 { return nil }
             if let reference = state.reference { return reference }
-            // GLib complains of one that is ending, which that reference may have been the last of.
+            // GLib complains about a context that is ending; the reference that is being given up may be its last.
             if state.releases > 0 { state.isToBeWoken = true } else { g_main_context_wakeup(context) }
             return nil
         }
-        // Not under the lock, for which the end of the context waits: it may be the last reference by now.
+        // Not under the lock, for which the end of the context waits: this may be the last reference by now.
         if let reference { g_main_context_wakeup(reference.pointer) }
     }
 
-    // MARK: The end of sources
+    // MARK: End of sources
 
-    /// The reference that all objects share which stand for the context.
+    /// Returns the shared reference of all objects that represent the context.
     ///
-    /// - Parameter pointer: the context; the caller's reference to it is taken over.
+    /// - Parameter pointer: the context; the function takes over the caller's reference to it.
     func reference(takingOver pointer: OpaquePointer) -> ContextReference {
         let (reference, isNew) = state.withLock { state in
             if let reference = state.reference { return (reference, false) }
@@ -149,13 +149,13 @@ final class ContextState: SourceHandler, Sendable {
             state.reference = reference
             return (reference, true)
         }
-        // The other one keeps the context.
+        // The existing reference keeps the context.
         if !isNew { g_main_context_unref(pointer) }
         carryOutDeferred()
         return reference
     }
 
-    /// A reference is given up, which may be the last.
+    /// Gives up a reference, which may be the last.
     fileprivate func giveUp(_ pointer: OpaquePointer) {
         state.withLock { $0.releases += 1 }
         g_main_context_unref(pointer)
@@ -165,41 +165,44 @@ final class ContextState: SourceHandler, Sendable {
             defer { state.isToBeWoken = false }
             return state.isToBeWoken
         }
-        // Others hold it, if it is there.
+        // Other references hold the context, if it still exists.
         if isToBeWoken { wakeUp() }
     }
 
-    /// Takes a source off its context, unless that is gone already and has done so itself, and releases it. Its handler
-    /// is not called any more.
+    /// Removes a source from its context and releases it. A context that is gone has removed it already. The source's
+    /// handler is not called any more.
     func end(_ source: UnsafeMutablePointer<GSource>) {
         source.silence()
         release(Release(source: source, isToBeDestroyed: true))
     }
 
-    /// Releases a reference to a source of this context, also when that is gone.
+    /// Releases a reference to a source of this context, even if the context is gone.
     func release(_ source: UnsafeMutablePointer<GSource>) {
         release(Release(source: source, isToBeDestroyed: false))
     }
 
-    /// A reference to a source that is to be released, by somebody who knows that its context is there, or gone.
+    /// A reference to a source that is to be released, once the context is known to exist or to be gone.
     private struct Release {
         let source: UnsafeMutablePointer<GSource>
         let isToBeDestroyed: Bool
 
-        /// - Parameter isContextThere: and stays so meanwhile; else it has let go of all its sources.
+        /// - Parameter isContextThere: whether the context exists, and remains meanwhile; otherwise it has released all
+        ///   its sources.
         func carryOut(isContextThere: Bool) {
             if isToBeDestroyed, isContextThere { g_source_destroy(source) }
             g_source_unref(source)
         }
     }
 
-    /// Releases a source at a moment at which its context does not end on another thread.
+    /// Releases a source at a moment when its context can't end on another thread.
     ///
-    /// Before GLib 2.86 `g_source_destroy` and `g_source_unref` read the source's context, and only then lock it; and a
-    /// context that ends takes itself from each source before it refers to it. A thread that calls them just then locks
-    /// memory that has been freed, or frees a source of which the context still makes use (GNOME/glib#803). So they are
-    /// called only by somebody who has a reference to the context, or by the end of the context itself, which comes to
-    /// ``contextIsEnding()`` when it refers to all its sources. From 2.86 on GLib holds the context by itself.
+    /// Before GLib 2.86, `g_source_destroy` and `g_source_unref` read the source's context and only then lock it. A
+    /// context that ends clears its pointer in each source before it takes a reference to that source. A thread that
+    /// calls the functions at that moment locks freed memory, or frees a source that the context still uses
+    /// (GNOME/glib#803).
+    ///
+    /// Therefore only code with a reference to the context calls them, or the end of the context itself, which calls
+    /// ``contextIsEnding()`` when it has references to all its sources. Since 2.86, GLib itself holds the context.
     private func release(_ release: Release) {
         guard !Self.isContextHeldByGLib else { return release.carryOut(isContextThere: !isEnded) }
         enum Now {
@@ -210,7 +213,7 @@ final class ContextState: SourceHandler, Sendable {
         let now: Now = state.withLock { state in
             guard state.context != nil else { return .isOver }
             if let reference = state.reference { return .held(reference) }
-            // The context is ending, or only others hold it, who are not asked.
+            // The context is ending, or only code outside of this library holds it.
             state.deferred.append(release)
             return .isDeferred
         }
@@ -225,7 +228,7 @@ final class ContextState: SourceHandler, Sendable {
         }
     }
 
-    /// Releases what nobody could release so far. The caller holds the context, or runs it.
+    /// Carries out the deferred releases. The caller holds the context, or runs it.
     private func carryOutDeferred() {
         guard isAnyDeferred.load(ordering: .acquiring),
             isAnyDeferred.exchange(false, ordering: .acquiringAndReleasing)
@@ -237,7 +240,7 @@ final class ContextState: SourceHandler, Sendable {
         for release in deferred { release.carryOut(isContextThere: true) }
     }
 
-    /// The thread that runs the context holds it.
+    /// Carries out deferred releases. The thread that runs the context holds it.
     func prepare(_ source: Source) -> SourceReadiness {
         carryOutDeferred()
         return .waiting
@@ -245,7 +248,7 @@ final class ContextState: SourceHandler, Sendable {
 
     private static let isContextHeldByGLib = glib_check_version(2, 86, 0) == nil
 
-    /// Has `action` run when the context ends; at once when it is gone.
+    /// Runs `action` when the context ends, or at once when it is gone.
     func atEnd(_ action: @escaping @Sendable () -> Void) {
         let isGone = state.withLock { state in
             if state.context != nil { state.onEnd.append(action) }
@@ -254,13 +257,13 @@ final class ContextState: SourceHandler, Sendable {
         if isGone { action() }
     }
 
-    /// The context's only object of a type, made when it is first asked for. Nil when the context is gone.
+    /// Returns the context's only object of a type, which is created on first use; nil when the context is gone.
     func attachment<Value: AnyObject & Sendable>(_ type: Value.Type, _ make: () -> Value) -> Value? {
         func find(_ state: inout State) -> Value? {
             state.attachments[ObjectIdentifier(type)].map { unsafeDowncast($0, to: type) }
         }
         if let found = state.withLock({ find(&$0) }) { return found }
-        // Made with no lock held: it may attach sources.
+        // The object is created with no lock held, because it may attach sources.
         let made = make()
         return state.withLock { state in
             guard state.context != nil else { return nil }
@@ -280,7 +283,7 @@ final class ContextState: SourceHandler, Sendable {
         state.withLock { $0.commonModes }
     }
 
-    /// Goes up whenever ``allows(_:)`` may answer otherwise than before.
+    /// A counter that rises whenever the result of ``allows(_:)`` may change.
     var generation: Int {
         generations.load(ordering: .acquiring)
     }
@@ -318,7 +321,7 @@ final class ContextState: SourceHandler, Sendable {
             return (result, state.mode == before ? [] : state.followers.values.map(\.follower))
         }
         for follower in followers { follower?.modeDidChange() }
-        // The loop asks its sources again, also when another thread changed the mode.
+        // The loop asks its sources again, even if another thread changed the mode.
         wakeUp()
         return result
     }
@@ -332,20 +335,20 @@ final class ContextState: SourceHandler, Sendable {
     }
 }
 
-/// GLib keeps the address of these functions for as long as an anchor lives; they live for ever.
+/// The callback functions of an anchor. GLib keeps their address as long as an anchor lives; they are never freed.
 private struct AnchorCallback: @unchecked Sendable {
-    // Sendable: written once, before anyone can see it.
+    // Sendable: written once, before other threads can see it.
     let functions: UnsafeMutablePointer<GSourceCallbackFuncs>
 
-    /// What GLib finds an anchor by, among the sources that have the same functions.
+    /// The mark by which GLib finds an anchor among the sources with the same functions.
     var mark: gpointer { gpointer(functions) }
 
     init() {
         functions = .allocate(capacity: 1)
         functions.initialize(to: GSourceCallbackFuncs())
         functions.pointee.ref = { _ in }
-        // The source is destroyed when the context ends, while the context's own memory is still there; its handler is
-        // released when that is freed already.
+        // The context destroys the source when it ends, while the context's own memory still exists. The handler is
+        // released after that memory is freed.
         functions.pointee.unref = { state in
             Unmanaged<ContextState>.fromOpaque(state!).takeUnretainedValue().contextIsEnding()
         }
@@ -358,10 +361,10 @@ private struct AnchorCallback: @unchecked Sendable {
 
 private let anchorCallback = AnchorCallback()
 
-/// The reference to a `GMainContext` that all objects which stand for it share.
+/// The shared reference of all objects that represent the same `GMainContext`.
 ///
-/// A strong reference to it, taken from the context's state, holds the context: unlike GLib's own count this one can be
-/// asked whether it is there.
+/// A strong reference to this object, taken from the context's state, holds the context. In contrast to GLib's own
+/// count, the weak reference in the state shows whether the object exists.
 ///
 /// Threads: any.
 final class ContextReference: @unchecked Sendable {

@@ -5,14 +5,14 @@
     import Musl
 #endif
 
-/// The signals by which whoever runs a service speaks to it, as long as this lives: SIGHUP to read its configuration anew,
-/// SIGTERM and SIGINT to end.
+/// The signals by which an administrator controls a service, as long as this value lives: SIGHUP to read the
+/// configuration again, SIGTERM and SIGINT to end.
 package struct ControlSignals {
     private let sources: [EventSource]
 
     /// - Parameters:
     ///   - reload: called on the thread of the default main context.
-    ///   - end: called there with the signal, each time that one comes.
+    ///   - end: called on the same thread with the signal, for each of these signals.
     package init(reload: @escaping () -> Void, end: @escaping (Int32) -> Void) {
         let hangUp = EventSource.unixSignal(SIGHUP, on: .default) {
             reload()

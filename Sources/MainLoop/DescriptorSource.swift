@@ -3,17 +3,18 @@ import CCarillonGLib
 
 /// A source on a ``MainContext`` that runs its action while a descriptor is readable, in some modes only (M3).
 ///
-/// While it may not run, the descriptor is not polled, so that one that stays readable costs nothing. It shares the loop
-/// with all others: when its action ran for its share of a turn, it rests until the others have had theirs. The action
-/// is not run again by a nested loop inside itself.
+/// While the action may not run, the descriptor is not polled, so that a descriptor that stays readable costs nothing.
+/// The source shares the loop with all others: when its action has run for its share of a turn, it rests until the
+/// others have had theirs. A nested loop inside the action does not run the action again.
 ///
-/// Threads: make and release it on any thread.
+/// Threads: create and release it on any thread.
 package final class DescriptorSource: Sendable {
     private let source: AttachedSource
 
     /// - Parameters:
-    ///   - descriptor: stays the caller's. If it is closed or becomes invalid, the source ends by itself.
-    ///   - onMainThreadOnly: while another thread runs the context, the source lets the descriptor alone.
+    ///   - descriptor: the descriptor, which the caller keeps. If it is closed or becomes invalid, the source ends by
+    ///     itself.
+    ///   - onMainThreadOnly: whether the source ignores the descriptor while another thread runs the context.
     ///   - action: called on the thread that runs `context`.
     package init(
         on context: MainContext, descriptor: Int32, priority: EventSource.Priority = .default,
@@ -28,7 +29,8 @@ package final class DescriptorSource: Sendable {
 }
 
 private final class DescriptorCore: SourceHandler, @unchecked Sendable {
-    // Sendable: the variables are used only by the thread that runs the context, which GLib's lock of it orders.
+    // Sendable: only the thread that runs the context uses the variables; GLib's lock of the context orders the
+    // accesses.
     private let context: ContextState
     private let descriptor: Int32
     private let gate: ModeGate?
@@ -36,9 +38,9 @@ private final class DescriptorCore: SourceHandler, @unchecked Sendable {
     private let action: @Sendable () -> Void
     /// The registration of the descriptor, while it is polled.
     private var tag: gpointer?
-    /// The turn until the end of which it rests.
+    /// The turn until whose end the source rests.
     private var restsIn: LoopTurns.Number?
-    /// How long the action ran in a turn, and in which.
+    /// The running time of the action in a turn, and the number of that turn.
     private var used: Int64 = 0
     private var usedIn: LoopTurns.Number = -1
     private var isInvalid = false
@@ -65,12 +67,12 @@ private final class DescriptorCore: SourceHandler, @unchecked Sendable {
         if shallPoll, tag == nil {
             tag = g_source_add_unix_fd(source, descriptor, G_IO_IN)
         } else if !shallPoll, let tag {
-            // Taken out altogether: poll reports hang-ups and errors of what it watches for nothing, too, and GLib
-            // dispatches a source whose descriptor has anything to report.
+            // The descriptor leaves the poll completely: poll reports hang-ups and errors even if no condition is
+            // awaited, and GLib dispatches a source whose descriptor has anything to report.
             g_source_remove_unix_fd(source, tag)
             self.tag = nil
         }
-        // GLib dispatches it when the descriptor is ready.
+        // GLib dispatches the source when the descriptor is ready.
         return .waiting
     }
 

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 import CCarillonGLib
 
-/// How much room text takes on a terminal, in columns, by GLib's tables of Unicode.
+/// The width of text on a terminal, in columns, by GLib's tables of Unicode.
 ///
 /// Threads: any.
 package enum DisplayWidth {
-    /// Two for wide East Asian characters and most emoji, none for those that are drawn on the one before.
+    /// Returns two for wide East Asian characters and most emoji, and zero for characters drawn on the previous one.
     package static func columns(of scalar: Unicode.Scalar) -> Int {
-        // Nearly all that is shown is ASCII.
+        // Nearly all displayed text is ASCII.
         if scalar.isASCII { return 1 }
         if g_unichar_iszerowidth(scalar.value) != 0 { return 0 }
         return g_unichar_iswide(scalar.value) != 0 ? 2 : 1
     }
 
-    /// - Parameter text: without control characters, which move the cursor by no number that can be told.
+    /// - Parameter text: text without control characters, which move the cursor by an unknown number of columns.
     package static func columns(of text: some StringProtocol) -> Int {
         text.unicodeScalars.reduce(0) { $0 + columns(of: $1) }
     }
 
-    /// The longest beginning of a text that takes no more than so many columns, with all that is drawn on its last
-    /// character.
+    /// Returns the longest prefix of a text that needs at most `limit` columns, including everything that is drawn on
+    /// its last character.
     package static func prefix(of text: String, columns limit: Int) -> Substring {
         var used = 0
         var end = text.unicodeScalars.startIndex

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 import CCarillonGLib
 
-/// A `GMainLoop`: runs a context until told to quit.
+/// A `GMainLoop`: runs a context until ``quit()``.
 ///
-/// Threads: `run` on the thread that shall own the context; `quit` from any thread.
+/// Threads: call `run` on the thread that shall own the context, and `quit` on any thread.
 public final class EventLoop: @unchecked Sendable {
     // Sendable: GMainLoop's quit and is_running are thread-safe; the pointer never changes after `init`.
     private let pointer: OpaquePointer
-    /// Ends after the loop, so that the last reference to a context is never GLib's alone.
+    /// Released after the loop, so that GLib alone never has the last reference to a context.
     private let context: MainContext
 
     public init(context: MainContext = .default) {
@@ -24,7 +24,7 @@ public final class EventLoop: @unchecked Sendable {
         g_main_loop_run(pointer)
     }
 
-    /// Makes ``run()`` return after what is being dispatched.
+    /// Makes ``run()`` return after the current dispatch.
     public func quit() {
         g_main_loop_quit(pointer)
     }
@@ -32,13 +32,13 @@ public final class EventLoop: @unchecked Sendable {
 
 /// Running a context in a mode (M3).
 extension MainContext {
-    /// Runs the context in a mode until a condition holds: a nested loop when called from a callback of the same
-    /// context. The mode is left at the end.
+    /// Runs the context in a mode until a condition holds. The mode is left at the end. A call from a callback of the
+    /// same context runs a nested loop.
     ///
-    /// Call it on the thread that runs the context; when none does, this one does meanwhile.
+    /// Call it on the thread that runs the context. If no thread does, the calling thread runs it meanwhile.
     ///
-    /// - Parameter isDone: asked before each iteration. If another thread makes it true, that has to ``wakeUp()`` the
-    ///   context.
+    /// - Parameter isDone: asked before each iteration. A thread that makes it true while another runs the context must
+    ///   call ``wakeUp()``.
     public func run(mode: RunLoopMode, until isDone: () -> Bool) {
         acquire()
         defer { g_main_context_release(pointer) }
@@ -49,13 +49,13 @@ extension MainContext {
 
     /// Runs the context in a mode for a time.
     ///
-    /// - Parameter limit: when to return, after what is being dispatched then.
+    /// - Parameter limit: the time of the return, which waits for the current dispatch.
     public func run(mode: RunLoopMode, until limit: ContinuousClock.Instant) {
         acquire()
         defer { g_main_context_release(pointer) }
         let left = ContinuousClock.now.duration(to: limit)
         let milliseconds = left.components.seconds * 1_000 + left.components.attoseconds / 1_000_000_000_000_000
-        // Ends the poll; it says nothing itself, so that being late behind other sources changes nothing.
+        // The timer only ends the poll. Its result does not matter, so a delay behind other sources changes nothing.
         let timer = EventSource.timer(
             milliseconds: UInt32(clamping: milliseconds + 1), on: self, priority: .high, action: { .keep })
         run(mode: mode, until: { ContinuousClock.now >= limit })

@@ -3,11 +3,12 @@ import CCarillonGLib
 
 /// A source with a closure on a ``MainContext``: a timer, an idle callback or a Unix signal.
 ///
-/// It stays attached as long as this object lives and its closure answers ``Continuation/keep``. The object may be
-/// released inside the closure.
-/// Threads: make, cancel and release it on the thread that runs the context.
+/// The source stays attached as long as this object lives and its closure returns ``Continuation/keep``. The object may
+/// be released inside the closure.
+///
+/// Threads: create, cancel and release it on the thread that runs the context.
 public final class EventSource {
-    /// What becomes of a source after its closure ran.
+    /// The fate of a source after its closure has run.
     public enum Continuation {
         case keep
         case remove
@@ -44,24 +45,24 @@ public final class EventSource {
         pointer.attach(to: context.pointer)
     }
 
-    /// A timer on a context that goes by a clock of its own.
+    /// Creates a timer on a context with its own clock.
     private init(attaching timer: ClockTimer, to context: MainContext, priority: Priority) {
         pointer = .make(timer, priority: priority.rawValue)
         pointer.attach(to: context.pointer)
     }
 
     deinit {
-        // Also inside the closure: GLib holds the source and the closure until that returns.
+        // This is safe inside the closure: GLib holds the source and the closure until the closure returns.
         g_source_destroy(pointer)
         g_source_unref(pointer)
     }
 
-    /// Whether the closure will be called, as far as it depends on this source.
+    /// Whether this source will call its closure again, as far as it depends on the source.
     public var isPending: Bool {
         g_source_is_destroyed(pointer) == 0
     }
 
-    /// A timer that first fires after `milliseconds`, and again so long after as its closure keeps it.
+    /// Returns a timer that fires after `milliseconds`, and again after the same time as long as its closure keeps it.
     public static func timer(
         milliseconds: UInt32,
         on context: MainContext,
@@ -77,8 +78,8 @@ public final class EventSource {
             attaching: g_timeout_source_new(milliseconds), to: context, priority: priority, action: action)
     }
 
-    /// A timer that fires once, after `milliseconds`. For its closure it is over already, so that whoever holds it may
-    /// let go of it there, or put the next one in its place.
+    /// Returns a timer that fires once, after `milliseconds`. The timer has ended before its closure runs, so the
+    /// closure may release it or replace it with the next one.
     public static func once(
         milliseconds: UInt32,
         on context: MainContext,
@@ -92,7 +93,7 @@ public final class EventSource {
         }
     }
 
-    /// Runs its closure when nothing of a higher priority is ready.
+    /// Returns a source that runs its closure when nothing of a higher priority is ready.
     public static func idle(
         on context: MainContext,
         priority: Priority = .idle,
@@ -101,8 +102,8 @@ public final class EventSource {
         EventSource(attaching: g_idle_source_new(), to: context, priority: priority, action: action)
     }
 
-    /// Runs its closure on the loop's thread after the process received `signal` (`SIGHUP`, `SIGINT`, `SIGTERM`,
-    /// `SIGUSR1`, `SIGUSR2` or `SIGWINCH`: those that GLib can watch).
+    /// Returns a source that runs its closure on the loop's thread after the process received `signal`. GLib can watch
+    /// `SIGHUP`, `SIGINT`, `SIGTERM`, `SIGUSR1`, `SIGUSR2` and `SIGWINCH`.
     public static func unixSignal(
         _ signal: Int32,
         on context: MainContext,

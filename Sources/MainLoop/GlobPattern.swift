@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import CCarillonGLib
 
-/// A pattern of GLib's `GPatternSpec`: `*` stands for any text, also none, and `?` for one character; all else for itself.
+/// A pattern of GLib's `GPatternSpec`: `*` matches any text, also the empty text, `?` matches one character, and every
+/// other character matches itself.
 ///
 /// Threads: any.
 package struct GlobPattern: Sendable {
@@ -11,12 +12,12 @@ package struct GlobPattern: Sendable {
         self.text = text
     }
 
-    /// Whether all of `candidate` is as the pattern says.
+    /// Whether the pattern matches all of `candidate`.
     package func matches(_ candidate: String) -> Bool {
         g_pattern_match_simple(text, candidate) != 0
     }
 
-    /// Whether a text has what only makes sense in a pattern.
+    /// Whether a text contains characters with a meaning in patterns.
     package static func isPattern(_ text: String) -> Bool {
         text.utf8.contains { $0 == UInt8(ascii: "*") || $0 == UInt8(ascii: "?") }
     }

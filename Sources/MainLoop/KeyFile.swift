@@ -7,15 +7,16 @@ import CCarillonGLib
     import Musl
 #endif
 
-/// A configuration file in the format of `GKeyFile`, whose every fault can be named by its line.
+/// A configuration file in the format of `GKeyFile`, with line numbers for all faults.
 ///
-/// Read here and not by GLib, which does not tell the line of a fault, takes as long as a file is for one that nobody
-/// meant (a line costs it several allocations), and would wait for the other end of a pipe.
+/// GLib's parser does not report the line of a fault, and it would wait for the other end of a pipe. Its time also
+/// grows with the size of a file, at several allocations per line, even for a file that is no configuration. Therefore
+/// this type reads the file itself.
 package struct KeyFile {
-    /// What is wrong with a file.
+    /// A fault in a file.
     package struct Fault: Error, CustomStringConvertible, Equatable {
         package let path: String
-        /// 1 for the first; nil when the file could not be read at all.
+        /// The number of the line, beginning with 1; nil when the file could not be read at all.
         package let line: Int?
         package let reason: String
 
@@ -30,41 +31,47 @@ package struct KeyFile {
         package let line: Int
     }
 
-    /// The number of faults of a file that are told.
+    /// The maximum number of faults that are reported for a file.
     package static let maxFaults = 20
-    /// A larger file is no configuration, and is refused.
+    /// The maximum size of a file in bytes. A larger file is no configuration, and is refused.
     package static let maxBytes = 1 << 20
-    /// Lines that are neither blank nor comments, and the length of one: beyond these a file is no configuration either.
-    /// So reading one takes milliseconds, whatever is in it.
+    /// The maximum number of lines that are neither blank nor comments, and the maximum length of such a line in bytes.
+    /// A file that exceeds them is no configuration either. With these limits, reading takes milliseconds for any
+    /// content.
     package static let maxEntries = 1000
     package static let longestEntry = 4096
 
     package let path: String
-    /// In the order of the file; of a key that is given twice the last counts, and stands here once. A line with a fault
-    /// stands here with an empty key, if it is known to which group it belongs.
+    /// The entries in the order of the file. If a key occurs twice in a group, only the last entry is kept. A line with
+    /// a fault appears here with an empty key, if its group is known.
     package let entries: [Entry]
-    /// The faults of the lines that are no entries, in the order of the file; or the one of a file that can't be read.
+    /// The faults of the lines that are no entries, in the order of the file; or the only fault of a file that can't be
+    /// read.
     package let faults: [Fault]
-    /// Whether there may be entries in it that are not known: it can't be read to its end, or the name of a group can't, or a
-    /// line is no key with a value and may be the name of one.
+    /// Whether the file may have unknown entries, for one of these reasons:
+    ///
+    /// - The file can't be read to its end.
+    /// - The name of a group can't be read.
+    /// - A line without a key and value may be the name of a group.
     package let hasUnknownEntries: Bool
 
-    /// Reads the file at `path`, which may be a link to one. It is the user's or root's.
+    /// Reads the file at `path`, which may be a link. The file must belong to the user or to root.
     ///
     /// - Returns: nil when there is no such file.
-    /// - Throws: ``Fault`` when it can't be read or is no key file.
+    /// - Throws: ``Fault`` when the file can't be read or is no key file.
     package init?(path: String) throws(Fault) {
         self.init(readableOf: path)
         if let fault = faults.first { throw fault }
     }
 
-    /// Reads those lines of the file at `path` that have no fault.
+    /// Reads the lines of the file at `path` that have no fault.
     ///
     /// - Returns: nil when there is no such file.
     package init?(readableOf path: String) {
         do throws(FileError) {
             guard let bytes = try RegularFile.contents(of: path, atMost: Self.maxBytes) else {
-                // The system says of a link to nothing what it says of nothing, and of a directory that is none, too.
+                // The system reports the same error for a missing file, a link to nothing, and a parent that is no
+                // directory.
                 var status = stat()
                 if lstat(path, &status) == 0 {
                     self.init(path: path, fault: "it is a link to no file")
@@ -82,13 +89,13 @@ package struct KeyFile {
         }
     }
 
-    /// As ``init(path:)``, for bytes that are in memory.
+    /// Reads bytes in memory, as ``init(path:)`` reads a file.
     package init(path: String, bytes: [UInt8]) throws(Fault) {
         self.init(readableOf: bytes, path: path)
         if let fault = faults.first { throw fault }
     }
 
-    /// The same for bytes that are in memory.
+    /// Reads the lines without a fault from bytes in memory.
     package init(readableOf bytes: [UInt8], path: String) {
         var reader = Reader(path: path)
         var faults: [Fault] = []
@@ -118,7 +125,7 @@ package struct KeyFile {
         self.init(path: path, entries: [], faults: [fault], hasUnknownEntries: true)
     }
 
-    /// The value of `entry` as one of two words.
+    /// Returns the value of `entry` as a Boolean.
     ///
     /// - Throws: ``Fault`` when it is neither `true` nor `false`.
     package func boolean(_ entry: Entry) throws(Fault) -> Bool {
@@ -129,9 +136,9 @@ package struct KeyFile {
         }
     }
 
-    /// The value of `entry` as a number, in decimal.
+    /// Returns the value of `entry` as a decimal number.
     ///
-    /// - Throws: ``Fault`` when it is none of `range`.
+    /// - Throws: ``Fault`` when the value is no number in `range`.
     package func number<Number: FixedWidthInteger>(
         _ entry: Entry, _ range: ClosedRange<Number>
     ) throws(Fault) -> Number {
@@ -142,7 +149,7 @@ package struct KeyFile {
         return value
     }
 
-    /// The fault that the value of `entry` has.
+    /// Returns a fault of the value of `entry`.
     package func fault(_ entry: Entry, _ reason: String) -> Fault {
         Fault(path: path, line: entry.line, reason: reason)
     }
@@ -154,11 +161,11 @@ extension UnsafeRawBufferPointer {
         isEmpty || g_utf8_validate(baseAddress!.assumingMemoryBound(to: gchar.self), gssize(count), nil) != 0
     }
 
-    /// Where the next line is that is neither blank nor a comment; nil when there is none.
+    /// Returns the next line that is neither blank nor a comment; nil when there is none.
     ///
     /// - Parameters:
-    ///   - start: of the line at which to begin, and of that behind the one that is returned.
-    ///   - number: of the line before `start`, and of the one that is returned.
+    ///   - start: the start of the line to begin with; afterwards the start of the line behind the returned one.
+    ///   - number: the number of the line before `start`; afterwards the number of the returned line.
     fileprivate func nextLine(from start: inout Int, number: inout Int) -> Range<Int>? {
         while start < count {
             let rest = baseAddress! + start
@@ -174,7 +181,7 @@ extension UnsafeRawBufferPointer {
     }
 }
 
-/// Takes lines one by one.
+/// The parser, which takes lines one by one.
 private struct Reader {
     private struct Place: Hashable {
         let group: String
@@ -184,13 +191,13 @@ private struct Reader {
     let path: String
     private var group: String?
     private var isGroupFaulty = false
-    /// Nil where the same key stands further down.
+    /// Nil where the same key occurs again later.
     private(set) var entries: [KeyFile.Entry?] = []
     private var places: [Place: Int] = [:]
     private var count = 0
-    /// Whether there are more entries than a configuration has.
+    /// Whether there are more entries than a configuration may have.
     var isFull: Bool { count > KeyFile.maxEntries }
-    /// As ``KeyFile/hasUnknownEntries``.
+    /// See ``KeyFile/hasUnknownEntries``.
     private var hasUnknownGroup = false
     var hasUnknownEntries: Bool { isFull || hasUnknownGroup }
 
@@ -200,7 +207,7 @@ private struct Reader {
 
     mutating func read(_ bytes: ArraySlice<UInt8>, number: Int) throws(KeyFile.Fault) {
         func fault(_ reason: String) -> KeyFile.Fault { KeyFile.Fault(path: path, line: number, reason: reason) }
-        // An endless line must not fill the log, and a zero byte is in no message of D-Bus.
+        // An endless line must not fill the log, and a message of D-Bus can't contain a zero byte.
         func shown(_ bytes: ArraySlice<UInt8>) -> String {
             let text = String(decoding: bytes.prefix(100).map { $0 < 0x20 || $0 == 0x7F ? 0x3F : $0 }, as: UTF8.self)
             return text + (bytes.count > 100 ? "…" : "")
@@ -220,7 +227,7 @@ private struct Reader {
             (group, isGroupFaulty) = (String(decoding: name, as: UTF8.self), false)
             return
         }
-        // Nobody knows what its keys are for.
+        // The meaning of keys in a faulty group is unknown.
         guard !isGroupFaulty else { return }
         guard let separator = line.firstIndex(of: UInt8(ascii: "=")) else {
             throw fault("'\(shown(line))' is neither a group, nor a key with a value, nor a comment")
@@ -239,8 +246,8 @@ private struct Reader {
                 line: number))
     }
 
-    /// A line has a fault. One that is no key with a value may be the name of a group, and what stands behind it then belongs
-    /// to that one as well as to the one before.
+    /// Notes a line with a fault. A line without a key and value may be the name of a group. The lines behind it may
+    /// then belong to that group as well as to the one before.
     mutating func noteFaulty(_ bytes: ArraySlice<UInt8>, number: Int) {
         if bytes.first == UInt8(ascii: "[") { (group, isGroupFaulty) = (nil, true) }
         if group == nil || !bytes.contains(UInt8(ascii: "=")) { hasUnknownGroup = true }
@@ -248,8 +255,8 @@ private struct Reader {
         entries.append(KeyFile.Entry(group: group, key: "", value: "", line: number))
     }
 
-    /// The value with what GKeyFile's escapes stand for; nil when one is wrong: it stays as it is written, so that
-    /// whoever looks at the entry refuses it.
+    /// Returns the value with GKeyFile's escapes replaced; nil when an escape is wrong. The caller then keeps the value
+    /// as written, so that the check of the entry refuses it.
     private static func unescaped(_ value: ArraySlice<UInt8>) -> [UInt8]? {
         var bytes: [UInt8] = []
         bytes.reserveCapacity(value.count)
@@ -273,7 +280,7 @@ private struct Reader {
 }
 
 extension ArraySlice<UInt8> {
-    /// Without white space at both ends.
+    /// The bytes without white space at both ends.
     fileprivate var trimmed: ArraySlice<UInt8> {
         var bytes = self
         while let first = bytes.first, first.isSpace { bytes = bytes.dropFirst() }

@@ -1,37 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/// A configuration that several files say together, each in groups and keys.
+/// A configuration that several files define together, each in groups and keys.
 package protocol KeyFileConfiguration {
-    /// That of a machine without files.
+    /// The configuration of a machine without files.
     static var standard: Self { get }
 
-    /// Where its file is below each directory of configuration.
+    /// The path of its file below each configuration directory.
     static var path: String { get }
 
-    /// Takes an entry.
+    /// Applies an entry.
     ///
-    /// - Throws: what is wrong with it.
+    /// - Throws: the fault in the entry.
     mutating func apply(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault)
 
-    /// Takes from a file with a fault the entries that can only restrict (E9).
+    /// Applies the entries of a file with a fault that can only restrict (E9).
     mutating func restrict(by file: KeyFile)
 }
 
 /// The content of the configuration files, file by file (E9).
 package struct KeyFileReading<Configuration: KeyFileConfiguration> {
-    /// Of each file without a fault all; of the others what can only restrict.
+    /// All entries of the files without a fault, and the restricting entries of the other files.
     package var configuration: Configuration
     /// The files that exist, the least important first.
     package private(set) var files: [String] = []
-    /// A group or key that does not exist, a value that is not allowed, a file that can't be read.
+    /// The faults: unknown groups or keys, values that are not allowed, files that can't be read.
     package private(set) var faults: [KeyFile.Fault] = []
 
-    /// Without files.
+    /// Creates the configuration of a machine without files.
     package init(_ configuration: Configuration = .standard) { self.configuration = configuration }
 
-    /// Reads those of these files that exist.
+    /// Reads the files that exist among these paths.
     ///
-    /// - Parameter paths: the least important first.
+    /// - Parameter paths: the paths, the least important first.
     package init(paths: [String]) {
         self.init()
         for path in paths {
@@ -39,9 +39,9 @@ package struct KeyFileReading<Configuration: KeyFileConfiguration> {
         }
     }
 
-    /// Reads the files in directories of configuration.
+    /// Reads the files in configuration directories.
     ///
-    /// - Parameter directories: the user's own comes first.
+    /// - Parameter directories: the directories; the user's own is first.
     package init(directories: [String]) {
         self.init(paths: directories.reversed().map { "\($0)/\(Configuration.path)" })
     }
@@ -49,7 +49,7 @@ package struct KeyFileReading<Configuration: KeyFileConfiguration> {
     /// Reads the files of the XDG configuration directories.
     package static func ofMachine() -> KeyFileReading { KeyFileReading(directories: configurationDirectories()) }
 
-    /// The content of a single file, for a simulation.
+    /// Creates the content of a single file, for a simulation.
     package init(text: String, path: String = "carillon.conf") {
         self.init()
         add(KeyFile(readableOf: Array(text.utf8), path: path))
@@ -62,7 +62,7 @@ package struct KeyFileReading<Configuration: KeyFileConfiguration> {
             do throws(KeyFile.Fault) {
                 try next.apply(entry, of: file)
             } catch {
-                // Of a group that does not exist each line would say the same.
+                // Every line of an unknown group would cause the same fault.
                 if !faults.contains(where: { $0.reason == error.reason }) { faults.append(error) }
             }
         }

@@ -2,11 +2,11 @@
 import CCarillonGLib
 import Synchronization
 
-/// A value behind a lock, as `Synchronization.Mutex`, whose order the thread sanitizer knows.
+/// A value behind a lock, like `Synchronization.Mutex`, with an order that the thread sanitizer knows.
 ///
-/// The sanitizer does not see the standard library's mutex, which is not built with it, and would report all that it guards, in
-/// every program that is built with this package. Therefore each lock is announced to it; without it that costs the look at an
-/// address.
+/// The sanitizer does not see the standard library's mutex, which is not built with it. It would report all guarded
+/// values as races, in every program that is built with this package. Therefore each lock is announced to it. Without
+/// the sanitizer, this costs the check of an address.
 @frozen @usableFromInline package struct Locked<Value: ~Copyable>: ~Copyable, Sendable {
     @usableFromInline let mutex: Mutex<Value>
 
@@ -18,19 +18,19 @@ import Synchronization
         _ body: (inout sending Value) throws(Failure) -> sending Result
     ) throws(Failure) -> sending Result {
         try mutex.withLock { value throws(Failure) in
-            // By the address of the lock: a look at the value is an access already.
+            // The address of the lock is used, because reading the address of the value is already an access.
             withUnsafePointer(to: mutex) { carillon_tsan_acquire($0) }
             defer { withUnsafePointer(to: mutex) { carillon_tsan_release($0) } }
             return try body(&value)
         }
     }
 
-    /// Nil when another thread has the lock.
+    /// Returns nil when another thread has the lock.
     @inlinable @inline(__always) package borrowing func withLockIfAvailable<Result: ~Copyable, Failure: Error>(
         _ body: (inout sending Value) throws(Failure) -> sending Result
     ) throws(Failure) -> sending Result? {
         try mutex.withLockIfAvailable { value throws(Failure) in
-            // By the address of the lock: a look at the value is an access already.
+            // The address of the lock is used, because reading the address of the value is already an access.
             withUnsafePointer(to: mutex) { carillon_tsan_acquire($0) }
             defer { withUnsafePointer(to: mutex) { carillon_tsan_release($0) } }
             return try body(&value)

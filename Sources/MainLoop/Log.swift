@@ -4,13 +4,13 @@ import Synchronization
 
 /// Structured logging through GLib: to the journal when standard error goes there, to standard error otherwise.
 ///
-/// Extra fields become journal fields (`CARILLON_CLIENT=:1.42`), so that `journalctl CARILLON_CLIENT=:1.42` finds what
-/// concerns one client. Payloads are never logged. Threads: any.
+/// Extra fields become journal fields (`CARILLON_CLIENT=:1.42`), so that `journalctl CARILLON_CLIENT=:1.42` finds the
+/// lines about one client. Payloads are never logged. Threads: any.
 package enum Log {
     package enum Level: Sendable {
-        /// Something failed and the program can't do its work.
+        /// A failure because of which the program can't do its work.
         case critical
-        /// Something was lost or refused.
+        /// A loss or a refusal.
         case warning
         /// A normal event that an administrator wants to see.
         case notice
@@ -22,7 +22,7 @@ package enum Log {
     /// Journal fields; the names are upper case, as the journal requires.
     package typealias Fields = KeyValuePairs<StaticString, String>
 
-    /// Sends every level to standard error, including those that GLib would print on standard output.
+    /// Sends every level to standard error, including the levels that GLib would print on standard output.
     package static func useStandardError() {
         g_log_writer_default_set_use_stderr(1)
     }
@@ -40,8 +40,8 @@ package enum Log {
 
     private static let hidesNotices = Atomic<Bool>(false)
 
-    /// Has every line that this thread logs in `body`, of each level, go to `sink` and nowhere else: a simulation has them
-    /// among all else that happens.
+    /// Sends every line that this thread logs in `body`, of each level, to `sink` instead. A simulation thus records
+    /// log lines among its other events.
     package static func redirected<Result>(
         to sink: @escaping (Level, () -> String) -> Void, while body: () throws -> Result
     ) rethrows -> Result {
@@ -52,7 +52,7 @@ package enum Log {
         return try body()
     }
 
-    /// Whether any thread ever was, so that a line costs a program that redirects none no look at its thread.
+    /// Whether any thread has ever redirected its log. A program without redirection then need not look up its thread.
     private static let isRedirected = Atomic<Bool>(false)
     private static let sinkOfThread = ThreadLocal<Sink>()
 
@@ -64,7 +64,7 @@ package enum Log {
         }
     }
 
-    // Message and fields are made only when the level is on.
+    // The message and the fields are created only when the level is enabled.
 
     package static func critical(_ message: @autoclosure () -> String, _ fields: @autoclosure () -> Fields = [:]) {
         write(.critical, message, fields)
@@ -82,25 +82,26 @@ package enum Log {
         write(.debug, message, fields)
     }
 
-    /// Counts what may repeat for ever, a mistake of a client say, so that it does not fill the journal.
+    /// Counts an event that may repeat forever, such as a mistake of a client, so that it does not fill the journal.
     ///
-    /// - Returns: how often it happened, when that is to be logged: the 1st, 2nd, 4th, 8th … time.
+    /// - Returns: the number of events so far, if the event is to be logged: the 1st, 2nd, 4th, 8th … event.
     package static func throttle(_ count: inout UInt64, times: UInt64 = 1) -> UInt64? {
         let before = count
         count += times
         return count.leadingZeroBitCount < before.leadingZeroBitCount ? count : nil
     }
 
-    /// The same for what several may be at fault for: each of them is named once at least, if they are few.
+    /// A throttle for events with several culprits: each culprit is logged at least once, if they are few.
     package struct Throttle<Culprit: Hashable> {
         private var count: UInt64 = 0
-        /// The hashes of those that were named since the count has doubled last: nothing of one that left is kept.
+        /// The hashes of the culprits that were logged since the count last doubled; no data of a culprit that left is
+        /// kept.
         private var named: Set<Int> = []
         private static var maxNamed: Int { 32 }
 
         package init() {}
 
-        /// - Returns: how often it happened, by all together, when that is to be logged.
+        /// - Returns: the number of events of all culprits, if the event is to be logged.
         package mutating func note(_ culprit: Culprit, times: UInt64 = 1) -> UInt64? {
             if let count = Log.throttle(&count, times: times) {
                 named = [culprit.hashValue]
@@ -117,7 +118,7 @@ package enum Log {
         if isRedirected.load(ordering: .relaxed), let sink = sinkOfThread.value { return sink.write(level, message) }
         if level == .notice, hidesNotices.load(ordering: .relaxed) { return }
         let flags = level.glib
-        // Most calls are at levels that are off.
+        // Most calls have a disabled level.
         guard g_log_writer_default_would_drop(flags, domain) == 0 else { return }
         var all: [(String, String)] = [
             ("MESSAGE", message()), ("PRIORITY", level.syslogPriority), ("GLIB_DOMAIN", domain),

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 import CCarillonGLib
 
-/// A clock that timers of a ``MainContext`` go by in the place of the system's: one that a simulation moves on (E7).
+/// A clock for the timers of a ``MainContext`` in place of the system's clock, which a simulation advances (E7).
 ///
 /// Threads: that of the context.
 package protocol LoopClock: AnyObject, Sendable {
-    /// Since some moment; never goes back.
+    /// The time since a fixed moment; never goes back.
     var microseconds: Int64 { get }
-    /// A timer is due at that time: the context is to be iterated then.
+    /// Announces a timer that is due at this time: the context must be iterated then.
     func expect(at microseconds: Int64)
 }
 
-/// A timer that goes by a clock of that kind. GLib dispatches it as it does its own: by priority, and once in an iteration.
+/// A timer with a clock of that kind. GLib dispatches it like its own timers: by priority, and once in an iteration.
 final class ClockTimer: SourceHandler {
     private let clock: any LoopClock
     private let interval: Int64

@@ -1,51 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0
 import Synchronization
 
-/// The turns of a context's loop (M3): how the sources that always may have more to do share it with all others.
+/// The turns of a context's loop (M3): the division of the loop between the sources that may always have more work and
+/// all other sources.
 ///
-/// Together they may run for `ShareMeter.share` in a turn, which those who have something to do divide; then they rest until
-/// that is over. A turn is over when the loop has come to
-/// an iteration that belongs to drawing or to what stands behind it, as everyone ahead has had what it wanted then. A
-/// loop that never comes so far is waited for no longer than ``longestRest``. `docs/main-loop.md` has a picture.
+/// Together the sharing sources may run for `ShareMeter.share` in a turn, divided among those with work; then they rest
+/// until the turn is over. A turn is over when the loop reaches an iteration for drawing, or for lower priorities,
+/// because all sources with higher priorities have then run. If the loop does not reach one, the rest ends after
+/// ``longestRest``. `docs/main-loop.md` has a picture.
 ///
 /// Threads: any; turns begin on the thread that runs the context.
 final class LoopTurns: Sendable {
-    /// Tells turns of a context apart.
+    /// The number of a turn, unique within its context.
     typealias Number = Int
 
     /// A clock that does not go back, in nanoseconds.
     typealias Clock = @Sendable () -> Int64
 
-    /// After so many nanoseconds that the loop's thread has run it is the turn of those that share, whatever others have to
-    /// do.
+    /// The running time of the loop's thread, in nanoseconds, after which sharing sources run again, even if others
+    /// have work.
     static let longestRest: Int64 = 16_000_000
 
-    /// The same in the time that passes, where the thread has waited.
+    /// The corresponding limit in elapsed time, for a thread that has waited.
     private static let maxRestTime: Int64 = 64_000_000
 
     private enum Phase: Int {
-        /// Nobody rests.
+        /// No source rests.
         case open
-        /// Somebody rests until the loop comes to the mark.
+        /// A source rests until the loop reaches the mark.
         case resting
-        /// The loop has come to it, and this iteration is that of those behind; the next begins a turn.
+        /// The loop has reached the mark, and this iteration is for lower priorities; the next one begins a turn.
         case reached
     }
 
     let clock: Clock
-    /// The clock by which shares are measured.
+    /// The clock that measures shares.
     let shareClock: ShareClock
     private let pool = Locked(Pool())
     private let phase = Atomic(Phase.open.rawValue)
     private let turn = Atomic<Number>(0)
-    /// The rest that goes on, from the first iteration that saw it, and when its meter is to be asked again.
+    /// The meter of the current rest, from the first iteration that saw the rest on, and the time of its next check.
     private let restMeter = Locked<ShareMeter?>(nil)
     private let nextLook = Atomic<Int64>(0)
     private let signalCount = Atomic(0)
-    /// The turn in which somebody was told to rest when the loop asked last; -1 for none.
+    /// The turn of a source that had to rest when the loop last asked; -1 for none.
     private let turnedAwayIn = Atomic<Number>(-1)
 
-    /// - Parameter clock: nil for that of the machine, and that of threads for shares.
+    /// - Parameter clock: the clock; nil for the machine's clock, and the clock of threads for shares.
     init(clock: Clock?) {
         self.clock = clock ?? SteadyClock.nanoseconds
         shareClock = clock.map { ShareClock($0) } ?? .own
@@ -55,7 +56,7 @@ final class LoopTurns: Sendable {
     private struct Pool {
         var turn: Number = 0
         var used: Int64 = 0
-        /// Those who had something to do in this turn, and in the one before.
+        /// The numbers of sources with work in this turn, and in the one before.
         var contenders = 0
         var contendersBefore = 0
 
@@ -72,7 +73,7 @@ final class LoopTurns: Sendable {
         }
     }
 
-    /// Somebody who shares has something to do in this turn; once for each.
+    /// Notes that a sharing source has work in this turn; called once for each.
     func join() {
         let turn = number
         pool.withLock {
@@ -81,9 +82,10 @@ final class LoopTurns: Sendable {
         }
     }
 
-    /// How long one of them may run yet, in nanoseconds; nothing when that is not positive.
+    /// Returns the time that a sharing source may still run, in nanoseconds; it may not run if the result is not
+    /// positive.
     ///
-    /// - Parameter own: what it has used of the turn.
+    /// - Parameter own: the time that the source has used in this turn.
     func share(left own: Int64) -> Int64 {
         let turn = number
         return pool.withLock {
@@ -92,7 +94,7 @@ final class LoopTurns: Sendable {
         }
     }
 
-    /// One of them has run, for so many nanoseconds.
+    /// Notes that a sharing source has run for `time` nanoseconds.
     func use(_ time: Int64) {
         let turn = number
         pool.withLock {
@@ -101,19 +103,19 @@ final class LoopTurns: Sendable {
         }
     }
 
-    // MARK: For those that share
+    // MARK: Sharing sources
 
-    /// The turn that goes on.
+    /// The number of the current turn.
     var number: Number {
         turn.load(ordering: .acquiring)
     }
 
-    /// Whether anyone rests until the turn is over.
+    /// Whether any source rests until the turn is over.
     var isResting: Bool {
         phase.load(ordering: .acquiring) != Phase.open.rawValue
     }
 
-    /// Has the turn end when the others have had theirs; whoever rests says so.
+    /// Lets the turn end when the other sources have had theirs. Every source that rests calls this.
     func rest() {
         guard !isResting else { return }
         nextLook.store(0, ordering: .relaxed)
@@ -121,7 +123,7 @@ final class LoopTurns: Sendable {
             expected: Phase.open.rawValue, desired: Phase.resting.rawValue, ordering: .acquiringAndReleasing)
     }
 
-    /// An iteration begins: asked by each in its `prepare`, before it says whether it is ready.
+    /// Notes the beginning of an iteration. Each source calls this in its `prepare`, before it reports its readiness.
     func iterationBegins() {
         switch Phase(rawValue: phase.load(ordering: .acquiring))! {
         case .open: return
@@ -129,7 +131,7 @@ final class LoopTurns: Sendable {
         case .reached: break
         }
         restMeter.withLock { $0 = nil }
-        // In this order: whoever comes in between rests in a turn that ends.
+        // In this order: a source that comes in between rests in a turn that ends.
         phase.store(Phase.open.rawValue, ordering: .releasing)
         turn.add(1, ordering: .acquiringAndReleasing)
     }
@@ -145,21 +147,21 @@ final class LoopTurns: Sendable {
         }
     }
 
-    /// Somebody who has something to do was told that it rests in this turn.
+    /// Notes that a source with work has to rest in this turn.
     func noteTurnedAway(in turn: Number) {
         turnedAwayIn.store(turn, ordering: .releasing)
     }
 
-    /// Whether the loop may not sleep: somebody rests, or was told so in this iteration before time ended the turn. Asked
-    /// behind all who share.
+    /// Whether the loop may not sleep. This holds while a source rests, and if a source had to rest in this iteration
+    /// before time ended the turn. Called after all sharing sources.
     func keepsAwake() -> Bool {
         let turnedAwayIn = turnedAwayIn.exchange(-1, ordering: .acquiringAndReleasing)
         return isResting || (turnedAwayIn >= 0 && turnedAwayIn != number)
     }
 
-    // MARK: For whoever waits for idleness
+    // MARK: Idle sources
 
-    /// How often a source that shares this loop was signalled: whoever compares sees whether anything came.
+    /// The number of signals to sources that share this loop. A comparison shows whether signals have arrived.
     var signals: Int {
         signalCount.load(ordering: .acquiring)
     }
@@ -168,13 +170,13 @@ final class LoopTurns: Sendable {
         signalCount.add(1, ordering: .acquiringAndReleasing)
     }
 
-    // MARK: For the mark
+    // MARK: Mark
 
-    /// Nothing ahead of drawing is ready in this iteration.
+    /// Notes that no source with a higher priority than drawing is ready in this iteration.
     func loopCameToMark() {
         let (reached, _) = phase.compareExchange(
             expected: Phase.resting.rawValue, desired: Phase.reached.rawValue, ordering: .acquiringAndReleasing)
-        // Nobody rests: the next turn begins without further ado.
+        // No source rests: the next turn begins at once.
         if !reached, phase.load(ordering: .acquiring) == Phase.open.rawValue {
             turn.add(1, ordering: .acquiringAndReleasing)
         }

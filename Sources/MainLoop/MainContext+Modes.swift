@@ -1,22 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The modes of a context (M3). Threads: any, unless said otherwise; the loop looks at its sources anew after a change.
+/// The modes of a context (M3). Threads: any, unless stated otherwise. After a change, the loop asks its sources again.
 ///
-/// Only sources that were given modes depend on them: those of GLib, GTK and everyone else are dispatched in all.
+/// Modes affect only the sources that were given modes. The sources of GLib, GTK and other libraries are dispatched in
+/// all modes.
 extension MainContext {
     /// The mode that was entered last and not left, or ``RunLoopMode/default``.
     public var currentMode: RunLoopMode {
         state.mode
     }
 
-    /// Enters a mode for a stretch of the program's own loop, say while a dialogue is shown. Each push needs a pop.
+    /// Enters a mode for a period of the program's own loop, for example while a dialogue is shown. Each push needs a
+    /// pop.
     ///
-    /// - Parameter mode: not ``RunLoopMode/common``, which is no mode that one can be in.
+    /// - Parameter mode: any mode except ``RunLoopMode/common``, which no loop can be in.
     public func pushMode(_ mode: RunLoopMode) {
         precondition(mode != .common, "a loop runs in one of the common modes, not in all")
         state.push(mode)
     }
 
-    /// Leaves a mode. Stretches need not be nested: what was entered last of this mode ends, whatever came after.
+    /// Leaves a mode. Periods need not be nested: the latest push of this mode ends, regardless of later pushes of
+    /// other modes.
     ///
     /// - Returns: whether the mode had been entered.
     @discardableResult
@@ -29,14 +32,14 @@ extension MainContext {
         state.commonModes
     }
 
-    /// Adds a mode to those that ``RunLoopMode/common`` stands for, for as long as the context lives.
+    /// Adds a mode to the common modes, which ``RunLoopMode/common`` stands for, for the lifetime of the context.
     public func addCommonMode(_ mode: RunLoopMode) {
         precondition(mode != .common, "the set of common modes does not contain itself")
         state.addCommonMode(mode)
     }
 }
 
-/// The modes of a context, for those that may outlive it: this does not keep it alive.
+/// The modes of a context, for objects that may outlive it: this value does not keep the context alive.
 @usableFromInline package struct ContextModes: Sendable {
     private let state: ContextState
 
@@ -48,7 +51,7 @@ extension MainContext {
         self.state = state
     }
 
-    /// Goes up whenever ``allow(_:)`` may answer otherwise than before.
+    /// A counter that rises whenever the result of ``allow(_:)`` may change.
     @usableFromInline package var generation: Int {
         state.generation
     }

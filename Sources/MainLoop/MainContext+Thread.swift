@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 import CCarillonGLib
 
-/// Contexts of threads.
+/// The contexts of threads.
 extension MainContext {
-    /// The context of the calling thread: where something that shall happen on this thread is attached.
+    /// The context of the calling thread, for work that shall run on this thread. It is the first of these that exists:
     ///
-    /// It is the thread's default context in the sense of GLib, where one was pushed (``asThreadDefault(_:)``, or
-    /// `g_main_context_push_thread_default` in C); else the one that is dispatching at this moment; on the main thread
-    /// ``default``; and on any other thread a context of its own, made when it is first asked for, which does something
-    /// once the thread runs it, and ends with the thread.
+    /// 1. the thread's default context in the sense of GLib, pushed by ``asThreadDefault(_:)``, or by
+    ///    `g_main_context_push_thread_default` in C;
+    /// 2. the context that is dispatching on this thread at this moment;
+    /// 3. on the main thread, ``default``;
+    /// 4. on any other thread, a context of its own. It is created on first use, works once the thread runs it, and
+    ///    ends with the thread.
     public static var current: MainContext {
         let pointer = currentPointer
         if pointer == MainContext.default.pointer { return .default }
@@ -16,7 +18,7 @@ extension MainContext {
         return MainContext(owning: g_main_context_ref(pointer))
     }
 
-    /// The calling thread holds it, or somebody who dispatches here.
+    /// The pointer to that context. The calling thread holds it, or the loop that dispatches here does.
     private static var currentPointer: OpaquePointer {
         if let pointer = g_main_context_get_thread_default() { return pointer }
         if let source = g_main_current_source(), let pointer = g_source_get_context(source) { return pointer }
@@ -27,17 +29,17 @@ extension MainContext {
         return own.pointer
     }
 
-    /// The object of a type of the calling thread's context (``current``), made when it is first asked for.
+    /// Returns the object of a type on the calling thread's context (``current``), which is created on first use.
     ///
-    /// Each thread remembers the last, so that asking again costs next to nothing.
+    /// Each thread remembers the last object, so that a repeated call costs little.
     ///
-    /// - Parameter make: makes it for the context; called with no lock held.
+    /// - Parameter make: creates the object for the context; called with no lock held.
     package static func currentAttachment<Value: AnyObject & Sendable>(
         _ type: Value.Type, _ make: (MainContext) -> Value
     ) -> Value {
         let pointer = currentPointer
         let last = lastAttachment.value
-        // The address may be that of a context that came after; the state is of one context only.
+        // A later context may have the same address, but a state belongs to only one context.
         if let last, last.pointer == pointer, last.type == type, !last.state.isEnded {
             return unsafeDowncast(last.object, to: type)
         }
@@ -63,20 +65,21 @@ extension MainContext {
 
     private static let lastAttachment = ThreadLocal<LastAttachment>()
 
-    /// Whether the calling thread dispatches a source of this context at the moment, and not one of another loop inside of it.
+    /// Whether the calling thread is dispatching a source of this context, and not a source of another loop inside of
+    /// it.
     package var isDispatching: Bool {
         g_main_current_source().map { g_source_get_context($0) == pointer } ?? false
     }
 
-    /// Whether the calling thread is the one that the process began with.
+    /// Whether the calling thread is the first thread of the process.
     public static var isMainThread: Bool {
         carillon_is_main_thread() != 0
     }
 
     private static let ownContext = ThreadLocal<MainContext>()
 
-    /// Makes this context the default of the calling thread while `body` runs, so that ``current``, and whatever in
-    /// GLib and GIO asks for the thread's context, finds it.
+    /// Makes this context the default of the calling thread while `body` runs. ``current`` then returns it, and so do
+    /// the functions of GLib and GIO that use the thread's context.
     ///
     /// No other thread may be running the context.
     public func asThreadDefault<Result, Failure: Error>(
@@ -87,15 +90,15 @@ extension MainContext {
         return try body()
     }
 
-    /// Has `action` run when the `GMainContext` ends, on the thread that releases it; at once when it is gone.
+    /// Runs `action` when the `GMainContext` ends, on the thread that releases it, or at once when it is gone.
     package func atEnd(_ action: @escaping @Sendable () -> Void) {
         state.atEnd(action)
     }
 
-    /// The context's only object of a type, made when it is first asked for; it is released when the context ends. Two
-    /// threads that ask at once may both make one; one of them is dropped.
+    /// Returns the context's only object of a type, which is created on first use and released when the context ends.
+    /// Two threads that call this at once may both create an object; one of them is discarded.
     package func attachment<Value: AnyObject & Sendable>(_ type: Value.Type, _ make: () -> Value) -> Value {
-        // This object holds the context, so it is there.
+        // This object holds the context, so the context exists.
         state.attachment(type, make)!
     }
 }

@@ -7,7 +7,7 @@ import CCarillonGLib
 public final class MainContext: @unchecked Sendable {
     // Sendable: GMainContext locks itself; the pointer never changes after `init`.
     let pointer: OpaquePointer
-    /// What is the same for all objects of this class that stand for the same `GMainContext`.
+    /// The state that all objects of this class share for the same `GMainContext`.
     let state: ContextState
     private let reference: ContextReference
 
@@ -19,51 +19,52 @@ public final class MainContext: @unchecked Sendable {
         self.init(owning: g_main_context_new())
     }
 
-    /// A new context whose timers and turns go by `clock`. Whoever runs it iterates it when the clock has come to one that
-    /// is due.
+    /// Creates a context whose timers and turns use `clock`. The thread that runs it must iterate it when the clock
+    /// reaches the time of a timer.
     package init(clock: any LoopClock) {
         pointer = g_main_context_new()
         state = .anchored(to: pointer, clock: clock)
         reference = state.reference(takingOver: pointer)
     }
 
-    /// A new context whose turns are measured by another clock, in nanoseconds: for tests.
+    /// Creates a context with another clock for its turns, in nanoseconds; for tests.
     package convenience init(turnClock: @escaping @Sendable () -> Int64) {
         let pointer = g_main_context_new()!
-        // Its state is made with its first wrapper.
+        // The first wrapper of a context creates its state, so the state must exist before.
         _ = ContextState.of(pointer, turnClock: turnClock)
         self.init(owning: pointer)
     }
 
-    /// Takes a reference over.
+    /// Creates an object that takes over a reference.
     init(owning pointer: OpaquePointer) {
         self.pointer = pointer
         state = ContextState.of(pointer)
         reference = state.reference(takingOver: pointer)
     }
 
-    /// The present, by the clock that the context's timers go by.
+    /// The current time, by the clock of the context's timers.
     package var now: SuspendingClock.Instant {
         guard let clock = state.clock else { return .now }
         return Self.epoch + .microseconds(clock.microseconds)
     }
 
-    /// Where other clocks begin.
+    /// The beginning of other clocks.
     private static let epoch = SuspendingClock.now
 
-    /// Whether the calling thread owns this context, that is, is running it at this moment.
+    /// Whether the calling thread owns this context, that is, runs it at this moment.
     public var isOwner: Bool {
         g_main_context_is_owner(pointer) != 0
     }
 
-    /// Ends a poll that is under way in another thread, so that sources are asked again.
+    /// Ends a poll that another thread is in, so that sources are asked again.
     public func wakeUp() {
         g_main_context_wakeup(pointer)
     }
 
-    /// Runs one iteration. Returns whether anything was dispatched.
+    /// Runs one iteration.
     ///
-    /// - Parameter mayBlock: wait for an event when none is ready.
+    /// - Parameter mayBlock: whether to wait for an event when none is ready.
+    /// - Returns: whether anything was dispatched.
     @discardableResult
     public func iterate(mayBlock: Bool) -> Bool {
         g_main_context_iteration(pointer, mayBlock ? 1 : 0) != 0
@@ -71,7 +72,7 @@ public final class MainContext: @unchecked Sendable {
 }
 
 extension MainContext: Hashable {
-    /// Whether both stand for the same `GMainContext`.
+    /// Whether both represent the same `GMainContext`.
     public static func == (left: MainContext, right: MainContext) -> Bool {
         left.pointer == right.pointer
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A set of modes, as an object that stands for it: what has equal modes has the same one, so that modes are compared
-/// at the cost of a pointer.
+/// A set of modes, represented by a unique object: equal sets have the same object, so that a comparison costs that of
+/// two pointers.
 ///
 /// Threads: any.
 @usableFromInline package final class ModeSet: Sendable {
@@ -15,7 +15,7 @@
         weak var set: ModeSet?
     }
 
-    /// All other sets that somebody holds.
+    /// All other sets that the program holds.
     private static let others = Locked<[Set<RunLoopMode>: Reference]>([:])
     private let isKept: Bool
 
@@ -29,7 +29,7 @@
         isKept = false
     }
 
-    /// The one for these modes, which goes when nobody holds it.
+    /// Returns the object for these modes, which is released with its last reference.
     package static func of(_ modes: Set<RunLoopMode>) -> ModeSet {
         if modes == ofCommon.modes { return ofCommon }
         if modes == ofDefault.modes { return ofDefault }
@@ -44,12 +44,12 @@
     deinit {
         guard !isKept else { return }
         Self.others.withLock { others in
-            // Another one may have come since this one began to end.
+            // Another object may have been created since this one began to end.
             if others[modes]?.set == nil { others[modes] = nil }
         }
     }
 
-    /// How many sets are held, beside the two that are kept: for tests.
+    /// The number of sets that are held, without the two permanent ones; for tests.
     package static var heldCount: Int {
         others.withLock { $0.count }
     }

@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 import CCarillonGLib
 
-/// What a ``PolledSource`` asks and tells. The source holds it weakly.
+/// The owner of the work of a ``PolledSource``. The source holds it weakly.
 package protocol PolledSourceDelegate: AnyObject {
     /// Whether there is work to do without waiting for a descriptor. Asked before each wait.
     func hasPendingWork() -> Bool
 
-    /// Does what is ready. Called on the thread that runs the context, and not again before it has returned.
+    /// Does the work that is ready. Called on the thread that runs the context, and not again before it has returned.
     func dispatch()
 }
 
-/// A source over file descriptors whose owner may also have work of its own pending: the shape that a protocol
-/// library with internal buffers needs.
+/// A source for file descriptors whose owner may also have pending work of its own, such as a protocol library with
+/// internal buffers.
 ///
-/// A loop inside of ``PolledSourceDelegate/dispatch()`` does not call it again. GLib sees to that for a source that may
-/// not recurse, by taking its descriptors out of the poll and putting them back at each dispatch, for which it wakes the
-/// loop: three system calls. So this source may recurse, and takes them out itself where there is such a loop.
+/// A loop inside of ``PolledSourceDelegate/dispatch()`` does not call that again. For a source that may not recurse,
+/// GLib ensures this by removing its descriptors from the poll and adding them again at each dispatch. This wakes the
+/// loop and costs three system calls. Therefore this source may recurse, and removes the descriptors itself only where
+/// there is such a loop.
 ///
 /// Threads: all members only on the thread that runs the context.
 package final class PolledSource {
-    /// Conditions to wait for, and those that occurred.
+    /// Conditions to wait for, and conditions that occurred.
     package struct Conditions: OptionSet, Sendable {
         package let rawValue: UInt32
 
@@ -42,7 +43,7 @@ package final class PolledSource {
         let number: Int
         let descriptor: Int32
         let conditions: Conditions
-        /// GLib's tag; nil while the descriptor is taken out.
+        /// GLib's tag; nil while the descriptor is removed from the poll.
         var pointer: gpointer?
     }
 
@@ -51,7 +52,7 @@ package final class PolledSource {
     private var watches: [Watch] = []
     private var lastNumber = 0
     private var isRunning = false
-    /// Whether the descriptors are taken out.
+    /// Whether the descriptors are removed from the poll.
     private var isBlocked = false
 
     package init(delegate: PolledSourceDelegate, priority: EventSource.Priority, context: MainContext) {
@@ -73,7 +74,7 @@ package final class PolledSource {
         watches.remove(at: index)
     }
 
-    /// The conditions of the descriptor that the last poll found.
+    /// Returns the conditions of the descriptor that the last poll found.
     package func occurred(on tag: Tag) -> Conditions {
         guard let pointer = watches.first(where: { $0.number == tag.number })?.pointer else { return [] }
         return Conditions(rawValue: g_source_query_unix_fd(source.pointer, pointer).rawValue)
@@ -110,7 +111,7 @@ package final class PolledSource {
 }
 
 private final class DelegateCaller: SourceHandler {
-    /// It owns the GLib source, and destroys that with itself.
+    /// The owner, which owns the GLib source and destroys that with itself.
     private unowned let owner: PolledSource
 
     init(_ owner: PolledSource) {
@@ -121,7 +122,8 @@ private final class DelegateCaller: SourceHandler {
         owner.hasPendingWork() ? .ready : .waiting
     }
 
-    // No check: pending work was answered before the poll, and for a descriptor that is ready GLib dispatches by itself.
+    // No check: pending work was reported before the poll, and GLib itself dispatches the source for a ready
+    // descriptor.
 
     func dispatch(_ source: Source) -> Bool {
         owner.dispatch()

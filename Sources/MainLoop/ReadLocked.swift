@@ -2,17 +2,17 @@
 import CCarillonGLib
 import Synchronization
 
-/// A value behind a lock that several threads may hold at once, as long as they only look at it.
+/// A value behind a lock that several threads may hold at once, as long as they only read.
 ///
-/// There is one lock until two threads meet at it. From then on there are a few, each in memory of its own: who looks
-/// takes that of its thread, and who changes takes all of them. So those that look wait neither for each other nor for
-/// each other's memory, and where nobody meets nobody pays for more than one lock.
+/// There is one lock until two threads meet at it. From then on there are several, each in memory of its own: a reader
+/// takes the lock of its thread, and a writer takes all of them. Therefore readers wait neither for each other nor for
+/// each other's memory. Without contention there is the cost of only one lock.
 ///
-/// Inlinable, so that each module that uses it has it for its own types.
+/// Inlinable, so that each module specializes it for its own types.
 @usableFromInline package final class ReadLocked<Value: ~Copyable & Sendable>: @unchecked Sendable {
-    // Sendable: the value is touched only under the locks; the pointers never change.
+    // Sendable: the value is accessed only under the locks; the pointers never change.
 
-    /// As far from the next as processors share memory.
+    /// A lock, as far from the next one as processors share memory.
     @usableFromInline struct Lane: ~Copyable {
         @usableFromInline let lock = Locked(())
         private let distance: (Int, Int, Int, Int, Int, Int, Int, Int, Int, Int, Int, Int, Int, Int, Int)
@@ -22,14 +22,14 @@ import Synchronization
         }
     }
 
-    /// A power of two.
+    /// The number of locks, a power of two.
     @inlinable static var laneCount: Int { 4 }
 
-    // No references, as readers would meet at their counts.
+    // Pointers instead of references, because readers would contend for reference counts.
     @usableFromInline let lanes: UnsafeMutablePointer<Lane>
     @usableFromInline let value: UnsafeMutablePointer<Value>
-    /// How many of the lanes are in use. It changes under the lock of the first, which whoever changes the value takes
-    /// before; a reader that takes it for less than it is has one of those all the same.
+    /// The number of lanes in use. It changes under the lock of the first lane, which a writer takes first. A reader
+    /// that sees an outdated smaller number uses one of these lanes nevertheless.
     @usableFromInline let used = Atomic(1)
 
     package init(_ initial: consuming Value) {
@@ -46,7 +46,8 @@ import Synchronization
         lanes.deallocate()
     }
 
-    /// Looks at the value, beside others. A type that can't be copied makes sure that nothing of it is retained for that.
+    /// Reads the value, at the same time as other readers. For this, a noncopyable type ensures that no part of it is
+    /// retained.
     @inlinable package func read<Result: Sendable>(_ body: (borrowing Value) -> Result) -> Result {
         if used.load(ordering: .acquiring) == 1 {
             if let result = lanes[0].lock.withLockIfAvailable({ _ in body(value.pointee) }) { return result }
@@ -59,7 +60,7 @@ import Synchronization
         Int(carillon_thread_number()) & (laneCount - 1)
     }
 
-    /// Changes the value, alone.
+    /// Changes the value, with exclusive access.
     @inlinable package func withLock<Result: Sendable>(_ body: (inout Value) -> Result) -> Result {
         lanes[0].lock.withLock { _ in
             used.load(ordering: .relaxed) == 1 ? body(&value.pointee) : withLanes(from: 1, body)

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A source without descriptors that runs when a condition holds, which is asked before each wait, and again before it runs:
-/// more urgent sources may have had their turns between, and have changed something.
+/// A source without descriptors that runs when a condition holds. The condition is checked before each wait, and again
+/// before the run, because more urgent sources may have run in between and changed it.
 ///
-/// A loop inside of what it runs does not run it again.
+/// A nested loop inside the run does not run it again.
 ///
 /// Threads: used and destroyed only on the thread that runs the context.
 package final class ReadySource {
     private let source: AttachedSource
 
     /// - Parameters:
-    ///   - context: whose thread calls both.
-    ///   - priority: among the sources of the context.
-    ///   - isReady: the condition. It has to be quick, and changes nothing.
+    ///   - context: the context whose thread calls both closures.
+    ///   - priority: the priority among the sources of the context.
+    ///   - isReady: the condition. It must be quick, and must not change anything.
     ///   - run: called once in a turn of the loop.
     package init(
         on context: MainContext, priority: EventSource.Priority, isReady: @escaping () -> Bool,

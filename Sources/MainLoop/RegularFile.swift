@@ -5,20 +5,20 @@
     import Musl
 #endif
 
-/// Why a file could not be used.
+/// The reason why a file could not be used.
 package struct FileError: Error, Equatable, CustomStringConvertible {
     package enum Reason: Equatable, Sendable {
-        /// What the system said, as in `errno`.
+        /// An error of the system, with its `errno`.
         case system(Int32)
-        /// A directory, pipe, socket or device is in its place.
+        /// A directory, pipe, socket or device has this path.
         case notRegular
-        /// It belongs to another user.
+        /// The file belongs to another user.
         case foreign
-        /// It has more bytes than are read.
+        /// The file is larger than the limit.
         case tooLarge(limit: Int)
     }
 
-    /// What was tried, with the path of the file.
+    /// The attempted operation, with the path of the file.
     package let operation: String
     package let reason: Reason
 
@@ -27,7 +27,7 @@ package struct FileError: Error, Equatable, CustomStringConvertible {
         self.reason = reason
     }
 
-    /// The system's error number; 0 when it was not the system that refused.
+    /// The system's error number; 0 when the system did not refuse the operation.
     package var code: Int32 { if case .system(let code) = reason { code } else { 0 } }
 
     package var description: String {
@@ -40,19 +40,21 @@ package struct FileError: Error, Equatable, CustomStringConvertible {
     }
 }
 
-/// An open file that is a file: no directory, pipe, socket or device, and of this user.
+/// An open regular file of this user: no directory, pipe, socket or device.
 ///
-/// Opening one never waits for somebody at the other end, and whatever is in its place is left as it is.
+/// Opening it never waits for another process at the other end, and leaves any other object at the path unchanged,
+/// except for ``Opening/newLog`` and ``Opening/newTable``.
 package final class RegularFile {
     package enum Opening: Sendable {
-        /// For reading; nothing is made. A symbolic link is followed, and root's files are as good as the user's: what
-        /// an administrator or a user wrote.
+        /// For reading; creates no file. Follows a symbolic link, and accepts files of root as well as the user's: an
+        /// administrator or a user wrote the file.
         case configuration
-        /// For reading and appending; made if it is not there. A symbolic link is refused: what this program keeps.
+        /// For reading and appending; creates the file if it is missing. Refuses a symbolic link, because this program
+        /// owns the file.
         case log
-        /// For reading and writing at any place; made if it is not there. A symbolic link is refused.
+        /// For reading and writing at any position; creates the file if it is missing. Refuses a symbolic link.
         case table
-        /// The same, and new: what was in its place is gone.
+        /// Like `log` and `table`, with a new file: an existing file at the path is removed.
         case newLog
         case newTable
     }
@@ -65,7 +67,7 @@ package final class RegularFile {
     /// - Returns: nil for ``Opening/configuration`` when there is no such file.
     package init?(_ path: String, for opening: Opening) throws(FileError) {
         self.path = path
-        // Without waiting for the other end of a pipe.
+        // Opening must not wait for the other end of a pipe.
         var flags = O_CLOEXEC | O_NONBLOCK | O_NOCTTY
         if opening != .configuration { flags |= O_RDWR | O_CREAT | O_NOFOLLOW }
         if opening == .log || opening == .newLog { flags |= O_APPEND }
@@ -77,7 +79,7 @@ package final class RegularFile {
         guard descriptor >= 0 else {
             let code = errno
             if opening == .configuration, code == ENOENT || code == ENOTDIR { return nil }
-            // A socket, or a pipe or device that nobody is at, can't be opened.
+            // A socket can't be opened, nor can a pipe or device without another end.
             if code == ENXIO || code == EISDIR || code == ENODEV {
                 throw FileError(operation: "open \(path)", reason: .notRegular)
             }
@@ -97,13 +99,13 @@ package final class RegularFile {
         close(descriptor)
     }
 
-    /// All that is in the configuration file at `path`.
+    /// Returns the whole content of the configuration file at `path`.
     ///
-    /// - Parameter limit: of its bytes; one that has more is refused.
+    /// - Parameter limit: the maximum size in bytes; a larger file is refused.
     /// - Returns: nil when there is no such file.
     package static func contents(of path: String, atMost limit: Int) throws(FileError) -> [UInt8]? {
         guard let file = try RegularFile(path, for: .configuration) else { return nil }
-        // Not by its size, which may be another by now: by what comes.
+        // The loop reads until the end, because the size of the file may have changed.
         var bytes: [UInt8] = []
         while true {
             let piece = try file.read(at: bytes.count, atMost: min(1 << 16, limit + 1 - bytes.count))
@@ -117,22 +119,22 @@ package final class RegularFile {
         Int(try status().st_size)
     }
 
-    /// Whether the file is the one that `path` names.
+    /// Whether `path` names this file.
     package var isInPlace: Bool { isNamed == true }
 
     /// Whether `path` names another file by now.
     package var isReplaced: Bool { isNamed == false }
 
-    /// Nil when `path` names nothing.
+    /// Whether `path` names this file; nil when it names nothing.
     private var isNamed: Bool? {
         var (own, named) = (stat(), stat())
         guard fstat(descriptor, &own) == 0, lstat(path, &named) == 0 else { return nil }
         return own.st_ino == named.st_ino && own.st_dev == named.st_dev
     }
 
-    /// Keeps other processes from doing the same, for as long as the file is open.
+    /// Locks the file against other processes that call this, as long as the file is open.
     ///
-    /// - Returns: whether no other process has it; it is not waited for.
+    /// - Returns: whether no other process has the lock; the call does not wait for it.
     package func lock() throws(FileError) -> Bool {
         while flock(descriptor, LOCK_EX | LOCK_NB) != 0 {
             if errno == EWOULDBLOCK { return false }
@@ -160,7 +162,7 @@ package final class RegularFile {
         return bytes
     }
 
-    /// Writes at the end of the file.
+    /// Appends bytes to the file.
     package func append(_ bytes: [UInt8]) throws(FileError) {
         try check(
             bytes.withUnsafeBytes { bytes in
@@ -168,7 +170,7 @@ package final class RegularFile {
             })
     }
 
-    /// Writes at a place of the file.
+    /// Writes at a position of the file.
     package func write(_ words: ArraySlice<UInt64>, at offset: Int) throws(FileError) {
         try check(
             words.withUnsafeBytes { bytes in
@@ -178,26 +180,26 @@ package final class RegularFile {
             })
     }
 
-    /// Gives the file room for `count` bytes, so that writing there does not fail for want of it.
+    /// Reserves space for `count` bytes, so that writing there does not fail for lack of space.
     package func allocate(_ count: Int) throws(FileError) {
         var code = posix_fallocate(descriptor, 0, off_t(count))
         while code == EINTR { code = posix_fallocate(descriptor, 0, off_t(count)) }
         guard code == 0 else { throw FileError(operation: "allocate \(path)", reason: .system(code)) }
     }
 
-    /// Takes everything out of the file.
+    /// Removes the whole content of the file.
     package func removeAll() throws(FileError) {
         guard ftruncate(descriptor, 0) == 0 else { throw failure("truncate") }
     }
 
-    /// Gives the file the name `path`, and takes the place of what has it.
+    /// Renames the file to `path`, and replaces an existing file of this name.
     package func rename(to path: String) throws(FileError) {
         guard systemRename(self.path, path) == 0 else { throw failure("rename") }
         self.path = path
     }
 
-    /// Has the names in the directory of a file be on the disk: those that were given or taken away. Whoever can't have that,
-    /// as on a file system without it, has as much as there is.
+    /// Writes the names in the directory of a file to the disk, after names were added or removed. Failures are
+    /// ignored, because some file systems do not support this.
     package static func syncDirectory(of path: String) {
         let end = path.lastIndex(of: "/")
         let directory = open(
@@ -207,7 +209,7 @@ package final class RegularFile {
         close(directory)
     }
 
-    /// Takes the name away. What is written from then on is for nobody.
+    /// Removes the name of the file. Data written afterwards is lost.
     package func remove() {
         unlink(path)
     }
@@ -241,7 +243,7 @@ package final class RegularFile {
     }
 }
 
-// The system's functions of the names that methods have, too.
+// Wrappers for functions of the system whose names are also names of methods.
 
 private func systemWrite(_ descriptor: Int32, _ bytes: UnsafeRawBufferPointer) -> Int {
     write(descriptor, bytes.baseAddress, bytes.count)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a program's loop is busy with (M1): a source says in which modes it may be dispatched, and a program enters a
-/// mode for a while (`MainContext.run(mode:until:)`, ``MainContext/pushMode(_:)``).
+/// The mode of a program's loop (M1). A source states in which modes it may be dispatched, and a program enters a mode
+/// for a period (`MainContext.run(mode:until:)`, ``MainContext/pushMode(_:)``).
 ///
-/// Modes are compared by their texts. Any text is a mode; the named ones have numbers of their own in the table of
+/// Modes are compared by their texts, and any text is a mode. The named modes have their own numbers in the table of
 /// priorities (``EventSource/Priority/of(_:in:)``).
 public struct RunLoopMode: RawRepresentable, Hashable, Sendable, ExpressibleByStringLiteral, CustomStringConvertible {
     public let rawValue: String
@@ -21,13 +21,13 @@ public struct RunLoopMode: RawRepresentable, Hashable, Sendable, ExpressibleBySt
 
     public var description: String { rawValue }
 
-    /// What a loop does when nothing special goes on: the base of each context's stack.
+    /// The normal mode of a loop, and the base of each context's stack.
     public static let `default`: RunLoopMode = "default"
-    /// A modal dialogue waits for its answer.
+    /// The mode in which a modal dialogue waits for its answer.
     public static let modalPanel: RunLoopMode = "modal-panel"
-    /// The pointer drags something, a slider moves, a menu is open.
+    /// The mode while the pointer drags, a slider moves or a menu is open.
     public static let eventTracking: RunLoopMode = "event-tracking"
-    /// Not a mode that a loop can be in, but every mode of a set that belongs to the context and that a program can
-    /// extend (``MainContext/addCommonMode(_:)``). At first these are the three above.
+    /// All modes of a set that belongs to the context; no loop can be in this mode itself. The set has the three modes
+    /// above at first, and a program can extend it (``MainContext/addCommonMode(_:)``).
     public static let common: RunLoopMode = "common"
 }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How much of its share of a turn somebody has used (T3): in the time that its thread has had of a processor, so that on a
-/// busy machine nobody's share is smaller.
+/// The meter of a share of a turn (T3). It measures the processor time of the thread, so that shares are not smaller on
+/// a busy machine.
 ///
-/// An action that waits in its share, for a disk say, holds up the others without using a processor. Its share is over as well
-/// when ``standardMostTime`` has passed.
+/// An action that waits in its share, for example for a disk, delays the others without using a processor. Therefore
+/// its share also ends when ``standardMostTime`` has passed.
 ///
-/// The thread's time costs a system call. It is read when a quarter of the share is over, and the time until then counts as used;
-/// and again when the rest may be used up.
+/// Reading the thread's time costs a system call. The meter reads it when a quarter of the share has passed, and counts
+/// the time until then as used. It reads it again when the rest may be used up.
 package struct ShareMeter {
-    /// The maximum that passes, in nanoseconds: half of the time between two pictures.
+    /// The maximum elapsed time, in nanoseconds: half of the time between two frames of a display.
     static let standardMostTime: Int64 = 8_000_000
 
     /// The budget of all deliveries to one thread in a turn, in nanoseconds.
@@ -18,16 +18,16 @@ package struct ShareMeter {
     private let limit: Int64
     private let maxTime: Int64
     private let began: Int64
-    /// When the thread's time was looked at first; nil for not yet.
+    /// The first reading of the thread's time; nil before it.
     private var first: ShareClock.Reading?
-    /// Until then, by the clock that goes on, there is time.
+    /// The time of the steady clock until which the share is not used up.
     private(set) var nextLook: Int64
 
-    /// Begins.
+    /// Begins a share.
     ///
     /// - Parameters:
-    ///   - limit: the share, in nanoseconds of the thread.
-    ///   - mostTime: the maximum that passes, in nanoseconds.
+    ///   - limit: the share, in nanoseconds of the thread's processor time.
+    ///   - maxTime: the maximum elapsed time, in nanoseconds.
     package init(_ clock: ShareClock = .own, limit: Int64 = share, maxTime: Int64 = standardMostTime) {
         self.clock = clock
         self.limit = limit
@@ -36,19 +36,20 @@ package struct ShareMeter {
         nextLook = began + limit / 4
     }
 
-    /// Whether the share is not used up. To be asked on the thread that began.
+    /// Whether the share is not used up. Call it on the thread that began the share.
     package mutating func hasTime() -> Bool {
         let time = clock.time()
         guard time >= nextLook else { return true }
         guard time - began < maxTime else { return false }
         if first == nil { first = ShareClock.Reading(time: time, threadTime: clock.threadTime()) }
         let left = limit - used(at: time)
-        // No later than the end of what may pass.
+        // The next reading is no later than the end of the maximum time.
         nextLook = min(time + left, began + maxTime)
         return left > 0
     }
 
-    /// The time used until now, in nanoseconds of the thread; the whole share, when the maximum has passed.
+    /// The time used until now, in nanoseconds of the thread's processor time; at least the whole share when the
+    /// maximum has passed.
     package var used: Int64 {
         let time = clock.time()
         let used = used(at: time)
@@ -68,15 +69,15 @@ package struct ShareClock: Sendable {
         let threadTime: Int64
     }
 
-    /// Goes on whatever happens, in nanoseconds.
+    /// The elapsed time, in nanoseconds; it always goes on.
     let time: @Sendable () -> Int64
-    /// The time that the calling thread has had of a processor, in nanoseconds.
+    /// The processor time of the calling thread, in nanoseconds.
     let threadTime: @Sendable () -> Int64
 
-    /// That of the machine.
+    /// The clocks of the machine.
     package static let own = ShareClock(time: SteadyClock.nanoseconds, threadTime: ThreadClock.nanoseconds)
 
-    /// One clock as both: for tests.
+    /// Creates both clocks from one clock; for tests.
     package init(_ clock: @escaping @Sendable () -> Int64) { (time, threadTime) = (clock, clock) }
 
     private init(time: @escaping @Sendable () -> Int64, threadTime: @escaping @Sendable () -> Int64) {

@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 import CCarillonGLib
 
-/// A source on a ``MainContext`` that any thread can trigger: the way into a loop from outside.
+/// A source on a ``MainContext`` that any thread can trigger.
 ///
-/// Signals that come before the action ran count as one, and wake the loop once. The action runs at the source's
-/// priority, and may run a nested loop of the same context, in which the source can be dispatched again.
+/// Signals before the action runs count as one, and wake the loop once. The action runs at the source's priority. It
+/// may run a nested loop of the same context, in which the source can be dispatched again.
 ///
-/// A source may have **modes** (M3): then its action runs only while the context is in one of them. Until such a mode
-/// is entered the signal waits, without costing the loop anything.
+/// A source may have **modes** (M3): its action then runs only while the context is in one of them. Until then the
+/// signal waits, at no cost for the loop.
 ///
-/// A source that does some ``LoopWork`` shares the loop with all others: when it has run for its share of a turn it
-/// rests until drawing, and all that is ahead of it, has had its turn. One whose work is to wait for idleness runs only
-/// when none of them rests or was signalled.
+/// A source with a ``LoopWork`` shares the loop with all others. When it has run for its share of a turn, it rests
+/// until drawing and all higher priorities have had their turn. A source that waits for idleness runs only when no
+/// sharing source rests or was signaled.
 ///
-/// Threads: all members from any thread. The source stays attached as long as this object and the context live; an
-/// action that runs at that moment is finished. It does not keep the context alive.
+/// Threads: any. The source stays attached as long as this object and the context live. An action that runs when the
+/// object is released is finished. The source does not keep the context alive.
 public final class SignalledSource: Sendable {
     private let source: AttachedSource
     private let core: SourceCore
     private let follower: PriorityFollower?
 
-    /// A source of a fixed priority.
+    /// Creates a source with a fixed priority.
     ///
     /// - Parameters:
-    ///   - modes: those in which the action may run; nil = in every mode.
+    ///   - modes: the modes in which the action may run; nil means every mode.
     ///   - action: called on the thread that runs `context`, after a ``signal()``.
     public convenience init(
         on context: MainContext, priority: EventSource.Priority, modes: Set<RunLoopMode>? = nil,
@@ -32,10 +32,10 @@ public final class SignalledSource: Sendable {
         self.init(on: context, priority: priority, work: nil, gate: modes.map(ModeGate.init), action: action)
     }
 
-    /// A source whose priority is that of its work in the context's current mode (M2), whatever that is.
+    /// Creates a source that always has the priority of its work in the context's current mode (M2).
     ///
     /// - Parameters:
-    ///   - modes: those in which the action may run; nil = in every mode.
+    ///   - modes: the modes in which the action may run; nil means every mode.
     ///   - action: called on the thread that runs `context`, after a ``signal()``.
     public convenience init(
         on context: MainContext, for work: LoopWork, modes: Set<RunLoopMode>? = [.common],
@@ -46,7 +46,7 @@ public final class SignalledSource: Sendable {
             action: action)
     }
 
-    /// The same for one that knows by itself when there is something to do.
+    /// Creates a source whose gate decides when there is work to do.
     package convenience init(
         on context: MainContext, for work: LoopWork, gate: any SourceGate, action: @escaping @Sendable () -> Void
     ) {
@@ -69,7 +69,7 @@ public final class SignalledSource: Sendable {
         follower = if let work { PriorityFollower(work: work, source: source, context: core.context) } else { nil }
         if let follower {
             context.state.add(follower)
-            // The mode may have changed in between.
+            // The mode may have changed since the priority was read.
             follower.modeDidChange()
         }
     }
@@ -78,13 +78,13 @@ public final class SignalledSource: Sendable {
         if let follower { core.context.remove(follower) }
     }
 
-    /// Has the action run, as soon as the loop comes to it.
+    /// Makes the action run as soon as the loop reaches this source.
     public func signal() {
         core.signal(afterOthers: false)
     }
 
-    /// The same, but everything else that is ready gets its turn before, whatever its priority: for an action that goes
-    /// on with more of the same, so that it starves nobody. The loop is not idle meanwhile.
+    /// Makes the action run after everything else that is ready, regardless of priorities. An action that continues
+    /// with more of the same work uses this, so that it starves no other source. The loop is not idle meanwhile.
     public func signalAfterOthers() {
         core.signal(afterOthers: true)
     }
@@ -94,27 +94,27 @@ public final class SignalledSource: Sendable {
         core.isAllowed
     }
 
-    /// Whether the action that runs may go on: it has not used up its share of the turn, and the context is in one of
-    /// the source's modes. Asked by the action itself, between two things that it does; what it leaves is signalled for
-    /// the next turn.
+    /// Whether the running action may continue: it has not used up its share of the turn, and the context is in one of
+    /// the source's modes. The action itself asks this between two items of work, and signals the source for the items
+    /// that it leaves to the next turn.
     public var mayGoOn: Bool {
         core.mayGoOn
     }
 }
 
-/// Says whether a source has anything that it may do in the current mode. Asked in every iteration in which the source
-/// was signalled, on the thread that runs the context.
+/// The decision whether a source has work that it may do in the current mode. Called on the thread that runs the
+/// context, in every iteration while a signal is pending.
 package protocol SourceGate: Sendable {
     func allows(in modes: ContextModes) -> Bool
 }
 
-/// One whose answer depends on what waits, and not only on the mode.
+/// A gate whose answer depends on the waiting work, and not only on the mode.
 package protocol ContentGate: SourceGate {}
 
-/// The modes of a source, of which the context is in one or not.
+/// A gate that opens while the context is in one of the source's modes.
 final class ModeGate: SourceGate {
     private let modes: Set<RunLoopMode>
-    /// What the context answered, and when: texts are not compared in every iteration.
+    /// The last answer of the context, and its generation, so that texts are not compared in every iteration.
     private let answer = Locked((generation: -1, isAllowed: false))
 
     init(_ modes: Set<RunLoopMode>) {
@@ -130,33 +130,33 @@ final class ModeGate: SourceGate {
     }
 }
 
-/// What the source and GLib share: whether there is something to do, and whether it may be done now.
+/// The state that the source shares with GLib: whether there is work, and whether it may be done now.
 private final class SourceCore: CheckedSourceHandler, Sendable {
     enum Role {
-        /// It has no part in turns, but may ask for a rest.
+        /// The source takes no part in turns, but may request a rest.
         case alone
-        /// It has a share of each turn.
+        /// The source has a share of each turn.
         case sharing
-        /// It waits for idleness.
+        /// The source waits for idleness.
         case idle
     }
 
     private struct State {
         var isPending = false
-        /// The turn until the end of which it rests.
+        /// The turn until whose end the source rests.
         var restsIn: LoopTurns.Number?
-        /// How long it ran in a turn in which it had something to do, and in which.
+        /// The time that the source ran in its last turn with work, and the number of that turn.
         var used: Int64 = 0
         var turn: LoopTurns.Number = -1
-        /// That of the action that runs; of the innermost loop.
+        /// The meter of the running action, in the innermost loop.
         var meter: ShareMeter?
-        /// How many signals there had been when GLib was told that it is ready: of one that waits for idleness.
+        /// For a source that waits for idleness: the number of signals when it reported to GLib that it is ready.
         var signals = 0
     }
 
     let context: ContextState
     private let gate: (any SourceGate)?
-    /// Whether the gate's answer changes with what waits.
+    /// Whether the gate's answer changes with the waiting work.
     private let dependsOnContent: Bool
     private let role: Role
     private let action: @Sendable () -> Void
@@ -181,7 +181,7 @@ private final class SourceCore: CheckedSourceHandler, Sendable {
             return !state.isPending
         }
         if afterOthers { turns.rest() }
-        // A signal that waits may have found nothing that is allowed; by now there is something, perhaps.
+        // The pending signal may have found no allowed work; there may be some by now.
         guard isNew || dependsOnContent else { return }
         if role != .idle { turns.countSignal() }
         context.wakeUp()
@@ -192,7 +192,7 @@ private final class SourceCore: CheckedSourceHandler, Sendable {
     }
 
     var mayGoOn: Bool {
-        // Where it depends on what waits, whoever takes the next finds out by itself whether there is one.
+        // If the gate depends on the waiting work, the action itself finds out whether more is allowed.
         guard dependsOnContent || isAllowed else { return false }
         return state.withLock { $0.meter?.hasTime() ?? true }
     }
@@ -200,14 +200,14 @@ private final class SourceCore: CheckedSourceHandler, Sendable {
     private func isReady(_ state: inout State) -> Bool {
         guard state.isPending, state.restsIn != turns.number, isAllowed else { return false }
         guard role != .sharing || hasShare(&state) else { return false }
-        // Whoever rests has something to do yet; so has whoever is signalled from now on.
+        // A source that rests still has work, and so has a source that is signaled from now on.
         state.signals = turns.signals
         return true
     }
 
-    /// Whether it has a share of this turn yet; else it rests.
+    /// Whether the source has a share of this turn left; otherwise it begins to rest.
     ///
-    /// - Parameter used: what it has used just now.
+    /// - Parameter used: the time that it has just used.
     private func hasShare(_ state: inout State, _ used: Int64 = 0) -> Bool {
         let turn = turns.number
         if state.turn != turn {
@@ -231,7 +231,7 @@ private final class SourceCore: CheckedSourceHandler, Sendable {
         }
     }
 
-    // A signal may have come in the poll.
+    // A signal may have arrived during the poll.
     func check() -> Bool {
         state.withLock { isReady(&$0) }
     }
@@ -241,7 +241,7 @@ private final class SourceCore: CheckedSourceHandler, Sendable {
             // A source that was dispatched just before may have changed the mode, or made the loop less idle.
             guard state.isPending, state.restsIn != turns.number, isAllowed else { return false }
             if role == .idle, turns.isResting || turns.signals != state.signals { return false }
-            // Before the action: a signal that comes while it runs asks for another run.
+            // This precedes the action: a signal while the action runs requests another run.
             state.isPending = false
             return true
         }
@@ -261,26 +261,28 @@ private final class SourceCore: CheckedSourceHandler, Sendable {
         state.withLock { state in
             let used = state.meter?.used ?? 0
             state.meter = outer
-            // What ran in a turn that is over counts in the one that began meanwhile: it is of the same loop's time.
+            // Time in a turn that is over counts in the turn that has begun meanwhile, because it is time of the same
+            // loop.
             turns.use(used)
             _ = hasShare(&state, used)
         }
     }
 }
 
-/// Gives a source the priority of its work in the current mode.
+/// The follower of the mode that gives a source the priority of its work in it.
 private final class PriorityFollower: ContextState.ModeFollower, @unchecked Sendable {
     // Sendable: GLib locks the source's context for each change; the pointer never changes after `init`.
     private let source: UnsafeMutablePointer<GSource>
     private let context: ContextState
     private let work: LoopWork
-    /// Held from the look at the mode until the source has its priority, so that no older look of another thread wins.
+    /// Held from reading the mode until the source has its priority, so that an older reading by another thread does
+    /// not win.
     private let changing = Locked(())
 
     init(work: LoopWork, source: AttachedSource, context: ContextState) {
         self.work = work
         self.context = context
-        // Not the object: whoever tells followers of a mode must not keep the source on its context.
+        // The pointer instead of the object: a thread that notifies followers must not keep the source on its context.
         self.source = g_source_ref(source.pointer)
     }
 
@@ -288,11 +290,11 @@ private final class PriorityFollower: ContextState.ModeFollower, @unchecked Send
         context.release(source)
     }
 
-    /// The caller holds the context.
+    /// Updates the priority of the source. The caller holds the context.
     func modeDidChange() {
         changing.withLock { _ in
             let priority = EventSource.Priority.of(work, in: context.mode).rawValue
-            // Where it stays the same, no list is sorted again.
+            // An unchanged priority would only cause lists to be sorted again.
             if g_source_get_priority(source) != priority { g_source_set_priority(source, priority) }
         }
     }

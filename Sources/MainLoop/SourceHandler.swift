@@ -2,22 +2,24 @@
 import CCarillonGLib
 import Synchronization
 
-/// The functions of a `GSource` of our own: what GLib asks it, and has it do. One kind of source is one class.
+/// The functions of a `GSource` of this library, which GLib calls. Each kind of source is one class.
 ///
 /// Called on the thread that runs the context, with no lock held.
 protocol SourceHandler: AnyObject {
     typealias Source = UnsafeMutablePointer<GSource>
 
-    /// Before the loop polls.
+    /// Reports the readiness of the source before the loop polls.
     func prepare(_ source: Source) -> SourceReadiness
 
-    /// - Returns: whether the source shall stay.
+    /// Runs the work of the source.
+    ///
+    /// - Returns: whether the source shall stay attached.
     func dispatch(_ source: Source) -> Bool
 }
 
-/// One that is also asked after the poll. Others are left to their descriptors, if they have any.
+/// A handler that is also asked after the poll. Other sources depend on their descriptors, if they have any.
 protocol CheckedSourceHandler: SourceHandler {
-    /// False leaves it to the descriptors of the source, if it has any: one that is ready will do.
+    /// Returns whether the source is ready. With false, the source still runs if one of its descriptors is ready.
     func check() -> Bool
 }
 
@@ -33,9 +35,9 @@ extension SourceHandler {
 }
 
 extension UnsafeMutablePointer<GSource> {
-    /// A new source, which belongs to the caller, and keeps its handler until it is finalized.
+    /// Creates a source, which belongs to the caller and keeps its handler until it is finalized.
     ///
-    /// GLib frees that when nobody holds the source any more, on whatever thread.
+    /// GLib frees the source with its last reference, on any thread.
     static func make(_ handler: any SourceHandler, priority: Int32) -> Self {
         let handling = Handling(handler: handler)
         let functions = handling.checked == nil ? sourceFunctions : checkedSourceFunctions
@@ -45,22 +47,22 @@ extension UnsafeMutablePointer<GSource> {
         return source
     }
 
-    /// Has a context ask it from now on, on whatever thread that runs: all that was done to it before is seen there.
+    /// Attaches the source to a context. The thread that runs the context sees all earlier changes of the source.
     func attach(to context: OpaquePointer?) {
-        // GLib's lock orders them. The thread sanitizer does not see that, as GLib is not built with it.
+        // GLib's lock orders the accesses. The thread sanitizer does not see that, because GLib is not built with it.
         carillon_tsan_release(self)
         g_source_attach(self, context)
     }
 
-    /// On the thread that runs the context, before anything else.
+    /// Makes earlier changes visible. Called first on the thread that runs the context.
     fileprivate func seeAll() {
         carillon_tsan_acquire(self)
     }
 
-    /// What the source was made with.
+    /// The handler for which the source was created.
     var handler: any SourceHandler { handling.pointee.handler }
 
-    /// Sees to it that the handler is not called again, on whatever thread; a call that goes on is finished.
+    /// Ensures that no thread calls the handler again; a call in progress is finished.
     func silence() {
         handling.pointee.isSilent.store(true, ordering: .releasing)
     }
@@ -70,10 +72,10 @@ extension UnsafeMutablePointer<GSource> {
     }
 }
 
-/// The fields of a source of this kind behind those of GLib.
+/// The fields of a source of this kind, behind the fields of GLib.
 private struct Handling: ~Copyable {
     let handler: any SourceHandler
-    /// The same, if it is one that is also asked after the poll.
+    /// The handler, if it is also asked after the poll; otherwise nil.
     let checked: (any CheckedSourceHandler)?
     let isSilent = Atomic(false)
 
@@ -82,19 +84,19 @@ private struct Handling: ~Copyable {
         checked = handler as? any CheckedSourceHandler
     }
 
-    /// The handler, if it is to be called.
+    /// The handler, if it may be called.
     var active: (any SourceHandler)? { isSilent.load(ordering: .acquiring) ? nil : handler }
 }
 
-/// The functions that all sources have in common which are not asked after the poll: by them GLib finds such a source.
+/// The functions of all sources that are not asked after the poll, by which GLib finds such a source.
 var customSourceFunctions: UnsafeMutablePointer<GSourceFuncs> { sourceFunctions.pointer }
 
-/// It is stored behind GLib's own struct, which `g_source_new` allocates with the room for it.
+/// The fields are stored behind GLib's own struct; `g_source_new` allocates the space for both.
 private let handlingOffset = MemoryLayout<GSource>.stride
 
-/// GLib keeps the address of the function table for as long as a source of it lives; this one lives for ever.
+/// A table of source functions. GLib keeps its address as long as a source of it lives; the table is never freed.
 private struct SourceFunctions: @unchecked Sendable {
-    // Sendable: written once, before anyone can see it.
+    // Sendable: written once, before other threads can see it.
     let pointer: UnsafeMutablePointer<GSourceFuncs>
 
     init(withCheck: Bool) {
@@ -113,7 +115,7 @@ private struct SourceFunctions: @unchecked Sendable {
                 return handling.pointee.active != nil && handling.pointee.checked!.check() ? 1 : 0
             }
         }
-        // One that is silent goes.
+        // A silenced source is removed.
         pointer.pointee.dispatch = { source, _, _ in
             source!.seeAll()
             return source!.handling.pointee.active?.dispatch(source!) ?? false ? 1 : 0

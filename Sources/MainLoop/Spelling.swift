@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/// Finds the word that a mistyped one stands for.
+/// The correction of mistyped words.
 package enum Spelling {
-    /// The word that is the fewest edits away from `word`; nil when each needs more edits than a typing mistake has.
+    /// Returns the word with the fewest edits from `word`; nil when each needs more edits than a typing mistake has.
     ///
-    /// An edit inserts, removes or replaces a character, or exchanges two that are adjacent. A third of the characters may
-    /// be wrong, and at least one. Words that begin with all of `word`, when it has three characters or more, count as one
-    /// edit away. Of equally close words the first is taken.
+    /// An edit inserts, removes or replaces a character, or exchanges two adjacent characters. A third of the
+    /// characters may be wrong, and at least one. A word that begins with all of `word` counts as one edit away, if
+    /// `word` has three characters or more. Of equally close words the first is returned.
     package static func closest(to word: String, among words: [String]) -> String? {
         let most = max(1, word.count / 3)
         var best: (word: String, edits: Int)?

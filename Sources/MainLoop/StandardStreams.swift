@@ -5,9 +5,10 @@
     import Musl
 #endif
 
-/// Writes a line to standard error, for a person at a terminal. What belongs in the journal goes to ``Log``.
+/// Writes a line to standard error, for a person at a terminal. Lines for the journal go to ``Log``.
 ///
-/// Errors quote what others say: a `?` stands for a control character other than the end of a line and a tabulator.
+/// Errors quote texts of other programs, so a `?` replaces each control character except the end of a line and the
+/// tabulator.
 package func printError(_ line: String) {
     var text = String.UnicodeScalarView()
     for scalar in line.unicodeScalars {
@@ -17,27 +18,27 @@ package func printError(_ line: String) {
     try? write(String(text), to: STDERR_FILENO)
 }
 
-/// Writes a line to standard output at once, also into a pipe, where `print` would keep it back. What can't be written
-/// is lost; see ``writeLine(_:)``.
+/// Writes a line to standard output at once, also into a pipe, where `print` would buffer it. A line that can't be
+/// written is lost; see ``writeLine(_:)``.
 package func printLine(_ line: String) {
     try? write(line, to: STDOUT_FILENO)
 }
 
-/// Writes a line to standard output at once, and waits where that is a pipe or a terminal that takes no more for now.
+/// Writes a line to standard output at once. Waits while the pipe or terminal accepts no more.
 ///
-/// - Throws: why it, or the rest of it, can't be written.
+/// - Throws: the reason why the line, or the rest of it, can't be written.
 package func writeLine(_ line: String) throws(StreamError) {
     try write(line, to: STDOUT_FILENO)
 }
 
-/// Writes a line to a descriptor, and waits where that takes no more for now.
+/// Writes a line to a descriptor. Waits while the descriptor accepts no more.
 ///
-/// - Throws: why it, or the rest of it, can't be written.
+/// - Throws: the reason why the line, or the rest of it, can't be written.
 package func writeLine(_ line: String, to descriptor: Int32) throws(StreamError) {
     try write(line, to: descriptor)
 }
 
-/// Why a stream can't be written.
+/// The reason why a stream can't be written.
 package struct StreamError: Error, CustomStringConvertible {
     package let code: Int32
 
@@ -51,7 +52,7 @@ private func write(_ line: String, to descriptor: Int32) throws(StreamError) {
         if count > 0 {
             bytes = bytes.dropFirst(count)
         } else if errno == EAGAIN {
-            // Somebody who shares the descriptor made it non-blocking.
+            // Another process that shares the descriptor made it non-blocking.
             var writable = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
             _ = poll(&writable, 1, -1)
         } else if errno != EINTR {

@@ -7,15 +7,15 @@ import CCarillonGLib
     import Musl
 #endif
 
-/// The clock by which turns are measured: it does not go back, and goes on while nobody sets it.
+/// The clock that measures turns: it never goes back, and is independent of changes of the time of day.
 package enum SteadyClock {
-    /// Since some moment before the process began. Threads: any.
+    /// The time since a moment before the process began. Threads: any.
     package static func nanoseconds() -> Int64 {
         Int64(g_get_monotonic_time()) * 1_000
     }
 }
 
-/// The time that the calling thread has had of a processor. Threads: any.
+/// The processor time of the calling thread. Threads: any.
 package enum ThreadClock {
     package static func nanoseconds() -> Int64 {
         var time = timespec()
@@ -24,8 +24,8 @@ package enum ThreadClock {
     }
 }
 
-/// The time of day, which somebody may set.
+/// The time of day, which an administrator may set.
 package enum WallClock {
-    /// Since 1970 in UTC. Threads: any.
+    /// The time since 1970 in UTC. Threads: any.
     package static func microseconds() -> Int64 { Int64(g_get_real_time()) }
 }

@@ -5,9 +5,9 @@
     import Musl
 #endif
 
-/// An object of each thread, which is released when the thread ends.
+/// A separate object for each thread, which is released when the thread ends.
 ///
-/// Meant for static variables: the key is never given back. Threads: any; each sees its own object.
+/// Meant for static variables: the key is never freed. Threads: any; each thread sees its own object.
 package struct ThreadLocal<Value: AnyObject>: Sendable {
     private let key: pthread_key_t
 

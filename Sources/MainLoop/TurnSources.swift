@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The two sources of a context that see how far its loop comes in a turn (M3).
+/// The two sources of a context that detect how far its loop comes in a turn (M3).
 ///
-/// They stay as long as the context.
+/// They exist as long as the context.
 final class TurnSources: Sendable {
     private let mark: AttachedSource
     private let floor: AttachedSource
@@ -12,13 +12,14 @@ final class TurnSources: Sendable {
         floor = AttachedSource(Floor(turns), on: context, priority: .of(.floor), canRecurse: true)
     }
 
-    /// Sees to it that the context has them: every source that takes turns with others calls this before it is attached.
+    /// Ensures that the context has both sources. Every source that takes turns with others calls this before it is
+    /// attached.
     static func install(on context: MainContext) {
         _ = context.state.attachment(TurnSources.self) { TurnSources(on: context) }
     }
 }
 
-/// Never ready: GLib asks it in an iteration in which nothing ahead of it is.
+/// The mark, which is never ready. GLib asks it in an iteration in which no source with a higher priority is ready.
 private final class Mark: CheckedSourceHandler {
     private let turns: LoopTurns
 
@@ -37,7 +38,7 @@ private final class Mark: CheckedSourceHandler {
     }
 }
 
-/// Ready while somebody rests, or did so a moment ago: the loop neither sleeps nor is idle.
+/// The floor, which is ready while a source rests, or did so a moment ago: the loop then neither sleeps nor is idle.
 private final class Floor: CheckedSourceHandler {
     private let turns: LoopTurns
 

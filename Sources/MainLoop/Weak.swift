@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A weak reference that threads share: from a part to what owns it, set once the owner is there.
+/// A weak reference that threads share: from a part to its owner, set once the owner exists.
 ///
 /// Threads: any.
 package final class Weak<Object: AnyObject & Sendable>: Sendable {
@@ -9,14 +9,14 @@ package final class Weak<Object: AnyObject & Sendable>: Sendable {
         reference = Locked(WeakReference(object: object))
     }
 
-    /// Nil when it was not set, or the object is gone.
+    /// Nil when it was not set, or when the object is gone.
     package var object: Object? {
         get { reference.withLock { $0.object }.map { unsafeDowncast($0, to: Object.self) } }
         set { reference.withLock { $0.object = newValue } }
     }
 }
 
-/// Of no type in particular, so that nobody looks for the metadata of a generic one each time.
+/// A reference without a type parameter, which avoids the lookup of generic metadata for each access.
 private struct WeakReference {
     weak var object: (any AnyObject & Sendable)?
 }

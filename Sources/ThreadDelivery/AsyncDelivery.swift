@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMainLoop
 
-/// Where the asynchronous function of an observer runs: once for each of what arrives, one after the other, in their
-/// order (T1), and bounded as every queue (T2).
+/// The queue for an observer's asynchronous function: it runs once for each notification, one after the other, in their
+/// order (T1). It is bounded as every queue (T2).
 ///
-/// A task runs them, which is there only while there is something to run. What runs when the observer ends goes on to
-/// its own end.
+/// A task runs the function; the task exists only while work waits. A call that runs when the observer ends continues
+/// to its own end.
 ///
 /// Threads: any.
 package final class AsyncDelivery: Sendable {
@@ -13,22 +13,23 @@ package final class AsyncDelivery: Sendable {
         let run: @Sendable () async -> Void
     }
 
-    /// Awake while there is a task.
+    /// The waiting work; it is awake while there is a task.
     private let state: Locked<Backlog<Job>>
 
     package init(_ limits: DeliveryQueue.Limits = .standard) {
         state = Locked(Backlog(limits))
     }
 
-    /// Has `work` run after everything before. Returns at once.
+    /// Appends `work`, which runs after all earlier work. Returns at once.
     ///
-    /// - Parameter byteCount: about how much memory it keeps.
-    /// - Returns: how many of the oldest were lost because they were not taken in time; 0 after ``end()``.
+    /// - Parameter byteCount: the approximate memory that it keeps.
+    /// - Returns: the number of entries, the oldest first, that were lost because they did not run in time; 0 after
+    ///   ``end()``.
     package func append(byteCount: Int, _ work: @escaping @Sendable () async -> Void) -> Int {
         let outcome = state.withLock { state in
             state.isClosed ? .init() : state.append(Job(run: work), byteCount: byteCount)
         }
-        // Detached: it runs what several post, and has nothing of the first of them.
+        // Detached: the task runs the work of several posters and must not inherit the context of the first.
         if outcome.shallWake { Task.detached { await self.run() } }
         return outcome.lost
     }
@@ -45,13 +46,13 @@ package final class AsyncDelivery: Sendable {
         }
     }
 
-    /// The observer has ended: what waits is let go of, and nothing is taken any more.
+    /// Ends the observer: waiting work is discarded, and no more is accepted.
     package func end() {
         let dropped = state.withLock { $0.close() }
         withExtendedLifetime(dropped) {}
     }
 
-    /// How many wait: for tests.
+    /// The number of waiting entries; for tests.
     package var count: Int {
         state.withLock { $0.count }
     }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMainLoop
 
-/// What waits to run elsewhere: in one order, each for modes of its own, and bounded (T2). Where there is no room the
-/// oldest goes; what is larger than all the room there is goes itself.
+/// The work that waits to run elsewhere: in one order, each entry for its own modes, and bounded (T2). When the space
+/// is used up, the oldest entries are discarded. An entry that is larger than the whole space is itself discarded.
 ///
-/// It is what all queues of this module keep; who empties it, and when, is theirs.
+/// All queues of this module use it; each queue decides when and where it is emptied.
 ///
-/// A value type; not thread-safe by itself. What it lets go of it hands out, so that it ends with no lock held: it may
-/// run code of its own then.
+/// A value type; not thread-safe by itself. It returns discarded entries to its caller, so that they are released with
+/// no lock held: their release may run code of its own.
 struct Backlog<Job: Sendable>: Sendable {
     struct Entry: Sendable {
         let job: Job
@@ -15,13 +15,13 @@ struct Backlog<Job: Sendable>: Sendable {
         let payload: DeliveryQueue.Payload?
     }
 
-    /// What becomes of a job that is appended, and of others by it.
+    /// The effects of an append.
     struct Outcome: Sendable {
-        /// How many were lost, this one included.
+        /// The number of lost entries, including the appended one if it was lost.
         var lost = 0
         /// Whether the caller has to wake the target.
         var shallWake = false
-        /// What had to make room.
+        /// The entries that were discarded to free space.
         var dropped: [Entry] = []
     }
 
@@ -29,8 +29,8 @@ struct Backlog<Job: Sendable>: Sendable {
     private var lanes = ModeLanes<Entry>()
     private(set) var byteCount = 0
     private(set) var lost: UInt64 = 0
-    /// Whether the target was woken and did not begin to drain since. A loop may be asleep all the same, over what its
-    /// mode does not allow.
+    /// Whether the target was woken and has not begun to drain since. Its loop may sleep nevertheless, because its mode
+    /// allows none of the waiting entries.
     var isAwake = false
     private(set) var isClosed = false
 
@@ -40,21 +40,21 @@ struct Backlog<Job: Sendable>: Sendable {
 
     var count: Int { lanes.count }
 
-    /// For how many sets of modes something waits.
+    /// The number of sets of modes with entries.
     var laneCount: Int { lanes.laneCount }
 
-    // MARK: Putting in
+    // MARK: Appending
 
-    /// Puts a job behind all others. After ``close()`` it is lost.
+    /// Appends a job. After ``close()`` it is lost.
     ///
     /// - Parameters:
-    ///   - byteCount: how much memory it keeps, beside the payload.
-    ///   - payload: what it keeps together with others that wait here.
+    ///   - byteCount: the memory that it keeps, beside the payload.
+    ///   - payload: the memory that it shares with other entries of this queue.
     mutating func append(
         _ job: Job, byteCount: Int, payload: DeliveryQueue.Payload? = nil, in modes: ModeSet = .ofCommon
     ) -> Outcome {
         var outcome = Outcome()
-        // What is more than all the room there is takes nobody else's.
+        // A job that is larger than the whole space displaces no others.
         guard !isClosed, byteCount + (payload?.byteCount ?? 0) <= limits.byteCount else {
             lost += 1
             outcome.lost = 1
@@ -74,16 +74,16 @@ struct Backlog<Job: Sendable>: Sendable {
         return outcome
     }
 
-    /// Whether the target has to be woken for what waits; the caller then does.
+    /// Whether the caller must wake the target for the waiting entries. The target then counts as awake.
     mutating func mustWake() -> Bool {
         guard !isAwake, !lanes.isEmpty else { return false }
         isAwake = true
         return true
     }
 
-    // MARK: Taking out
+    // MARK: Removal
 
-    /// Takes out the first; with a context's modes given, the first that these allow.
+    /// Removes the first job; with a context's modes, the first job that these allow.
     mutating func next(in modes: ContextModes? = nil) -> Job? {
         let entry = if let modes { lanes.popFirst(in: modes) } else { lanes.popOldest() }
         guard let entry else { return nil }
@@ -91,12 +91,12 @@ struct Backlog<Job: Sendable>: Sendable {
         return entry.job
     }
 
-    /// Whether anything may be taken out in the context's mode.
+    /// Whether the context's mode allows any waiting job.
     mutating func hasAllowed(in modes: ContextModes) -> Bool {
         lanes.hasAllowed(in: modes)
     }
 
-    /// Lets go of all, which is lost, as is what comes from now on.
+    /// Discards all entries and counts them as lost, like all later ones.
     mutating func close() -> [Entry] {
         isClosed = true
         byteCount = 0
@@ -123,9 +123,9 @@ struct Backlog<Job: Sendable>: Sendable {
 }
 
 extension DeliveryQueue {
-    /// Memory that several of what waits in one queue keep together: counted once, from the first to the last.
+    /// Memory that several entries of one queue share: it counts once, from the first entry to the last.
     package final class Payload: @unchecked Sendable {
-        // Sendable: what changes is touched under the lock of the one queue that it is for.
+        // Sendable: the mutable state is accessed only under the lock of the one queue that it is for.
         fileprivate let byteCount: Int
         fileprivate var holders = 0
 

@@ -2,35 +2,36 @@
 import CarillonMainLoop
 import Synchronization
 
-/// What goes to a main context (T1): one order for all of it, whatever modes each is for, and one source.
+/// The delivery queue of a main context (T1): one order for all its work, regardless of modes, and one source.
 ///
-/// It is a ``DeliveryQueue`` that is emptied by a source, and ends with the context: it does not keep that alive. It is
-/// bounded by `DeliveryQueue.Limits.standard` (T2). When the context is gone, what waits is lost, counted and reported.
+/// A source empties this ``DeliveryQueue``. The queue ends with the context and does not keep it alive.
+/// `DeliveryQueue.Limits.standard` bounds it (T2). When the context is gone, the waiting work is lost, counted and
+/// reported.
 ///
 /// Threads: any.
 package final class ContextDelivery: Sendable {
     package typealias Payload = DeliveryQueue.Payload
 
-    /// The one of a context, which lives as long as the context.
+    /// Returns the queue of a context, which lives as long as the context.
     package static func to(_ context: MainContext) -> ContextDelivery {
         if context == .default { MainQueueSource.install() }
         return context.attachment(ContextDelivery.self) { ContextDelivery(context, .standard) }
     }
 
-    /// Lost in the whole process.
+    /// The number of lost notifications in the whole process.
     package static let lost = Atomic<UInt64>(0)
 
     private let queue: DeliveryQueue
     private let modes: ContextModes
     private let source: SignalledSource
-    /// Who is told when the context ends; nil when it has.
+    /// The actions to run when the context ends; nil when it has ended.
     private let followers = Locked<[ObjectIdentifier: @Sendable () -> Void]?>([:])
     private let closed = Atomic(false)
-    /// How many were lost since the target last drained.
+    /// The number of losses since the target last drained.
     private let lostSince = Atomic(0)
 
     package init(_ context: MainContext, _ limits: DeliveryQueue.Limits) {
-        // What wakes a queue, and what runs in a loop, must not keep it.
+        // Closures that wake a queue or run in a loop must not keep the queue alive.
         let reference = Weak<ContextDelivery>()
         let queue = DeliveryQueue(limits: limits, wake: { reference.object?.source.signal() })
         self.queue = queue
@@ -40,7 +41,7 @@ package final class ContextDelivery: Sendable {
         context.atEnd { reference.object?.close() }
     }
 
-    /// Something waits that the mode allows.
+    /// A gate that opens while work waits that the mode allows.
     private final class Gate: ContentGate {
         private let queue: DeliveryQueue
 
@@ -53,12 +54,12 @@ package final class ContextDelivery: Sendable {
         }
     }
 
-    /// Has `work` run on the thread of the context, after everything before that is for one of its modes. Returns at
+    /// Appends `work`, which runs on the context's thread, after all earlier work for one of its modes. Returns at
     /// once.
     ///
     /// - Parameters:
-    ///   - byteCount: how much memory it keeps, beside the payload.
-    ///   - payload: what it keeps together with others for this context.
+    ///   - byteCount: the memory that it keeps, beside the payload.
+    ///   - payload: the memory that it shares with other work for this context.
     /// - Returns: false when the context is gone.
     package func append(
         byteCount: Int, payload: Payload? = nil, in modes: ModeSet = .ofCommon, _ work: @escaping @Sendable () -> Void
@@ -68,44 +69,44 @@ package final class ContextDelivery: Sendable {
         return !isClosed
     }
 
-    /// The same for who counts and reports by itself what is lost.
+    /// Appends `work` for a caller that counts and reports losses itself.
     ///
-    /// - Returns: how many were.
+    /// - Returns: the number of lost entries.
     package func deliver(byteCount: Int, in modes: ModeSet, _ work: @escaping @Sendable () -> Void) -> Int {
         queue.append(byteCount: byteCount, payload: nil, in: modes, work)
     }
 
-    /// Runs what waits and is for the mode, in its order, until the share of the turn is used up.
+    /// Runs the waiting work that the mode allows, in its order, until the share of the turn is used up.
     private func drain() {
         let lost = lostSince.exchange(0, ordering: .relaxed)
         if lost > 0 { Log.warning("\(lost) notifications were lost, as their thread did not run its loop") }
         queue.drain(in: modes, while: { true }, share: { source.mayGoOn })
     }
 
-    /// How many wait: for tests.
+    /// The number of waiting entries; for tests.
     package var count: Int { queue.count }
 
-    /// How many bytes wait, and for how many sets of modes: for tests.
+    /// The number of waiting bytes, and of sets of modes with entries; for tests.
     package var extent: (byteCount: Int, laneCount: Int) { queue.extent }
 
     private func report(_ lost: Int) {
         Self.lost.add(UInt64(lost), ordering: .relaxed)
-        // Once when it begins, and with the number when the target reads again.
+        // One message when losses begin, and one with their number when the target drains again.
         if !isClosed, lostSince.add(lost, ordering: .relaxed).oldValue == 0 {
             Log.warning("notifications are being lost: their thread does not run its loop")
         }
     }
 
-    // MARK: The end of the context
+    // MARK: End of the context
 
     /// Whether the context is gone.
     package var isClosed: Bool {
         closed.load(ordering: .acquiring)
     }
 
-    /// Has `action` run when the context ends; at once when it is gone.
+    /// Runs `action` when the context ends, or at once when it is gone.
     ///
-    /// - Parameter owner: one action for each.
+    /// - Parameter owner: the owner of the action; each owner has one.
     package func follow(_ owner: AnyObject, _ action: @escaping @Sendable () -> Void) {
         let owner = ObjectIdentifier(owner)
         let isGone = followers.withLock { followers in
@@ -115,7 +116,7 @@ package final class ContextDelivery: Sendable {
         if isGone { action() }
     }
 
-    /// Lets go of what ``follow(_:_:)`` was given.
+    /// Removes the action of an owner that ``follow(_:_:)`` added.
     package func unfollow(_ owner: AnyObject) {
         let owner = ObjectIdentifier(owner)
         let action = followers.withLock { $0?.removeValue(forKey: owner) }

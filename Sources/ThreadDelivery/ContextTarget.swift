@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMainLoop
 
-/// The thread that runs a main context, in some of its modes. It does not keep the context.
+/// The thread that runs a main context, in some of its modes. The target does not keep the context alive.
 package struct ContextTarget: DeliveryTarget {
     package let delivery: ContextDelivery
     private let modes: ModeSet

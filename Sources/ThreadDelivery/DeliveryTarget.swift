@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Where observers run.
+/// The place where observers run: a thread, a context or a queue.
 package protocol DeliveryTarget: Sendable {
-    /// Has `work` run there, after everything before. Returns at once.
+    /// Runs `work` there, after all earlier work. Returns at once.
     ///
-    /// - Returns: how many of the oldest were lost because nothing ran there in time (T2).
+    /// - Returns: the number of entries, the oldest first, that were lost because they did not run in time (T2).
     func deliver(byteCount: Int, _ work: @escaping @Sendable () -> Void) -> Int
 }
 
-/// At once on the calling thread: for what only hands on, such as a sequence's buffer.
+/// A target that runs work at once on the calling thread, for work that only passes a notification on, such as a
+/// sequence's buffer.
 package struct DirectTarget: DeliveryTarget {
     package init() {}
 

@@ -9,17 +9,18 @@ import Foundation
     import Musl
 #endif
 
-/// Serves `DispatchQueue.main`, and with it `@MainActor` and `OperationQueue.main`, while a GLib loop runs the default
-/// context on the main thread (M5). Without it, they wait for a `RunLoop.main` or a `dispatchMain()` that never comes.
+/// The source that serves `DispatchQueue.main`, and with it `@MainActor` and `OperationQueue.main`, while a GLib loop
+/// runs the default context on the main thread (M5). Without the source, their work waits for a `RunLoop.main` or a
+/// `dispatchMain()` that never runs.
 ///
-/// It belongs to the common modes, and is a source of GLib's default priority: the same as timers and GDK's events.
+/// The source belongs to the common modes and has GLib's default priority, as timers and GDK's events have.
 ///
-/// It is harmless where something else serves the main queue: while nobody runs the default context on the main
-/// thread, it does nothing.
+/// The source is harmless where another loop serves the main queue: it does nothing unless the main thread runs the
+/// default context.
 public enum MainQueueSource {
-    /// Attaches the source, for the rest of the process's life. Doing it again changes nothing. Threads: any.
+    /// Attaches the source for the rest of the process's life. Further calls have no effect. Threads: any.
     ///
-    /// What in this module needs the main queue does this by itself.
+    /// The types of this module that need the main queue call this function themselves.
     public static func install() {
         _ = source
     }
@@ -27,12 +28,12 @@ public enum MainQueueSource {
     private static let source: DescriptorSource = {
         let handle = _dispatch_get_main_queue_handle_4CF()
         let source = DescriptorSource(on: .default, descriptor: handle, onMainThreadOnly: true) {
-            // First: what comes from here on makes the handle readable again.
+            // The handle is read first, so that work from here on makes it readable again.
             var count: UInt64 = 0
             _ = read(handle, &count, MemoryLayout.size(ofValue: count))
             _dispatch_main_queue_callback_4CF(nil)
         }
-        // What waited already announced itself to a handle that perhaps was not there yet.
+        // Earlier work may have signaled a handle that did not exist yet.
         DispatchQueue.main.async {}
         return source
     }()

@@ -4,14 +4,14 @@ import Dispatch
 import Foundation
 import Synchronization
 
-/// The main thread, whichever loop it runs (M4, M5).
+/// The main thread as a target, whichever loop it runs (M4, M5).
 ///
-/// All pending deliveries are in one queue. There are three ways to empty it, of which there is at most one pending each (T3), and whichever
-/// comes first takes what there is:
+/// All pending deliveries are in one queue. Three ways lead to a drain, each with at most one pending wake-up (T3). The
+/// first drain takes the waiting work:
 ///
 /// - **GLib's loop** dispatches a source of the default context, which has a share of each of its turns.
-/// - **`RunLoop.main`** performs a block of its own, and not one of the main queue: a loop that an observer runs in it could
-///   not serve that queue then.
+/// - **`RunLoop.main`** performs a block of its own instead of a block of the main queue: a loop that an observer runs
+///   inside the latter could not serve that queue.
 /// - **`dispatchMain()`** runs a block of the main queue.
 package final class MainThreadTarget: DeliveryTarget {
     package static let shared = MainThreadTarget()
@@ -22,7 +22,7 @@ package final class MainThreadTarget: DeliveryTarget {
         MainThreadTarget.shared.drainInTurn()
     }
 
-    /// In the common modes, and never on another thread that happens to run the default context.
+    /// A gate that opens in the common modes, and never on another thread that runs the default context.
     private struct Gate: SourceGate {
         func allows(in modes: ContextModes) -> Bool {
             MainContext.isMainThread && modes.allow(.ofCommon)
@@ -31,7 +31,7 @@ package final class MainThreadTarget: DeliveryTarget {
 
     private let modes = ContextModes(of: .default)
     private let loop = Locked(LoopWatch())
-    /// Whether a block is in the main queue, or in the run loop, that has not begun.
+    /// Whether the main queue, or the run loop, has a block that has not begun.
     private let isInMainQueue = Atomic(false)
     private let isInRunLoop = Atomic(false)
 
@@ -61,7 +61,7 @@ package final class MainThreadTarget: DeliveryTarget {
     private func wakeMainQueue() {
         guard !isInMainQueue.exchange(true, ordering: .sequentiallyConsistent) else { return }
         DispatchQueue.main.async {
-            // Before looking at what waits: who appends from now on wakes it again.
+            // This precedes the look at the waiting work, so that a later append wakes the queue again.
             self.isInMainQueue.store(false, ordering: .sequentiallyConsistent)
             self.mainQueueRuns()
         }
@@ -75,39 +75,39 @@ package final class MainThreadTarget: DeliveryTarget {
                 self.drain()
             }
         } else if !MainContext.default.isDispatching {
-            // Else the source, which was signalled as well, comes in its turn.
+            // Otherwise the source, which was signaled as well, drains in its turn.
             drain()
         }
     }
 
-    /// Until the share of one source of GLib's loop is used up.
+    /// Drains until the share of one source of GLib's loop is used up.
     private func drainInTurn() {
         loop.withLock { $0.hasRun = true }
         queue.drain(in: nil, while: { isAllowed }, share: { source.mayGoOn })
     }
 
-    /// The same for a loop that knows no turns: then everybody else who waits for it comes first.
+    /// Drains for a loop without turns. After the share, all other work that waits for the loop comes first.
     private func drain() {
         loop.withLock { $0.hasRun = true }
-        // In a mode that is no common one the GLib source waits for its end, and so does what it stands for.
+        // In a mode outside the common modes, the GLib source waits for the end of that mode, and so does this work.
         var meter = ShareMeter()
         if isAllowed { queue.drain(in: nil, while: { isAllowed }, share: { meter.hasTime() }) }
     }
 
-    /// Whether the mode of the default context allows it. What the main queue runs counts as the main thread, also
-    /// after `dispatchMain()`, when there is none.
+    /// Whether the mode of the default context allows deliveries. Work of the main queue counts as work on the main
+    /// thread, also after `dispatchMain()`, when there is no main thread.
     private var isAllowed: Bool {
         modes.allow(.ofCommon)
     }
 }
 
-/// Notices that the main thread never runs a loop, which is the commonest reason for hearing nothing.
+/// A check for a main thread that never runs a loop, the most common reason why observers receive nothing.
 private struct LoopWatch {
     var hasRun = false
     private var firstDelivery: ContinuousClock.Instant?
     private var hasWarned = false
 
-    /// Asked with every delivery. A program that is still starting up has some time.
+    /// Whether to warn; called with every delivery. A program has five seconds to start its loop.
     mutating func shallWarn() -> Bool {
         guard !hasRun, !hasWarned else { return false }
         let first = firstDelivery ?? .now

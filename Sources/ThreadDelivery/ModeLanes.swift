@@ -2,20 +2,20 @@
 import CarillonCollections
 import CarillonMainLoop
 
-/// What waits in one order, each for modes of its own: the next is the first that its modes allow.
+/// A queue with one order whose elements have modes of their own: the next element is the first in an allowed mode.
 ///
-/// There is a lane for each set of modes in which something waits, so that finding the next costs what such sets there
-/// are, and not what waits for another mode.
+/// There is a lane for each set of modes with waiting elements. The cost of finding the next element grows with the
+/// number of these sets, and not with the number of elements for other modes.
 ///
-/// A value type; not thread-safe by itself. Inlinable, so that each module that uses it has it for its own types.
+/// A value type; not thread-safe by itself. Inlinable, so that each module specializes it for its own types.
 @usableFromInline package struct ModeLanes<Element> {
-    /// The place in the order; rising, and never used again.
+    /// The position in the order; rising, and never used again.
     @usableFromInline package typealias Number = UInt64
 
     @usableFromInline struct Lane {
         @usableFromInline let modes: ModeSet
         @usableFromInline var entries = Deque<Entry>()
-        /// What the context answered, and when.
+        /// The context's last answer for these modes, and the generation of that answer.
         @usableFromInline var answer = false
         @usableFromInline var generation = -1
 
@@ -35,7 +35,7 @@ import CarillonMainLoop
     }
 
     @usableFromInline var lanes: [Lane] = []
-    /// The number of the next that comes.
+    /// The number of the next element to be appended.
     @usableFromInline package var nextNumber: Number = 1
     @usableFromInline package var count = 0
 
@@ -43,10 +43,10 @@ import CarillonMainLoop
 
     @inlinable package var isEmpty: Bool { count == 0 }
 
-    /// How many sets of modes cost anything: for tests.
+    /// The number of lanes; for tests.
     @inlinable package var laneCount: Int { lanes.count }
 
-    /// Puts one at the end.
+    /// Appends an element.
     @inlinable package mutating func append(_ element: Element, in modes: ModeSet) {
         let lane =
             lanes.firstIndex { $0.modes === modes }
@@ -59,34 +59,34 @@ import CarillonMainLoop
         count += 1
     }
 
-    /// Whether something for these modes is news to a loop that was woken for what waits: that is all for other modes, so
-    /// the loop may have gone to sleep over it.
+    /// Whether an element for these modes needs another wake-up of the loop: all waiting elements are for other modes,
+    /// so the loop may have gone to sleep.
     @inlinable package func isUnannounced(_ modes: ModeSet) -> Bool {
         count > 0 && !lanes.contains { $0.modes === modes && !$0.entries.isEmpty }
     }
 
-    /// Takes out the first that may be dispatched in the context's mode.
+    /// Removes the first element that may be dispatched in the context's mode.
     ///
-    /// - Parameter limit: only one whose number is smaller.
+    /// - Parameter limit: only elements with smaller numbers are considered.
     @inlinable package mutating func popFirst(in modes: ContextModes, before limit: Number = .max) -> Element? {
         guard let lane = firstLane(before: limit, { $0.isAllowed(in: modes) }) else { return nil }
         return pop(lane)
     }
 
-    /// Takes out the first of all, whatever the mode.
+    /// Removes the first element, regardless of its modes.
     @inlinable package mutating func popOldest() -> Element? {
         guard let lane = firstLane(before: .max, { _ in true }) else { return nil }
         return pop(lane)
     }
 
-    /// Whether anything may be dispatched in the context's mode.
+    /// Whether any element may be dispatched in the context's mode.
     ///
-    /// - Parameter limit: only those whose number is smaller.
+    /// - Parameter limit: only elements with smaller numbers are considered.
     @inlinable package mutating func hasAllowed(in modes: ContextModes, before limit: Number = .max) -> Bool {
         firstLane(before: limit) { $0.isAllowed(in: modes) } != nil
     }
 
-    /// Takes out all, in no particular order.
+    /// Removes all elements, in no particular order.
     @inlinable package mutating func removeAll() -> [Element] {
         defer {
             lanes = []
@@ -95,7 +95,7 @@ import CarillonMainLoop
         return lanes.flatMap { $0.entries.map(\.element) }
     }
 
-    /// Drops those that fulfil the condition. O(``count``).
+    /// Removes the elements that fulfil the condition. O(``count``).
     @inlinable package mutating func removeAll(where isRemoved: (Element) -> Bool) {
         for lane in lanes.indices { lanes[lane].entries.removeAll { isRemoved($0.element) } }
         lanes.removeAll { $0.entries.isEmpty }
@@ -114,7 +114,7 @@ import CarillonMainLoop
     @inlinable mutating func pop(_ lane: Int) -> Element {
         let entry = lanes[lane].entries.popFirst()!
         count -= 1
-        // One stays, so that a queue that swings between empty and a few asks for no memory.
+        // One lane stays, so that a queue that swings between empty and a few elements allocates no memory.
         if lanes[lane].entries.isEmpty, lanes.count > 1 {
             lanes.swapAt(lane, lanes.count - 1)
             lanes.removeLast()

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
 
-/// The center that a notification queue posts to: the centers of these libraries, Foundation's, or one of the program's own.
+/// The center that a notification queue posts to: a center of these libraries, Foundation's, or the program's own.
 public protocol NotificationPosting: AnyObject, Sendable {
-    /// Delivers a notification, on the calling thread, or hands it over from there.
+    /// Delivers a notification on the calling thread, or hands it over to other threads from there.
     func post(_ notification: Notification)
 }
 

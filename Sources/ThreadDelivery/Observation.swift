@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMainLoop
 
-/// An observer's registration, which ends when this object goes away, or with ``cancel()`` (C7).
+/// The registration of an observer. It ends when this object is released, or with ``cancel()`` (C7).
 ///
 /// Threads: any.
 public final class Observation: Sendable {
@@ -15,7 +15,8 @@ public final class Observation: Sendable {
         cancel()
     }
 
-    /// Ends it now. Harmless when it has ended. What waits on the observer's thread already is not delivered any more.
+    /// Ends the registration now. Has no effect when it has ended. Notifications that already wait on the observer's
+    /// thread are no longer delivered.
     public func cancel() {
         let end = end.withLock { end in
             defer { end = nil }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/// An observer of messages of some center, which lasts as long as somebody holds this. Threads: any.
+/// The token of an observer of a center's messages. The observer lasts as long as the program holds the token. Threads:
+/// any.
 public struct ObservationToken: Hashable, Sendable {
     private let observation: Observation
-    /// The center, which may be gone.
+    /// The identity of the center, which may be gone.
     private let center: ObjectIdentifier
 
     package init(_ observation: Observation, of center: AnyObject) {

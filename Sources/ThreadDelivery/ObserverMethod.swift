@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
 
-/// A method that observes, of whichever object: where it has to run, and how it is called there.
+/// An observing method of an object of any class: the isolation that it needs, and its call.
 package struct ObserverMethod<Target: AnyObject>: @unchecked Sendable {
-    // Sendable: a target's method is called only where the program asked for its observer to run.
+    // Sendable: a target's method is called only where the program wants its observer to run.
     private let isolationOf: (Target) -> (any Actor)?
     private let call: (Target, () -> Notification) -> Void
 
@@ -11,13 +11,13 @@ package struct ObserverMethod<Target: AnyObject>: @unchecked Sendable {
     package init(_ method: @escaping (Target) -> @isolated(any) (Notification) -> Void) {
         isolationOf = { method($0).isolation }
         call = { target, notification in
-            // It runs where its isolation is. The language offers only `await` to call it; the function is the same, as in
-            // the standard library's `MainActor.assumeIsolated`.
+            // The caller is on the method's isolation. The language offers only `await` for this call; the function is
+            // the same, as in the standard library's `MainActor.assumeIsolated`.
             unsafeBitCast(method(target), to: ((Notification) -> Void).self)(notification())
         }
     }
 
-    /// A method that takes it as the class of Foundation.
+    /// A method that takes the notification as an object of Foundation's class.
     package init(_ method: @escaping (Target) -> @isolated(any) (NSNotification) -> Void) {
         isolationOf = { method($0).isolation }
         call = { target, notification in
@@ -33,12 +33,12 @@ package struct ObserverMethod<Target: AnyObject>: @unchecked Sendable {
         call = { target, _ in unsafeBitCast(method(target), to: (() -> Void).self)() }
     }
 
-    /// The actor that it has to run on; nil where it may run anywhere.
+    /// Returns the actor that the method must run on; nil when it may run anywhere.
     package func isolation(of target: Target) -> (any Actor)? {
         isolationOf(target)
     }
 
-    /// Calls it; where it has an isolation, there.
+    /// Calls the method; the caller must be on its isolation, if it has one.
     package func callAsFunction(_ target: Target, _ notification: () -> Notification) {
         call(target, notification)
     }

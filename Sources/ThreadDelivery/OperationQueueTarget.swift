@@ -3,11 +3,11 @@ import CarillonMainLoop
 import Foundation
 import Synchronization
 
-/// A queue of operations.
+/// An operation queue as a target.
 ///
-/// One operation empties what waits, however many notifications that are, and it is the only one at a time: they stay in
-/// order also on a queue that runs several operations at once. The queue is retained: an observer's queue lives as long
-/// as the observer.
+/// One operation at a time runs the waiting work, for any number of notifications. Therefore they stay in order, even
+/// on a queue that runs several operations at once. The target retains the operation queue: an observer's queue lives
+/// as long as the observer.
 final class OperationQueueTarget: DeliveryTarget {
     private let queue: DeliveryQueue
 
@@ -22,13 +22,13 @@ final class OperationQueueTarget: DeliveryTarget {
     }
 }
 
-/// Empties a delivery queue from operations, of which several may run at once.
+/// The draining of a delivery queue by operations, of which several may run at once.
 private final class ExclusiveDrain: Sendable {
-    /// Weak: what wakes a queue must not keep it.
+    /// Weak: the closure that wakes a queue must not keep it alive.
     let queue = Weak<DeliveryQueue>()
     private let operations: OperationQueue
     private let isRunning = Atomic(false)
-    /// Whether an operation found another one running, and left it to that.
+    /// Whether an operation found another one running, and left its work to that one.
     private let isDue = Atomic(false)
 
     init(_ operations: OperationQueue) {
@@ -40,19 +40,19 @@ private final class ExclusiveDrain: Sendable {
     }
 
     private func run() {
-        // Before looking whether another one runs, which then goes on for this one.
+        // This precedes the check for a running operation, which then continues for this one.
         isDue.store(true, ordering: .sequentiallyConsistent)
         guard let queue = queue.object, !isRunning.exchange(true, ordering: .sequentiallyConsistent) else { return }
         isDue.store(false, ordering: .sequentiallyConsistent)
         queue.drain()
         isRunning.store(false, ordering: .sequentiallyConsistent)
-        // The queue counts on every wake-up to be followed by a drain, and takes no more than its share in each.
+        // The queue relies on a drain after every wake-up, and each drain takes no more than its share.
         if isDue.exchange(false, ordering: .sequentiallyConsistent) || queue.count > 0 { schedule() }
     }
 }
 
-/// The targets of the operation queues that observers asked for. Observers of one queue share a target, so that they
-/// run in order.
+/// The targets of the operation queues that observers use. Observers of one queue share a target, so that they run in
+/// order.
 package struct OperationQueueTargets {
     private var entries: [ObjectIdentifier: Weak<OperationQueueTarget>] = [:]
 
@@ -60,7 +60,7 @@ package struct OperationQueueTargets {
 
     package mutating func target(for queue: OperationQueue) -> any DeliveryTarget {
         if queue === OperationQueue.main { return MainThreadTarget.shared }
-        // A target that lives retains its queue: the address is still that queue's.
+        // A live target retains its queue, so the address still identifies that queue.
         if let target = entries[ObjectIdentifier(queue)]?.object { return target }
         entries = entries.filter { $0.value.object != nil }
         let target = OperationQueueTarget(queue)

@@ -3,11 +3,12 @@ import CarillonMainLoop
 import Foundation
 import Synchronization
 
-/// A thread of the library's own, for programs that run no loop.
+/// A thread of the library as a target, for programs that run no loop.
 ///
-/// Not a dispatch queue: on Linux the first use of one starts a timer in this process that fires every second, for ever,
-/// and a program that only listens shall sleep. The thread is started by the first delivery, and ends when this object
-/// goes away; what waits then is dropped.
+/// The target uses a thread and not a dispatch queue, because a program that only observes should sleep. On Linux the
+/// first use of a dispatch queue starts a timer that fires every second for the life of the process.
+///
+/// The first delivery starts the thread. The thread ends when this object is released; waiting work is then discarded.
 package final class OwnThreadTarget: DeliveryTarget {
     private let context = MainContext()
     private let queue: DeliveryQueue
@@ -20,7 +21,7 @@ package final class OwnThreadTarget: DeliveryTarget {
     }
 
     package init() {
-        // What wakes a queue must not keep it.
+        // The closure that wakes a queue must not keep it alive.
         let reference = Weak<SignalledSource>()
         let queue = DeliveryQueue(
             wake: { reference.object?.signal() }, wakeAfterOthers: { reference.object?.signalAfterOthers() })
@@ -40,10 +41,10 @@ package final class OwnThreadTarget: DeliveryTarget {
     }
 
     private func startThread() {
-        // Nothing of self: the thread must not keep this object.
+        // The closure captures nothing of self, because the thread must not keep this object alive.
         let (context, life) = (context, life)
         Thread {
-            // Before the start Foundation would forget it.
+            // Foundation would forget a name that is set before the start.
             Thread.current.name = "carillon-queue"
             while !life.isOver.load(ordering: .acquiring) { context.iterate(mayBlock: true) }
         }.start()

@@ -2,7 +2,8 @@
 import CarillonCollections
 import CarillonMainLoop
 
-/// The elements that wait for one reader of a sequence, as many as for any other observer (C7, T2): beyond that the oldest go.
+/// The buffer of elements for one reader of a sequence, bounded as for any other observer (C7, T2): when it is full,
+/// the oldest elements are discarded.
 ///
 /// Threads: any.
 package final class ReaderBuffer<Element: Sendable>: Sendable {
@@ -15,9 +16,9 @@ package final class ReaderBuffer<Element: Sendable>: Sendable {
 
     private enum Phase {
         case open
-        /// Nothing more comes.
+        /// No more elements follow.
         case finished
-        /// Nobody reads.
+        /// The reader is gone.
         case ended
     }
 
@@ -44,12 +45,13 @@ package final class ReaderBuffer<Element: Sendable>: Sendable {
     private let limits: DeliveryQueue.Limits
     private let state = Locked(State())
 
-    /// - Parameter count: the maximum of elements; of the bytes that they keep it is that of all deliveries.
+    /// - Parameter count: the maximum number of elements; the maximum size in bytes is that of all deliveries.
     package init(count: Int) {
         limits = .init(count: max(1, count), byteCount: DeliveryQueue.Limits.standard.byteCount)
     }
 
-    /// Called once, when nobody reads any more; at once where that is so. With no lock held.
+    /// Sets the action that is called once, with no lock held, when the reader is gone. If it is gone already, the
+    /// action runs at once.
     package func onEnd(_ action: @escaping @Sendable () -> Void) {
         let hasEnded = state.withLock { state in
             if state.phase != .ended { state.onEnd = action }
@@ -58,10 +60,10 @@ package final class ReaderBuffer<Element: Sendable>: Sendable {
         if hasEnded { action() }
     }
 
-    /// Hands an element over.
+    /// Appends an element.
     ///
-    /// - Parameter byteCount: about how much memory it keeps.
-    /// - Returns: how many were lost to make room, the oldest first.
+    /// - Parameter byteCount: the approximate memory that it keeps.
+    /// - Returns: the number of elements that were lost to free space, the oldest first.
     package func append(_ element: Element, byteCount: Int) -> Int {
         var lost: [Element] = []
         let waiter: Waiter? = state.withLock { state in
@@ -69,7 +71,7 @@ package final class ReaderBuffer<Element: Sendable>: Sendable {
             if let waiter = state.waiters.popFirst() { return waiter }
             state.entries.append(Entry(element: element, byteCount: byteCount))
             state.byteCount += byteCount
-            // One that is too large for all alone stays: it is the newest.
+            // An element that exceeds the whole space stays, because it is the newest.
             while state.entries.count > 1,
                 state.entries.count > limits.count || state.byteCount > limits.byteCount,
                 let oldest = state.takeFirst()
@@ -83,7 +85,7 @@ package final class ReaderBuffer<Element: Sendable>: Sendable {
         return lost.count
     }
 
-    /// Nothing more comes. Elements that wait are still read.
+    /// Ends the input. Waiting elements are still read.
     package func finish() {
         let waiters = state.withLock { state in
             if state.phase == .open { state.phase = .finished }
@@ -92,7 +94,7 @@ package final class ReaderBuffer<Element: Sendable>: Sendable {
         for waiter in waiters { waiter.resume(returning: nil) }
     }
 
-    /// Nobody reads any more.
+    /// Ends the reader.
     fileprivate func end() {
         let (waiters, action, entries) = state.withLock { state in
             defer { (state.phase, state.onEnd, state.byteCount) = (.ended, nil, 0) }
@@ -148,7 +150,7 @@ package final class ReaderBuffer<Element: Sendable>: Sendable {
         }
     }
 
-    /// The reader. With it goes what waits for it.
+    /// The reader. Its release discards the waiting elements.
     package final class Reader: Sendable {
         private let buffer: ReaderBuffer
 
@@ -156,13 +158,13 @@ package final class ReaderBuffer<Element: Sendable>: Sendable {
 
         deinit { buffer.end() }
 
-        /// The next element; nil when the task is cancelled, and when nothing more comes.
+        /// Returns the next element; nil when the task is cancelled, or when no more elements follow.
         package func next(isolation actor: isolated (any Actor)?) async -> Element? {
             await buffer.next(isolation: actor)
         }
     }
 
-    /// Held by the source: nothing more comes when it is gone.
+    /// The source's handle, whose release ends the input.
     package final class Finisher: Sendable {
         package let buffer: ReaderBuffer
 

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMainLoop
 
-/// The turns of a task on the main actor that reads a sequence (T3): where very much waits, its next element is there at once,
-/// and it would never let anybody else of the main thread come.
+/// The turns of a main-actor task that reads a sequence (T3). With many waiting elements, the next element is always
+/// there at once, so the task would never let other work of the main thread run.
 package struct ReaderTurn {
     private var meter: ShareMeter?
 
     package init() {}
 
-    /// Before the next element is taken: lets the others of the main thread come first, when the share of a turn is used up.
+    /// Yields to the other work of the main thread when the share of a turn is used up. Call this before taking the
+    /// next element.
     package mutating func begin(isolation actor: isolated (any Actor)?) async {
         guard actor === MainActor.shared else { return }
         if meter?.hasTime() == true { return }
