@@ -5,7 +5,7 @@ import Testing
 @testable import CarillonBridge
 
 @Suite("G2: losses and repetitions", .limited)
-struct PlaceCheckTests {
+struct SequenceTrackerTests {
     @Test("An earlier value is over when a later one has come, and what may have been overtaken has more time")
     func overtaken() {
         var places = SequenceTracker()

@@ -5,7 +5,7 @@ import Testing
 
 /// Posters that are faster than observers who read (`docs/flow-control.md`).
 @Suite("E4: crowding", .limited)
-struct CrowdingTests {
+struct BackpressureTests {
     @Test("E4: half a queue that is read makes posts be read slowly, until it is three eighths")
     func halfFull() throws {
         let center = Scenario([.queuedPerClient: 800])

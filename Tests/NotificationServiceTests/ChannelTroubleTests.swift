@@ -101,7 +101,7 @@ struct ChannelTroubleTests {
     // MARK: Fairness
 
     // How long the answers take depends on the machine, and is noted. What must hold is that they come while the flood
-    // lasts, again and again; `FairLinesTests` and the simulation have the rule, with clocks of their own.
+    // lasts, again and again; `FairQueueTests` and the simulation have the rule, with clocks of their own.
 
     /// Posts on both ways, and measures how long the answers take.
     private final class Urgent {

@@ -6,7 +6,7 @@ import Testing
 
 /// Time is told to the lines, so nothing here depends on the machine.
 @Suite("E4: everybody has a turn", .limited)
-struct FairLinesTests {
+struct FairQueueTests {
     private let start = SuspendingClock.now
 
     /// What a caller brings is served at once for as long as its time lasts.

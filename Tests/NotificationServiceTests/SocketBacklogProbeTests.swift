@@ -12,7 +12,7 @@ import Testing
 
 /// How the service finds out whether a client reads that never answers a Ping, on a kernel that is the test's.
 @Suite("B6: the sockets of clients that never answer", .limited)
-struct ReadingWitnessTests {
+struct SocketBacklogProbeTests {
     /// Processes with so many sockets, the first of which lead to the bus. Unchecked, as its list: one
     /// question at a time uses them, and what a test changes it changes before the first.
     private final class Kernel: SocketTable, @unchecked Sendable {

@@ -13,7 +13,7 @@ import Testing
 
 /// A service among sessions that send what a test says, on a bus that answers at once.
 @Suite("G1: among the sessions on the system bus", .limited)
-struct SystemBusStayTests {
+struct SystemBusSessionTests {
     private typealias Scene = SystemBusScene
 
     /// A connection to a bus that answers when a test says so.

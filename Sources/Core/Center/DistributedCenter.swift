@@ -13,7 +13,7 @@ import CarillonCollections
 /// - `+Delivery`: queues and their limits. `+Sending`: the send schedule. `+Suspension` and `+Activity`: suspension.
 /// - `+Flow`: windows and the in-flight quota. `+Carrying`: losses by the bus. `+Channels` and `+Replies`: clients with
 ///   channels.
-/// - `+Calling`: waiting calls. `+Crowding`: backpressure on posters. `+Accounting` and `+Excess`: quotas.
+/// - `+Calling`: waiting calls. `+Backpressure`: backpressure on posters. `+Accounting` and `+Excess`: quotas.
 /// - `+Retained`: retained values. `+Following`: followers of interest and of values. `+Explaining`: explanations.
 /// - `+Recovery`: restart and recovery. `+Invariants`: conditions that hold between events.
 ///
