@@ -5,27 +5,28 @@ import CarillonMQTT
 import CarillonMainLoop
 import CarillonWire
 
-/// The bridge of a session to other machines (G2): one for each session, with a name on its bus.
+/// The bridge between a session and other machines (G2). A session has at most one, which owns a name on the session
+/// bus.
 ///
-/// Threads: all on that of the context.
+/// Threads: all on the context's thread.
 package final class Bridge {
-    /// Why it can't go on.
+    /// The reason why the bridge ends by itself.
     package enum End: Error {
         case noBus(BusError)
         /// The session has a bridge already.
         case nameTaken
         /// The bus closed the connection.
         case disconnected
-        /// With this configuration there can be no connection.
+        /// The configuration allows no connection to a broker.
         case configuration(String)
     }
 
-    /// The life of the bridge. It changes here only.
+    /// The phase of the bridge's life.
     private enum Phase {
-        /// It asks for its name on the bus.
+        /// The bridge requests its name on the bus.
         case starting
         case running
-        /// The crossing drains for another one.
+        /// The crossing drains, and `next` replaces it.
         case reloading(next: Crossing)
         /// The crossing drains, and the process ends.
         case ending
@@ -44,15 +45,15 @@ package final class Bridge {
     private var crossing: Crossing
     private var reading: BridgeConfiguration.Reading
     private var exporter: ObjectExporter!
-    /// Called when it has ended.
+    /// The callbacks of ``stop(_:)``, called when the bridge has ended.
     private var waiting: [() -> Void] = []
     private var tests: [(Crossing) -> Void] = []
     private var testTimer: EventSource?
 
     /// - Parameters:
     ///   - reading: the configuration, in which the bridge is on.
-    ///   - address: of the session bus.
-    ///   - ended: called when the bridge can't go on.
+    ///   - address: the address of the session bus.
+    ///   - ended: called when the bridge ends by itself.
     /// - Throws: ``End``.
     package convenience init(
         _ reading: BridgeConfiguration.Reading, address: String, context: MainContext = .default,
@@ -103,7 +104,8 @@ package final class Bridge {
         }
     }
 
-    /// Begins when the session's bus has given it the name.
+    /// Connects to the session bus and requests the bridge's name. The bridge runs as soon as the bus has granted the
+    /// name.
     package func start() {
         connection.hello { [unowned self] result in
             guard case .success = result else { return ended(.disconnected) }
@@ -124,10 +126,10 @@ package final class Bridge {
         crossing.start(with: environment.state.take(), replacing: nil)
     }
 
-    /// Ends in order: messages that were taken are posted and sent, as far as there is time, and the rest is saved for the
-    /// next bridge of the session.
+    /// Stops the bridge in order. Within its time limits the bridge posts received messages and sends queued ones; it
+    /// saves the rest for the next bridge of the session.
     ///
-    /// - Parameter done: called when that is over, after about seven seconds at most.
+    /// - Parameter done: called when the bridge has ended, after about seven seconds at most.
     package func stop(_ done: @escaping () -> Void) {
         waiting.append(done)
         switch phase {
@@ -161,10 +163,10 @@ package final class Bridge {
                 + "of others")
     }
 
-    /// Reads the configuration again, and connects anew where it is another one. Calls that come while that goes on count as
-    /// one.
+    /// Reads the configuration again, and reconnects if the configuration or a file that it names has changed. Calls
+    /// during a reload are merged with it.
     ///
-    /// - Throws: what is wrong with it; then everything stays as it is.
+    /// - Throws: the fault of the new configuration; the old one then stays in force.
     package func reload() throws(BusError) {
         let next: Crossing
         let reading = environment.readConfiguration()
@@ -176,13 +178,13 @@ package final class Bridge {
             guard configuration.isOn else {
                 throw End.configuration("no broker is configured any more; end the bridge instead")
             }
-            // One that there was before hinders nothing that goes on.
+            // Faults that the present configuration has as well are no reason to refuse the new one.
             let before = FileRemarks(crossing.configuration).faults
             if let fault = FileRemarks(configuration).faults.first(where: { !before.contains($0) }) {
                 throw End.configuration(fault)
             }
             switch phase {
-            // The first crossing, or the next one, has not started.
+            // The next crossing has this configuration already, and has not started.
             case .reloading(let due) where due.isUsing(configuration): return
             case .running where crossing.isUsing(configuration):
                 return Log.notice("neither the configuration nor a file that it names is another one")
@@ -211,7 +213,7 @@ package final class Bridge {
         }
     }
 
-    /// The crossing has drained.
+    /// Starts the next crossing with the state of the drained one.
     private func begin(after state: SavedState) {
         guard case .reloading(let next) = phase else { return }
         phase = .running
@@ -220,7 +222,7 @@ package final class Bridge {
         next.start(with: state, replacing: last)
     }
 
-    // MARK: The object on the bus
+    // MARK: D-Bus object
 
     private var interface: Interface {
         let dictionary = [Interface.Argument("status", "a{sv}", qtType: "QVariantMap")]
@@ -266,7 +268,8 @@ package final class Bridge {
             ], signals: [], properties: [])
     }
 
-    /// Carries out the tests that were asked for, when the connection is there that is about to be: as behind a reload.
+    /// Runs the requested tests. If a connection is about to be made, for example after a reload, they wait for it
+    /// until `end`.
     private func test(waitingUntil end: SuspendingClock.Instant) {
         let isReloading = if case .reloading = phase { true } else { false }
         guard !isReloading && !crossing.isAboutToConnect || context.now >= end else {

@@ -8,27 +8,27 @@ import CarillonMainLoop
     import Musl
 #endif
 
-/// What an administrator or a user can set: `carillon/bridge.conf` in the XDG configuration directories.
+/// The configuration of the bridge: `carillon/bridge.conf` in the XDG configuration directories.
 ///
-/// Each file may set any of the keys; the user's own counts before the system's.
+/// Each file may set any of the keys; the user's own file takes precedence over the system's.
 package struct BridgeConfiguration: Equatable, KeyFileConfiguration {
     struct Security: Equatable {
-        /// Nil for those that the system trusts.
+        /// Nil for the authorities that the system trusts.
         var authorityFile: String?
         var certificateFile: String?
         var keyFile: String?
     }
 
-    /// Empty while the bridge is off.
+    /// The host name or address of the broker; empty while the bridge is off.
     var brokerHost = ""
     private var givenPort: UInt16?
     private var usesTLS = true
     private var security = Security()
     var userName: String?
     private var passwordFile: String?
-    /// In seconds.
+    /// The keep-alive interval, in seconds.
     var keepAlive: UInt16 = 60
-    /// How long the broker keeps what comes while the bridge is away, in seconds.
+    /// The time for which the broker keeps the session of a disconnected bridge, in seconds.
     var sessionExpiry: UInt32 = 86_400
 
     var realm = "home"
@@ -36,30 +36,30 @@ package struct BridgeConfiguration: Equatable, KeyFileConfiguration {
     private var user = Self.userName
     var exports: [NamePattern] = []
     var imports: [NamePattern] = []
-    /// Names of exports whose integers keep their widths, as they go out in CBOR.
+    /// Names of exports whose integers keep their widths; their payloads are CBOR.
     var binaryNames: [NamePattern] = []
-    /// Topics of devices.
+    /// The mapping of topics of devices to names.
     var map = TopicMap()
-    /// Whether it tells which hosts are there.
+    /// Whether the bridge follows the presence of other hosts and announces it to the session.
     var followsPresence = true
-    /// When the values of a host that is not there end here, in seconds; 0 for never.
+    /// The time after which the values of an absent host end here, in seconds; 0 for never.
     var absenceExpiry: UInt32 = 30 * 86_400
 
     var queue = ExportQueue.Limits()
-    /// Messages that the broker was sent and has not confirmed, at most.
+    /// The maximum number of messages that the broker was sent and has not acknowledged.
     var inFlight: UInt16 = 20
-    /// The same of what the broker sends.
+    /// The maximum number of unacknowledged messages that the broker may send.
     var receiveMaximum: UInt16 = 64
     var maxSubscriptions = 4096
 
     /// Whether a broker is configured.
     package var isOn: Bool { !brokerHost.isEmpty && !isForbidden }
-    /// Whether a file with a fault keeps the bridge off, whatever more important files say.
+    /// Whether a file with a fault keeps the bridge off, regardless of files with higher precedence.
     private var isForbidden = false
     /// The host and port of the broker.
     var brokerText: String { "\(brokerHost):\(port)" }
     var port: UInt16 { givenPort ?? (usesTLS ? 8883 : 1883) }
-    /// Nil for a connection in the clear.
+    /// Nil for an unencrypted connection.
     var tls: Security? { usesTLS ? security : nil }
     var origin: Origin { Origin(host: host, user: user)! }
 
@@ -67,13 +67,13 @@ package struct BridgeConfiguration: Equatable, KeyFileConfiguration {
 
     package static let path = "carillon/bridge.conf"
 
-    /// Takes from a file with a fault what can only restrict (E9). The bridge is off where the file says with whom it is to
-    /// speak, or as whom: nothing goes to a broker or a realm that the file may have been about to change. A line with a
-    /// fault may stand for any key of its group, and a group that does not exist for any group.
+    /// Applies only the restrictions of a file with a fault (E9). The bridge is off if the file sets the broker, the
+    /// credentials, the realm or the origin: nothing goes to a broker or a realm that the file may have meant to
+    /// change. A line with a fault may stand for any key of its group, and an unknown group for any group.
     package mutating func restrict(by file: KeyFile) {
         if file.hasUnknownEntries { isForbidden = true }
         for entry in file.entries {
-            // It may have been about to say something else of this name.
+            // The file may have meant another mapping of this name.
             if let name = Self.mappedName(entry.group) {
                 map.remove(name)
                 continue
@@ -101,7 +101,7 @@ package struct BridgeConfiguration: Equatable, KeyFileConfiguration {
 
     package static var standard: BridgeConfiguration { BridgeConfiguration(standard: ()) }
 
-    /// That of a machine without files.
+    /// Creates the configuration of a machine without files.
     init(standard: Void) {}
 
     private static var hostName: String {
@@ -185,7 +185,7 @@ package struct BridgeConfiguration: Equatable, KeyFileConfiguration {
         }
     }
 
-    /// The name of a group `[Map NAME]`; nil for other groups, and for what is no name that can be mapped.
+    /// Returns the name of a group `[Map NAME]`; nil for other groups, and for a name that can't be mapped.
     private static func mappedName(_ group: String) -> String? {
         guard group.hasPrefix("Map ") else { return nil }
         let name = String(group.dropFirst(4))
@@ -262,9 +262,9 @@ package struct BridgeConfiguration: Equatable, KeyFileConfiguration {
         return getpwuid(getuid())?.pointee.pw_dir.map { String(cString: $0) } ?? "/"
     }
 
-    /// A name or an address, alone.
+    /// Reads a host name or an address without a port.
     private func host(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) -> String {
-        // An address of IPv6 has more than one colon.
+        // An IPv6 address has more than one colon.
         let colons = entry.value.utf8.count { $0 == UInt8(ascii: ":") }
         guard colons != 1, !entry.value.contains(where: { $0 == "/" || $0.isWhitespace }) else {
             throw file.fault(
@@ -273,7 +273,7 @@ package struct BridgeConfiguration: Equatable, KeyFileConfiguration {
         return entry.value
     }
 
-    /// A text that is a level of topics.
+    /// Reads a text that can be one level of a topic.
     private func text(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) -> String {
         guard Origin(host: entry.value, user: "-") != nil else {
             throw file.fault(
@@ -304,11 +304,11 @@ package struct BridgeConfiguration: Equatable, KeyFileConfiguration {
         let key: Key
         let path: String
 
-        /// Nil where there is no such file.
+        /// Returns the contents of the file; nil if there is no such file.
         func contents() throws(FileError) -> [UInt8]? { try RegularFile.contents(of: path, atMost: 1 << 20) }
     }
 
-    /// The files that it names and that are used.
+    /// The files that the configuration names and uses.
     var namedFiles: [NamedFile] {
         let files: [(NamedFile.Key, String?)] = [
             (.passwordFile, passwordFile), (.authorityFile, tls?.authorityFile),
@@ -317,17 +317,17 @@ package struct BridgeConfiguration: Equatable, KeyFileConfiguration {
         return files.compactMap { key, path in path.map { NamedFile(key: key, path: $0) } }
     }
 
-    /// A digest of the contents of all files that it names; files that can't be read count as empty.
+    /// Returns a digest of the contents of all named files; a file that can't be read counts as empty.
     func fileDigest() -> Int {
         var hasher = Hasher()
         for file in namedFiles { hasher.combine(try? file.contents()) }
         return hasher.finalize()
     }
 
-    /// The password, which stands alone in a file of its own.
+    /// Returns the password, the first line of a file of its own.
     ///
-    /// - Returns: nil where none is configured.
-    /// - Throws: why it can't be read.
+    /// - Returns: nil if no file is configured.
+    /// - Throws: the reason why the file can't be read.
     func password() throws(FileError) -> String? {
         guard let passwordFile else { return nil }
         guard let bytes = try RegularFile.contents(of: passwordFile, atMost: 65_536) else {

@@ -4,17 +4,17 @@ import CarillonDBus
 import CarillonMQTT
 import CarillonMainLoop
 
-/// Everything that a bridge takes from the machine it runs on, except time, which comes from its context. A simulation
-/// replaces it (E7).
+/// The resources that a bridge takes from its machine: buses, broker client, configuration, state, wall clock and
+/// random numbers. Timers come from its context. A simulation replaces the environment (E7).
 package struct BridgeEnvironment {
-    /// Opens a connection to the session bus, which has not said hello yet.
+    /// Opens a connection to the session bus, on which Hello has not been called.
     var connect: (MainContext) throws(BusError) -> Connection
     /// The session bus, as the client of the service uses it.
     var sessionBus: any SessionBus
     var makeBrokerClient: (MQTTClient.Settings, MainContext) throws(MQTTError) -> any BrokerClient
     var readConfiguration: () -> BridgeConfiguration.Reading
     var state: any StateStore
-    /// Microseconds since 1970 in UTC.
+    /// Returns the wall-clock time, in microseconds since 1970 in UTC.
     var time: () -> Int64
     var random: () -> UInt64
 
@@ -33,7 +33,7 @@ package struct BridgeEnvironment {
         self.random = random
     }
 
-    /// The machine itself.
+    /// Returns the environment of the machine itself.
     ///
     /// - Parameter address: the address of the session bus.
     static func own(address: String, context: MainContext) -> BridgeEnvironment {
@@ -45,6 +45,6 @@ package struct BridgeEnvironment {
             random: { .random(in: .min ... .max) })
     }
 
-    /// A name for a run or a challenge that nobody guesses.
+    /// Returns an unguessable token for a run or a challenge.
     func makeToken() -> String { String(random(), radix: 36) }
 }

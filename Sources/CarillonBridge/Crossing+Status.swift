@@ -36,7 +36,7 @@ extension Crossing {
 
     func isOnline(_ origin: Origin) -> Bool { importer.gate.hosts[origin]?.isOnline == true }
 
-    /// Why there is no connection, or not all that was asked for; empty for no reason.
+    /// The reason why there is no connection, or why the broker does not grant all requests; empty for none.
     var reason: String {
         switch broker.state {
         case .waiting(let reason): reason

@@ -5,56 +5,57 @@ import CarillonMQTT
 import CarillonMainLoop
 import CarillonWire
 
-/// The connection of the session with a broker, under one configuration. It distributes the messages of both sides to the
-/// exporter, the importer and the rest.
+/// The connection of the session with a broker, under one configuration. It passes the messages of both sides to the
+/// exporter, the importer and other parts.
 ///
-/// A crossing is used once: it starts, runs, drains and hands its state over. ``Bridge`` is the one owner of that order.
+/// A crossing is used once: it starts, runs, drains and hands its state over. ``Bridge`` is the only owner of that
+/// order.
 final class Crossing {
-    /// The life of a crossing, in this order.
+    /// The phase of a crossing's life, in this order.
     enum Phase {
         case created
         case running
-        /// Queued messages are sent, as far as there is time.
+        /// Queued messages are sent, within a time limit.
         case draining
         /// The connection to the broker ends.
         case leaving
-        /// Messages that were taken from the broker are posted, as far as there is time.
+        /// Messages received from the broker are posted, within a time limit.
         case posting
-        /// The bridge observes no longer; notifications on their way to it arrive.
+        /// The bridge unregisters its observers; notifications on their way to it arrive.
         case withdrawing
         case ended
     }
 
-    /// Why it drains.
+    /// The reason why the crossing drains.
     enum DrainReason: Equatable {
         /// Another crossing follows.
         ///
-        /// - Parameter keepsPresence: whether it has the same presence at the same broker, so that nobody needs to see the
-        ///   host go offline.
+        /// - Parameter keepsPresence: whether it has the same presence at the same broker, so that the host need not
+        ///   go offline.
         case reload(keepsPresence: Bool)
         /// The process ends.
         case end
     }
 
-    /// Times, in milliseconds where they have no unit.
+    /// Time limits, in milliseconds where they have no unit.
     private enum Time {
-        /// Without a service for so long the broker is to keep messages, and not this process.
+        /// The time without a service after which the broker, and not this process, is to keep messages.
         static let withoutService: UInt32 = 20_000
-        /// The maximum for sending queued messages at the end, and for posting those that were taken.
+        /// The maximum time for sending queued messages at the end, and for posting received ones.
         static let drain: UInt32 = 2_000
-        /// The maximum for the last notifications of the service.
+        /// The maximum time for the last notifications of the service.
         static let withdraw: UInt32 = 1_500
-        /// For so long a value may arrive that had ended before.
+        /// The time after the end of a value in which that value may still arrive.
         static let behindRemoval = Duration.seconds(300)
         static let askAgain: UInt32 = 1_000
-        /// Before values are asked for again that had no room.
+        /// The pause before values that did not fit into the queue are requested again.
         static let replay: UInt32 = 1_000
-        /// Between two times that values are sent again as notifications were missed.
+        /// The minimum time between two replays that missed notifications cause.
         static let betweenCatchUps = Duration.seconds(60)
     }
 
     let configuration: BridgeConfiguration
-    /// Of the files that the configuration names, as they were at the beginning.
+    /// The digest of the files that the configuration names, at the creation of the crossing.
     let fileDigest: Int
     private(set) var phase = Phase.created
     private let environment: BridgeEnvironment
@@ -66,19 +67,20 @@ final class Crossing {
     let exporter: Exporter
     let importer: Importer
     private let hosts: HostAnnouncer
-    /// The maximum of names, or values, in one answer of the service.
+    /// The maximum number of names, or values, in one answer of the service.
     private static let page: UInt32 = 1_000
 
     private var interest: PagedQuestion<FollowInterest>!
     private var values: PagedQuestion<FollowValues>!
     private var serviceTimer: EventSource?
-    /// When the service told of ends of values last, and the question that values behind it cause.
+    /// The time of the service's last report of ended values; `removalTimer` runs before the question that a later
+    /// value causes.
     private var lastRemoval: SuspendingClock.Instant?
     private var removalTimer: EventSource?
-    /// Whether others are to be told that the broker has all values of this host.
+    /// The pending announcement to other hosts that the broker has all values of this host.
     private enum Due {
         case nothing
-        /// - Parameter again: whether it has lacked some.
+        /// - Parameter again: whether the broker has lacked some.
         case mark(again: Bool)
     }
 
@@ -96,13 +98,13 @@ final class Crossing {
     #if CARILLON_PLANTED
         private lazy var firstCounts = exporter.counts
     #endif
-    /// How often the service sends its values at the moment.
+    /// The number of replays by the service that are under way.
     private var replays = 0
     private var drainReason = DrainReason.end
     private var drainTimer: EventSource?
     private var drained: ((@escaping () -> SavedState) -> Void)?
 
-    /// - Throws: a configuration with which there can be no connection to the broker.
+    /// - Throws: an error for a configuration that allows no connection to the broker.
     init(
         _ configuration: BridgeConfiguration, _ environment: BridgeEnvironment, center: CenterLink,
         posts: InwardPosts, losses: LossAnnouncer, presence: OwnPresence, context: MainContext
@@ -129,14 +131,14 @@ final class Crossing {
             [losses] count, name, origin, reason in losses.lostInwards(count, name, origin, reason)
         }
         hosts = HostAnnouncer(configuration, center: center)
-        // Programs register one name after the other.
+        // Programs register names one after the other, which the pause merges into one question.
         interest = PagedQuestion(
             "what is wanted", of: center, on: context, pauses: .init(calm: 50), first: FollowInterest(most: Self.page),
             further: { $0.names.last.map { FollowInterest(after: $0, most: Self.page) } }
         ) { [unowned self] pieces in
             guard phase == .running else { return }
             importer.want(pieces.flatMap(\.names), any: pieces.contains(where: \.any))
-            // Not before: what the broker has kept is for those who want it.
+            // Connects only now: the messages that the broker has kept are for observers that want them.
             if [.starting, .held].contains(broker.state), self.center.isThere { broker.connect() }
         }
         values = PagedQuestion(
@@ -173,7 +175,7 @@ final class Crossing {
         )
         exporter.onIdle = { [weak self] in self?.exporterIsIdle() }
         importer.onDoubt = { [weak self] in self?.values.ask() }
-        // Presences may be among them.
+        // Presence messages may be among the dropped ones.
         importer.onDrops = { [weak self] in
             if configuration.followsPresence { self?.confirmation.again() }
         }
@@ -183,13 +185,13 @@ final class Crossing {
         BridgeTopic(subject, of: configuration.origin).text(in: configuration.realm)
     }
 
-    // MARK: Life
+    // MARK: Lifecycle
 
-    /// Begins, with the state of the bridge before.
+    /// Starts with the state of the bridge before.
     ///
     /// - Parameters:
-    ///   - state: nil where there is none.
-    ///   - before: the crossing that was replaced; nil for the first.
+    ///   - state: nil if there is none.
+    ///   - before: the replaced crossing; nil for the first one.
     func start(with state: SavedState?, replacing before: Crossing?) {
         guard phase == .created else { return }
         phase = .running
@@ -199,12 +201,12 @@ final class Crossing {
         losses.use(configuration, broker)
         if let before { takeOver(from: before) }
         if let state {
-            // At a reload the losses are those that are still pending.
+            // At a reload the announcer still has its pending losses.
             if before == nil { losses.goOn(with: state.losses) }
             if state.realm == configuration.realm, state.origin == configuration.origin {
                 exporter.goOn(with: state.counts, state.queue)
             } else {
-                // It is for topics that are no longer those of this bridge.
+                // The queue is for topics that are no longer those of this bridge.
                 for entry in state.queue { losses.lostByChange(entry.message.name, of: state.origin) }
             }
             importer.goOn(with: state)
@@ -216,7 +218,7 @@ final class Crossing {
         center.export(configuration.exports)
         if center.isThere { serviceChanged(isThere: true) }
         if exporter.values.hasMissedSome { catchUp() }
-        // Also while nothing is exported: something has to be asked of the service to know it.
+        // Also asked while nothing is exported: without a request the client does not connect to the service.
         interest.ask()
     }
 
@@ -235,7 +237,7 @@ final class Crossing {
         }
     }
 
-    /// Whether a connection to the broker may be there in a moment.
+    /// Whether a connection to the broker may exist in a moment.
     var isAboutToConnect: Bool {
         phase == .created || phase == .running && [.starting, .connecting].contains(broker.state)
     }
@@ -245,7 +247,7 @@ final class Crossing {
         configuration == self.configuration && configuration.fileDigest() == fileDigest
     }
 
-    /// Whether the presence at the broker stays as it is when another crossing takes the place of this one.
+    /// Whether the presence at the broker stays as it is when another crossing replaces this one.
     func hasPresence(of other: Crossing) -> Bool {
         let (one, two) = (configuration, other.configuration)
         return one.realm == two.realm && one.origin == two.origin && one.brokerHost == two.brokerHost
@@ -254,12 +256,13 @@ final class Crossing {
 
     /// Ends the crossing in order, within about six seconds.
     ///
-    /// At a reload the connection ends at once, and the next crossing has everything that is left. At the end of the process
-    /// queued messages are sent first, and messages that were taken from the broker are posted last; whatever there is no time
-    /// for is part of the state. While it drains for a reload the reason may become another one.
+    /// At a reload the connection ends at once, and the next crossing gets everything that is left. At the end of the
+    /// process queued messages are sent first, and received messages are posted last; the state contains the messages
+    /// for which the time did not suffice. During a drain for a reload the reason may change.
     ///
-    /// - Parameter done: called when it is over, with the state as it is at the time of asking: notifications may arrive as
-    ///   long as the client of the service is there. Only that of the last call is called.
+    /// - Parameter done: called when the crossing has ended, with a closure that returns the state at the time of its
+    ///   call: notifications may arrive as long as the client of the service exists. Only the `done` of the last call
+    ///   is called.
     func drain(for reason: DrainReason, _ done: @escaping (@escaping () -> SavedState) -> Void) {
         drained = done
         let isFirst = phase == .running
@@ -282,7 +285,7 @@ final class Crossing {
         checkDrained()
     }
 
-    /// Goes on with the end when nothing is left to wait for.
+    /// Continues the drain when nothing is left to wait for.
     private func checkDrained() {
         switch phase {
         case .draining:
@@ -293,14 +296,14 @@ final class Crossing {
         }
     }
 
-    /// As many messages wait as there may, or fewer.
+    /// Pauses or resumes reading by the number of waiting messages.
     private func postsChanged() {
         broker.isReadingPaused = posts.count >= InwardPosts.window
         if posts.isIdle { checkDrained() }
     }
 
     private func exporterIsIdle() {
-        // Values that had no room in the queue have some now.
+        // Values that did not fit into the queue fit now.
         if phase == .running, replayTimer == nil, exporter.values.takeReplay() {
             replayTimer = .once(milliseconds: Time.replay, on: context) { [unowned self] in
                 replayTimer = nil
@@ -324,8 +327,8 @@ final class Crossing {
         }
     }
 
-    /// Tells others that the broker has all values of this host, when the service has sent them and the broker acknowledged
-    /// them.
+    /// Announces to other hosts that the broker has all values of this host, when the service has sent them and the
+    /// broker has acknowledged them.
     private func checkMark() {
         guard case .mark(let again) = due, exporter.isIdle, replays == 0, replayTimer == nil, broker.isConnected,
             phase == .running
@@ -340,7 +343,7 @@ final class Crossing {
         losses.announceNow()
         let keepsPresence = drainReason == .reload(keepsPresence: true)
         let farewell = keepsPresence ? nil : presence.farewell
-        // The next crossing cancels the will, if it gets a connection in time.
+        // The next crossing cancels the last will, if it connects in time.
         broker.end(as: .stopped, farewell, reason: keepsPresence ? .disconnectWithWill : .success) { [self] in
             phase = .posting
             drainTimer = .once(milliseconds: Time.drain, on: context) { [unowned self] in withdraw() }
@@ -353,7 +356,7 @@ final class Crossing {
         phase = .withdrawing
         guard drainReason == .end else { return end() }
         drainTimer = .once(milliseconds: 2 * Time.withdraw, on: context) { [unowned self] in end() }
-        // Notifications that the service still has for the bridge are saved, too.
+        // The notifications that the service still has for the bridge are saved, too.
         center.withdraw(within: Time.withdraw) { [weak self] waiting in
             guard let self, phase == .withdrawing else { return }
             if waiting != 0 { losses.lostOutwards(waiting ?? 1, nil, .notSeen) }
@@ -368,7 +371,7 @@ final class Crossing {
         var state = SavedState(
             realm: configuration.realm, origin: configuration.origin, counts: exporter.counts, places: [], queue: [])
         importer.close(savingIn: &state)
-        // At a reload they go on.
+        // At a reload the posts continue.
         if drainReason == .end { state.inbox = posts.close() }
         losses.announceNow()
         let done = drained
@@ -388,7 +391,7 @@ final class Crossing {
 
     // MARK: Commands
 
-    /// Removes what the broker and the session keep of a host that is gone for good.
+    /// Removes all messages that the broker and the session keep of a host that is gone for good.
     func forget(
         _ origin: Origin, _ done: @escaping (Result<HostRemoval.Result, RoundTripTest.Failure>) -> Void
     ) {
@@ -422,7 +425,7 @@ final class Crossing {
         if importer.gate.hosts[origin] == nil { hosts.forget(origin) }
     }
 
-    /// Sends a message to itself by way of the broker.
+    /// Sends a test message to the bridge itself through the broker.
     func test(_ done: @escaping (Result<Duration, RoundTripTest.Failure>) -> Void) {
         guard broker.isConnected, phase == .running else {
             let reason = reason.isEmpty ? broker.state.name : reason
@@ -432,12 +435,13 @@ final class Crossing {
     }
 }
 
-// MARK: From the session
+// MARK: Events of the session
 
 extension Crossing: CenterLinkDelegate {
     func arrived(_ notification: ArrivedNotification) {
         guard exporter.take(notification), let lastRemoval, phase == .running else { return }
-        // The service tells of ends ahead of notifications that wait for the bridge: this value may be gone again.
+        // The service reports the end of a value before notifications that wait for the bridge: this value may be gone
+        // again.
         guard context.now - lastRemoval < Time.behindRemoval else { return self.lastRemoval = nil }
         guard removalTimer == nil else { return }
         removalTimer = .once(milliseconds: Time.askAgain, on: context) { [unowned self] in
@@ -452,14 +456,14 @@ extension Crossing: CenterLinkDelegate {
         catchUp()
     }
 
-    /// Has the service send its values again, in a while: some may be among the notifications that were missed.
+    /// Has the service send its values again after a pause: some may be among the missed notifications.
     private func catchUp() {
         guard phase == .running, catchUpTimer == nil else { return }
         let left = caughtUpAt.map { Time.betweenCatchUps - (context.now - $0) } ?? .zero
         let milliseconds = max(Int64(Time.replay), Int64(left / .milliseconds(1)))
         catchUpTimer = .once(milliseconds: UInt32(clamping: milliseconds), on: context) { [unowned self] in
             catchUpTimer = nil
-            // The next service has it begin.
+            // The next service starts the replay.
             guard center.isThere else { return }
             caughtUpAt = context.now
             if exporter.values.hasMissedSome { replay() }
@@ -485,7 +489,7 @@ extension Crossing: CenterLinkDelegate {
         }
         if serviceWasAway {
             serviceWasAway = false
-            // One that ended may have kept a value, and told nobody of it.
+            // A service that ended may have kept a value without announcing it.
             exporter.values.missedSome()
             catchUp()
         }
@@ -503,7 +507,7 @@ extension Crossing: CenterLinkDelegate {
     }
 }
 
-// MARK: From the broker
+// MARK: Events of the broker
 
 extension Crossing: BrokerLinkDelegate {
     func brokerChanged() {

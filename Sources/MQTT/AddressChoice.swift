@@ -5,26 +5,26 @@
     import Musl
 #endif
 
-/// Which of a host's addresses is tried.
+/// The choice of the address family of a host for the next attempt.
 ///
-/// libmosquitto takes the first one that does not fail at once, each time. Where one family of addresses leads nowhere,
-/// as IPv6 does in many homes, it would never come to the other. An address to bind to restricts it to a family; with the
-/// name, which TLS compares with the certificate, as it is.
+/// libmosquitto takes the first address that does not fail at once, each time. If one address family leads nowhere, as
+/// IPv6 does in many homes, it would never try the other. An address to bind to restricts it to one family. The host
+/// name stays as it is, because TLS compares it with the certificate.
 struct AddressChoice: Sendable {
-    /// Once there was one, it can't be taken back: libmosquitto 2.0.11 would use it after it was freed.
+    /// Never removed once it is set: libmosquitto 2.0.11 would use it after it was freed.
     private var bindAddress: String?
 
-    /// Nobody was reached.
+    /// Changes the family, because the host was not reached.
     mutating func failed() {
         bindAddress = Self.other(than: bindAddress)
     }
 
-    /// - Parameter attempt: begins to connect, restricted to the family of an address.
+    /// - Parameter attempt: begins to connect, restricted to the family of an address; nil for any family.
     mutating func connect(_ attempt: (String?) throws(MQTTError) -> Void) throws(MQTTError) {
         do {
             try attempt(bindAddress)
         } catch let first {
-            // One that fails at once is no reason to wait for the next time.
+            // After an attempt that fails at once, the other family is tried at once.
             guard bindAddress != nil, case .system = first.cause else { throw first }
             failed()
             do {
@@ -39,7 +39,7 @@ struct AddressChoice: Sendable {
         address == "0.0.0.0" ? "::" : "0.0.0.0"
     }
 
-    /// Whether it only says that the host has no address of a family.
+    /// Whether the error says only that the host has no address of a family.
     private static func isOfBinding(_ error: MQTTError) -> Bool {
         [EAFNOSUPPORT, EINVAL, EADDRNOTAVAIL].contains { error.cause == .system($0) }
     }

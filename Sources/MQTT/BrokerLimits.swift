@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/// What a broker said, when it took the connection, that it can do and keeps to.
+/// The limits that a broker announced when it accepted the connection.
 public struct BrokerLimits: Equatable, Sendable {
-    /// How many publications may be on their way to it without an acknowledgement.
+    /// The maximum number of unacknowledged publications to the broker.
     public var receiveMaximum: UInt16
-    /// The largest packet that it takes, in bytes, header included; nil for that of MQTT itself.
+    /// The largest packet that the broker accepts, in bytes, header included; nil for the limit of MQTT itself.
     public var maximumPacketSize: UInt32?
     public var maximumQuality: QualityOfService
-    /// Whether it keeps values.
+    /// Whether the broker retains messages.
     public var retainAvailable: Bool
     /// Whether filters may have wildcards.
     public var wildcardsAvailable: Bool
-    /// Whether publications come with the identifiers of their subscriptions.
+    /// Whether publications carry the identifiers of their subscriptions.
     public var identifiersAvailable: Bool
-    /// The keep-alive time in seconds that it wants instead of the one that it was told.
+    /// The keep-alive interval that the broker requires, in seconds; nil for the requested one.
     public var keepAlive: UInt16?
-    /// For how many seconds it keeps the session, instead of those that it was told.
+    /// The time for which the broker keeps the session, in seconds; nil for the requested one.
     public var sessionExpiry: UInt32?
 
     public init(

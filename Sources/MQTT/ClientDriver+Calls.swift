@@ -7,7 +7,7 @@ import CCarillonMosquitto
     import Musl
 #endif
 
-/// What is asked of the broker.
+/// Requests to the broker.
 extension ClientDriver {
     func publish(_ publication: Publication) throws(MQTTError) -> PacketID {
         guard state == .connected else { throw MQTTError(.notConnected) }
@@ -30,7 +30,7 @@ extension ClientDriver {
     func subscribe(_ filters: [TopicFilter]) throws(MQTTError) -> PacketID {
         try checkFilters(filters.map(\.topic))
         var packets: [(PacketID, places: [Int])] = []
-        // Also of those that went when another did not.
+        // If one packet fails, the answers to the packets before it are still awaited.
         defer { subscriptions.wait(for: packets) }
         for places in Subscriptions.packets(of: filters) {
             let (quality, options) = (filters[places[0]].quality, filters[places[0]].options)
@@ -67,7 +67,7 @@ extension ClientDriver {
     }
 }
 
-/// Runs `body` with texts as C has them.
+/// Runs `body` with copies of texts as C strings.
 private func withCStrings<Result>(
     _ texts: [String], _ body: (Int32, UnsafePointer<UnsafeMutablePointer<CChar>?>) -> Result
 ) -> Result {

@@ -8,18 +8,18 @@ import CarillonMainLoop
     import Musl
 #endif
 
-/// The glue between libmosquitto and a ``MainContext``, for one connection: its socket is a source of the loop, and its
-/// keep-alive a timer.
+/// The adapter between libmosquitto and a ``MainContext``, for one connection: its socket is a source of the loop, and
+/// its keep-alive a timer.
 ///
-/// The delegate is never told from inside a callback of libmosquitto, which holds locks there, and can neither connect
-/// nor be destroyed: what happens becomes an event, and events are told when its function has returned.
+/// The delegate is never called inside a callback of libmosquitto, which holds locks there, and can neither connect nor
+/// be destroyed. A callback appends an event, and events are delivered when the library's function has returned.
 final class ClientDriver: PolledSourceDelegate {
     enum State {
         /// No connection. libmosquitto may still have a dead socket.
         case idle
-        /// A thread looks up the broker's name, and has libmosquitto.
+        /// A thread looks up the broker's name, and owns libmosquitto.
         case reaching
-        /// From then until the broker's answer.
+        /// The connection is begun, and the broker has not answered.
         case connecting
         case connected
         /// The last packet is being written.
@@ -32,7 +32,7 @@ final class ClientDriver: PolledSourceDelegate {
         let conditions: PolledSource.Conditions
     }
 
-    /// How often libmosquitto is had to read in one turn. It takes about one packet each time.
+    /// The maximum number of reads by libmosquitto in one dispatch. Each takes about one packet.
     private static let readsPerTurn = 64
 
     let settings: MQTTClient.Settings
@@ -52,7 +52,7 @@ final class ClientDriver: PolledSourceDelegate {
     var isReadingPaused: Bool {
         didSet {
             guard isReadingPaused != oldValue else { return }
-            // What OpenSSL has taken out of the socket can't be seen there.
+            // Data that OpenSSL has already read from the socket does not make the socket readable.
             shallRead = !isReadingPaused
             startTimer()
             updateWatch()
@@ -60,19 +60,19 @@ final class ClientDriver: PolledSourceDelegate {
     }
 
     private var shallRead = false
-    /// A write failed inside of a call; the loop finds out what that means.
+    /// Whether a write has failed inside a call; the loop finds out the reason.
     private var shallWrite = false
-    /// Whether the other host has answered.
+    /// Whether the broker's host has answered.
     private var isReached = false
     private var secondsConnecting = 0
-    /// What the broker answered instead of taking the connection.
+    /// The broker's refusal of the connection; nil for none.
     private var refusal: MQTTError?
     private var droppedTexts: UInt64 = 0
 
     /// - Parameters:
-    ///   - events: gets what happens.
-    ///   - addresses: what was learned by connecting before.
-    ///   - work: has a thread for looking up names.
+    ///   - events: the queue of events for the delegate.
+    ///   - addresses: the choice that earlier connections have led to.
+    ///   - work: the thread for looking up names.
     init(
         _ settings: MQTTClient.Settings, startsClean: Bool, events: EventQueue, addresses: AddressChoice,
         isReadingPaused: Bool, work: BlockingWork, context: MainContext
@@ -122,13 +122,13 @@ final class ClientDriver: PolledSourceDelegate {
         if isInHandshake { shakeHands() } else { _ = mosquitto_loop_write(handle.pointer, 1) }
     }
 
-    /// Whether it may be that TLS is still being agreed on.
+    /// Whether the TLS handshake may still be in progress.
     private var isInHandshake: Bool { state == .connecting && settings.tls != nil }
 
-    /// Goes on with the handshake, or with what follows it.
+    /// Continues the handshake, or the exchange that follows it.
     ///
-    /// Here libmosquitto neither tells that the connection failed nor closes the socket of one that did, and says that it
-    /// wants to write when it wants to read. So the socket is looked at before.
+    /// During the handshake libmosquitto neither reports that the connection failed, nor closes the socket of a failed
+    /// one, and it asks to write when it has to read. The socket is therefore examined first.
     private func shakeHands() {
         for _ in 0..<Self.readsPerTurn {
             var byte: UInt8 = 0
@@ -141,15 +141,16 @@ final class ClientDriver: PolledSourceDelegate {
             guard count != 0 else {
                 return giveUp(wasEverConnected ? MQTTError(.connectionLost, hint) : MQTTError(.system(ECONNREFUSED)))
             }
-            // All is read before anything is written: a broker that wants another certificate has said so, and closed.
+            // All input is read before any output is written: a broker that requires another certificate has said so,
+            // and closed.
             guard count > 0 else { break }
         }
-        // What waited for the end of the handshake.
+        // Sends the packets that waited for the end of the handshake.
         _ = mosquitto_loop_write(handle.pointer, 1)
     }
 
-    /// Whether the socket has ever been connected. OpenSSL, which writes at once, may have taken the error of a connection
-    /// that was refused, and told nobody.
+    /// Whether the socket has ever been connected. OpenSSL writes at once, and may have consumed the error of a refused
+    /// connection.
     private var wasEverConnected: Bool {
         var address = sockaddr_storage()
         var length = socklen_t(MemoryLayout<sockaddr_storage>.size)
@@ -161,7 +162,7 @@ final class ClientDriver: PolledSourceDelegate {
             }
     }
 
-    /// Brings what is to be told, and what is waited for, up to date; at the end of all that the loop does here.
+    /// Delivers events and updates the watch of the socket. Called at the end of all work of the loop here.
     private func settle() {
         if state != .idle, state != .reaching, mosquitto_socket(handle.pointer) < 0 {
             ended(MQTTError(.connectionLost))
@@ -171,7 +172,7 @@ final class ClientDriver: PolledSourceDelegate {
     }
 
     func updateWatch() {
-        // Without a connection a thread may still have the handle.
+        // Without a connection a thread may still own the handle.
         let descriptor = state == .reaching || state == .idle ? -1 : mosquitto_socket(handle.pointer)
         let conditions = descriptor < 0 ? [] : wanted
         if let watch {
@@ -179,7 +180,7 @@ final class ClientDriver: PolledSourceDelegate {
             source.remove(watch.tag)
             self.watch = nil
         }
-        // Without anything to wait for it is taken out, as a hang-up would still be reported, over and over.
+        // Without a condition the descriptor is removed: a hang-up would still be reported, over and over.
         guard !conditions.isEmpty else { return }
         let tag = source.add(descriptor: descriptor, waitingFor: conditions.union([.error, .hangUp]))
         watch = Watch(tag: tag, descriptor: descriptor, conditions: conditions)
@@ -188,7 +189,7 @@ final class ClientDriver: PolledSourceDelegate {
     private var wanted: PolledSource.Conditions {
         switch state {
         case .idle, .reaching: return []
-        // The first words of TLS fit into an empty socket. If they ever do not, the timer goes on with them.
+        // The first message of TLS fits into an empty socket. If it ever does not, the timer continues the handshake.
         case .connecting where settings.tls != nil: return isReached ? [.readable] : [.readable, .writable]
         case .connecting, .connected:
             var conditions: PolledSource.Conditions = mayRead ? [.readable] : []
@@ -198,7 +199,7 @@ final class ClientDriver: PolledSourceDelegate {
         }
     }
 
-    // MARK: Time
+    // MARK: Timer
 
     private func startTimer() {
         timer = nil
@@ -244,7 +245,7 @@ final class ClientDriver: PolledSourceDelegate {
         var error: MQTTError?
     }
 
-    /// Begins to connect; once for each driver.
+    /// Begins to connect. Called once for each driver.
     func connect() throws(MQTTError) {
         try handle.setFiles(settings)
         try handle.setProperties(settings)
@@ -271,9 +272,9 @@ final class ClientDriver: PolledSourceDelegate {
         }
     }
 
-    /// The name was looked up, and the connection begun.
+    /// Handles the end of the name lookup, and the beginning of the connection.
     ///
-    /// - Parameter reached: nil when there was no thread for that.
+    /// - Parameter reached: nil if there was no thread for it.
     private func reached(_ reached: Reached?) {
         guard state == .reaching else { return }
         if let reached { addresses = reached.addresses }
@@ -285,13 +286,13 @@ final class ClientDriver: PolledSourceDelegate {
             return events.tell()
         }
         _ = fcntl(mosquitto_socket(handle.pointer), F_SETFD, FD_CLOEXEC)
-        // What is written at once is not waited for.
+        // If the first packet was written at once, the host is reached.
         isReached = settings.tls == nil && !mosquitto_want_write(handle.pointer)
         state = .connecting
         settle()
     }
 
-    /// Another driver takes its place.
+    /// Abandons the connection, because another driver replaces this one.
     func abandon() {
         state = .idle
         over()
@@ -305,7 +306,7 @@ final class ClientDriver: PolledSourceDelegate {
         case .reaching, .connecting: close()
         case .connected:
             state = .leaving
-            // It may be written, and the connection have ended, when this returns.
+            // When this returns, the packet may be written and the connection may have ended.
             if mosquitto_disconnect_v5(handle.pointer, Int32(reason.rawValue), nil) != MOSQ_ERR_SUCCESS.rawValue {
                 close()
             }
@@ -314,7 +315,7 @@ final class ClientDriver: PolledSourceDelegate {
         updateWatch()
     }
 
-    /// Ends a connection of which libmosquitto does not see that it has ended.
+    /// Ends a connection whose end libmosquitto does not notice.
     private func giveUp(_ error: MQTTError) {
         if state == .connecting, !isReached { addresses.failed() }
         close()
@@ -325,16 +326,16 @@ final class ClientDriver: PolledSourceDelegate {
         let hasSocket = state != .reaching
         state = .idle
         over()
-        // The thread that looks up a name closes it with the rest, when it is done.
+        // A thread that looks up a name closes the socket with the handle, when it is done.
         guard hasSocket else { return }
         let descriptor = mosquitto_socket(handle.pointer)
         guard descriptor >= 0 else { return }
-        // It has no function that closes. It does so when it reads that nothing comes any more.
+        // libmosquitto has no function that closes the socket. It closes it when it reads the end of the stream.
         shutdown(descriptor, Int32(SHUT_RDWR))
         _ = mosquitto_loop_read(handle.pointer, 1)
     }
 
-    /// The connection is no more.
+    /// Handles the end of the connection.
     private func ended(_ error: MQTTError) {
         let wasWanted = state == .connecting || state == .connected
         if state == .connecting, !isReached { addresses.failed() }
@@ -347,11 +348,12 @@ final class ClientDriver: PolledSourceDelegate {
         timer = nil
         subscriptions.removeAll()
         (shallRead, shallWrite) = (false, false)
-        // Locked by libmosquitto, also beside a thread that connects.
+        // libmosquitto locks this, also while a thread connects.
         handle.stopLog()
     }
 
-    /// What a function that queues a packet returned. Where it only could not write, the packet is taken all the same.
+    /// Evaluates the result of a function that queues a packet. If it could only not write, the packet is queued all
+    /// the same.
     func sent(_ number: Int32, _ code: Int32, errno failure: Int32) throws(MQTTError) -> PacketID {
         switch mosq_err_t(code) {
         case MOSQ_ERR_SUCCESS: break
@@ -362,7 +364,7 @@ final class ClientDriver: PolledSourceDelegate {
         return PacketID(number)
     }
 
-    // MARK: What libmosquitto tells
+    // MARK: Callbacks of libmosquitto
 
     func answered(_ reason: ReasonCode, sessionPresent: Bool, _ properties: ArrivedProperties) {
         guard state == .connecting else { return }
@@ -382,7 +384,7 @@ final class ClientDriver: PolledSourceDelegate {
             if let refusal {
                 refusal
             } else if let reason = UInt8(exactly: code).map(ReasonCode.init(rawValue:)), reason.isFailure {
-                // Numbers of libmosquitto's own are smaller.
+                // The codes of libmosquitto itself are smaller.
                 MQTTError(.ended(reason), properties.explanation)
             } else if code == MOSQ_ERR_SUCCESS.rawValue {
                 MQTTError(.connectionLost)
@@ -396,7 +398,7 @@ final class ClientDriver: PolledSourceDelegate {
         do {
             events.append(.received(try Publication(message, properties)))
         } catch {
-            // libmosquitto checks texts itself; this is in case that it does not.
+            // A safeguard, because libmosquitto itself checks texts.
             if let times = Log.throttle(&droppedTexts) {
                 Log.warning("dropped \(times) publications so far of which a text is no UTF-8")
             }
@@ -407,13 +409,13 @@ final class ClientDriver: PolledSourceDelegate {
         if let (id, reasons) = subscriptions.answer(id, answers) { events.append(.subscribed(id, reasons)) }
     }
 
-    /// Why there was no answer, as far as anybody knows.
+    /// Returns the probable reason why there was no answer.
     private func unanswered(_ code: Int32, errno failure: Int32) -> MQTTError {
         let error = MQTTError(code, errno: failure, detail: handle.problem(of: settings))
         return error.cause == .connectionLost ? MQTTError(.connectionLost, hint) : error
     }
 
-    /// What to think of when a broker closes a connection without an answer.
+    /// The probable causes when a broker closes a connection without an answer.
     private var hint: String {
         settings.tls == nil
             ? "before the broker answered; it may not speak MQTT 5, or not without TLS"

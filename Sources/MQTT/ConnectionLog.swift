@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/// What libmosquitto logs while it connects. Its codes do not tell one failure of TLS from another.
+/// The log of libmosquitto while it connects. Its error codes do not distinguish failures of TLS.
 struct ConnectionLog {
     private var lines: [String] = []
 
     mutating func append(_ line: String) {
-        // A connection has a few to say at most.
+        // A connection attempt logs a few lines at most.
         if lines.count < 8 { lines.append(line) }
     }
 
-    /// What it found wrong, for a person; nil for nothing.
+    /// Returns the problem that libmosquitto found, as a text for people; nil for none.
     func problem(of settings: MQTTClient.Settings) -> String? {
-        // Not contains, which brings the parser of regular expressions.
+        // Not `contains` with a text, which would link the parser of regular expressions.
         if lines.contains(where: { $0.hasPrefix("Error: host name verification failed") }) {
             return "the certificate is not that of \(settings.host)"
         }
@@ -34,7 +34,7 @@ struct ConnectionLog {
         return words.isEmpty ? nil : words.joined(separator: "; ")
     }
 
-    /// Of OpenSSL, before 3.2 and since.
+    /// The errors of OpenSSL for a peer that does not speak TLS, before version 3.2 and since.
     private static let wordsForOtherProtocols = [
         "wrong version number", "packet length too long", "record layer failure",
     ]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/// What has happened and is not told yet: libmosquitto tells of it from inside its functions, where nothing can be called.
+/// The queue of events that are not delivered yet: libmosquitto reports them inside its functions, where calls are not
+/// allowed.
 final class EventQueue {
     enum Event {
         case connected(sessionPresent: Bool, BrokerLimits)
@@ -15,10 +16,10 @@ final class EventQueue {
     private var events: [Event] = []
     private var next = 0
     private var isTelling = false
-    /// How many there have been.
+    /// The number of events so far.
     private(set) var count = 0
 
-    /// Whether somebody has to call ``tell()``.
+    /// Whether ``tell()`` has to be called.
     var isWaiting: Bool { next < events.count && !isTelling }
 
     func append(_ event: Event) {
@@ -26,7 +27,7 @@ final class EventQueue {
         count &+= 1
     }
 
-    /// Tells the delegate. In a loop inside of the delegate it does nothing: the one outside goes on.
+    /// Delivers the events to the delegate. In a loop inside the delegate it does nothing: the outer call continues.
     func tell() {
         guard !isTelling else { return }
         isTelling = true

@@ -11,7 +11,7 @@ import CCarillonMosquitto
 extension LibraryHandle {
     private static let library: Void = { _ = mosquitto_lib_init() }()
 
-    /// A client of libmosquitto with all settings but the files.
+    /// Creates a client of libmosquitto with all settings except the files.
     ///
     /// - Parameter startsClean: whether the broker is to forget the session that it has.
     static func makeClient(
@@ -34,7 +34,7 @@ extension LibraryHandle {
     private static func set(_ settings: MQTTClient.Settings, of handle: OpaquePointer) throws(MQTTError) {
         try check(mosquitto_int_option(handle, MOSQ_OPT_PROTOCOL_VERSION, MQTT_PROTOCOL_V5))
         try check(mosquitto_int_option(handle, MOSQ_OPT_SEND_MAXIMUM, Int32(settings.sendMaximum)))
-        // Acknowledgements are small, and would wait for each other.
+        // Acknowledgments are small, and would wait for each other.
         try check(mosquitto_int_option(handle, MOSQ_OPT_TCP_NODELAY, 1))
         if settings.userName != nil || settings.password != nil {
             try check(mosquitto_username_pw_set(handle, settings.userName, settings.password))
@@ -61,7 +61,7 @@ extension LibraryHandle {
         guard code == MOSQ_ERR_SUCCESS.rawValue else { throw MQTTError(code, errno: errno) }
     }
 
-    /// The files of TLS.
+    /// Sets the files of TLS.
     func setFiles(_ settings: MQTTClient.Settings) throws(MQTTError) {
         guard let tls = settings.tls else { return }
         for path in [tls.authorityFile, tls.certificateFile, tls.keyFile] {
@@ -72,18 +72,19 @@ extension LibraryHandle {
         }
         let code = mosquitto_tls_set(
             pointer, tls.authorityFile,
-            // It wants one of both, also where the system's certificates are wanted; 2.0.11 would not even connect twice.
+            // libmosquitto requires a file or a directory, even for the system's certificates; 2.0.11 would not even
+            // connect twice.
             tls.authorityFile == nil ? "/etc/ssl/certs" : nil,
-            // A key with a passphrase fails, instead of asking at the terminal.
+            // A key with a passphrase fails, instead of a question at the terminal.
             tls.certificateFile, tls.keyFile, { _, _, _, _ in 0 })
         try Self.check(code)
     }
 
-    /// The properties of the connection.
+    /// Sets the properties of the connection.
     ///
-    /// libmosquitto has no function that connects with properties without waiting. The one that waits stores them before
-    /// it looks at its other arguments, and with such a port it does nothing else. The tests would notice if that changes:
-    /// without properties the broker forgets the session with the connection.
+    /// libmosquitto has no function that connects with properties and does not block. The blocking function stores the
+    /// properties before it checks its other arguments, and with this port it does nothing else. Tests would notice a
+    /// change: without properties the broker discards the session with the connection.
     func setProperties(_ settings: MQTTClient.Settings) throws(MQTTError) {
         var properties = PropertyList()
         try properties.add(MQTT_PROP_SESSION_EXPIRY_INTERVAL, settings.sessionExpiry)
@@ -94,7 +95,7 @@ extension LibraryHandle {
         guard code == MOSQ_ERR_INVAL.rawValue else { throw MQTTError(.library(code)) }
     }
 
-    /// Has libmosquitto tell the driver.
+    /// Has libmosquitto call the driver.
     func setCallbacks() {
         mosquitto_connect_v5_callback_set(pointer) { _, data, reason, flags, properties in
             LibraryHandle.driver(data)?.answered(
@@ -150,12 +151,12 @@ extension MQTTClient.Settings {
 }
 
 extension PacketID {
-    /// As libmosquitto has them.
+    /// Creates an identifier from libmosquitto's number.
     init(_ number: Int32) { self.init(rawValue: UInt16(truncatingIfNeeded: number)) }
 }
 
 extension TopicFilter {
-    /// As libmosquitto has them.
+    /// The options as flags of libmosquitto.
     var options: Int32 {
         var options: UInt32 = 0
         if excludesOwn { options |= MQTT_SUB_OPT_NO_LOCAL.rawValue }
@@ -186,7 +187,7 @@ extension BrokerLimits {
             sessionExpiry: properties.number32(MQTT_PROP_SESSION_EXPIRY_INTERVAL))
     }
 
-    /// The size of the largest packet.
+    /// The size of the largest packet, in bytes.
     var maxBytes: Int { min(maximumPacketSize.map(Int.init) ?? .max, Publication.maxRest + 5) }
 }
 
@@ -202,11 +203,11 @@ extension Publication {
             userProperties: try properties.userProperties(), subscriptions: properties.subscriptions)
     }
 
-    /// The most that can follow the first bytes of a packet.
+    /// The maximum remaining length of a packet, in bytes.
     static let maxRest = 268_435_455
 
-    /// The size of its packet. libmosquitto computes it a little too small, keeps what it then can't send, and tries again
-    /// with each connection.
+    /// The size of its packet, in bytes. libmosquitto computes a slightly smaller size. It keeps a packet that it then
+    /// can't send, and tries it again on each connection.
     var packetSize: Int {
         var properties = 0
         if expiry != nil { properties += 5 }
@@ -218,7 +219,7 @@ extension Publication {
         return 1 + Self.lengthSize(rest) + rest
     }
 
-    /// The size of a length that has as many bytes as it needs.
+    /// The size of an encoded length, in bytes.
     private static func lengthSize(_ length: Int) -> Int {
         switch length {
         case ..<128: 1

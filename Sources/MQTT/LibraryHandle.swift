@@ -2,16 +2,16 @@
 import CCarillonMosquitto
 import CarillonMainLoop
 
-/// A client of libmosquitto, for one connection. It outlives a driver that no longer waits for it: the thread that connects
-/// can't be stopped while it looks up a name.
+/// A client of libmosquitto, for one connection. It outlives an abandoned driver: the thread that connects can't be
+/// stopped during a name lookup.
 ///
-/// Threads: that of the loop, but between the beginning and the end of connecting, when only the thread that does it may use
-/// ``pointer``.
+/// Threads: the loop's thread, except between the beginning and the end of connecting. Then only the connecting thread
+/// may use ``pointer``.
 final class LibraryHandle: @unchecked Sendable {
-    // Sendable: see above; what both threads use is locked.
+    // Sendable: see above; a lock protects the log, which both threads use.
 
     let pointer: OpaquePointer  // struct mosquitto
-    /// The driver that gets the callbacks; nil when it is abandoned.
+    /// The driver that receives the callbacks; nil when it is abandoned.
     weak var driver: ClientDriver?
     private let log = Locked(ConnectionLog())
 
@@ -24,10 +24,11 @@ final class LibraryHandle: @unchecked Sendable {
         mosquitto_destroy(pointer)
     }
 
-    /// The reason why connecting failed, for a person; nil where libmosquitto logged none.
+    /// Returns the reason why connecting failed, as a text for people; nil if libmosquitto logged none.
     func problem(of settings: MQTTClient.Settings) -> String? { log.withLock { $0.problem(of: settings) } }
 
-    /// Has what libmosquitto finds wrong kept. It makes a text of each packet meanwhile, so it is for connecting only.
+    /// Keeps errors and warnings of libmosquitto. Meanwhile libmosquitto formats a text for each packet, so this is for
+    /// connecting only.
     func startLog() {
         mosquitto_log_callback_set(pointer) { _, data, level, text in
             guard level == MOSQ_LOG_ERR || level == MOSQ_LOG_WARNING, let text, let data else { return }

@@ -3,46 +3,48 @@ import CarillonMainLoop
 
 /// A client of an MQTT 5 broker, driven by a ``MainContext``: no thread of its own, and no polling.
 ///
-/// It is connected with ``connect()`` and stays so until ``MQTTClientDelegate/disconnected(_:)`` tells otherwise; it does
-/// not connect again by itself. The broker keeps the session for ``Settings/sessionExpiry`` after that. What was published
-/// and not acknowledged when the connection ended is forgotten here: the broker may have it or not, and whoever wants it
-/// there publishes it again.
+/// ``connect()`` connects it until ``MQTTClientDelegate/disconnected(_:)`` is called; it does not reconnect by itself.
+/// After the connection the broker keeps the session for ``Settings/sessionExpiry``. The client forgets publications
+/// that are unacknowledged when the connection ends. The broker may have received them or not; a program that needs
+/// them there publishes them again.
 ///
-/// A publication that arrives is acknowledged to the broker before the delegate sees it. So it is lost if the process ends
-/// in between.
+/// A publication that arrives is acknowledged to the broker before the delegate receives it. It is lost if the process
+/// ends in between.
 ///
-/// From the first client on the process ignores SIGPIPE, as libmosquitto has it: without that a broker that goes away
-/// would end the process.
+/// From the first client on the process ignores SIGPIPE, because libmosquitto sets it so: otherwise a broker that
+/// closes the connection would end the process.
 ///
 /// Threads: all members on the thread that runs the context.
 public final class MQTTClient {
     public struct Settings: Sendable {
-        /// A name or an address.
+        /// The host name or the address of the broker.
         public var host: String
         public var port: UInt16
-        /// Whose session it is: another client with the same one throws this one out. Not empty.
+        /// The owner of the session: another client with the same identifier disconnects this one. Not empty.
         public var clientID: String
-        /// Seconds after which the one that has heard nothing gives the other up. 5 at least; 0 for never.
+        /// The time after which each side gives a silent peer up, in seconds. At least 5; 0 for never.
         public var keepAlive: UInt16
-        /// For how many seconds a connection that is being made is waited for.
+        /// The time limit for making a connection, in seconds.
         public var connectTimeout: UInt16
-        /// For how many seconds the broker keeps the session, subscriptions and what arrives for them, after the
-        /// connection has ended.
+        /// The time for which the broker keeps the session after the connection has ended, in seconds. The session
+        /// contains the subscriptions and the messages that arrive for them.
         public var sessionExpiry: UInt32
-        /// How many publications the broker may have on their way here without an acknowledgement.
+        /// The maximum number of unacknowledged publications from the broker.
         public var receiveMaximum: UInt16
-        /// How many are sent without an acknowledgement; what is published beyond it waits here. A broker that says how
-        /// many it takes has the last word, also if that is more.
+        /// The maximum number of unacknowledged publications to the broker; further ones wait here. A maximum that the
+        /// broker announces takes precedence, also if it is larger.
         public var sendMaximum: UInt16
-        /// The largest packet that is taken, in bytes. The broker drops larger publications without a word.
+        /// The largest packet that is accepted, in bytes; nil for the limit of MQTT. The broker silently drops larger
+        /// publications.
         public var maximumPacketSize: UInt32?
         public var userName: String?
         public var password: String?
-        /// Nil for none: all that is sent, passwords too, can be read by whoever is in between.
+        /// The settings of TLS. Nil for none: every intermediary can read all data, passwords included.
         public var tls: TLS?
-        /// What the broker publishes when the connection ends without ``MQTTClient/disconnect(_:)``.
+        /// The last will: the message that the broker publishes when the connection ends without
+        /// ``MQTTClient/disconnect(_:)``.
         public var will: Publication?
-        /// How many seconds the broker waits before it publishes the will; it does not when the client is back by then.
+        /// The delay of the will, in seconds; it is not published if the client has reconnected by then.
         public var willDelay: UInt32 = 0
 
         public init(
@@ -67,14 +69,14 @@ public final class MQTTClient {
         }
     }
 
-    /// TLS 1.2 or later. The broker has to prove that it is the host that was asked for. The files are PEM, and read anew
-    /// with each connection.
+    /// The settings of TLS 1.2 or later. The broker has to prove that it is the requested host. The files are PEM, and
+    /// read again for each connection.
     public struct TLS: Hashable, Sendable {
-        /// The certificates of those who may vouch for the broker; nil for the system's.
+        /// The certificates of the authorities that may vouch for the broker; nil for the system's.
         public var authorityFile: String?
-        /// This client's own certificate, with those between it and the authority, if the broker wants one.
+        /// The client's own certificate, with the intermediate certificates, if the broker requires one.
         public var certificateFile: String?
-        /// The key of that, without a passphrase.
+        /// The key of that certificate, without a passphrase.
         public var keyFile: String?
 
         public init(authorityFile: String? = nil, certificateFile: String? = nil, keyFile: String? = nil) {
@@ -87,21 +89,21 @@ public final class MQTTClient {
     public let settings: Settings
     private let context: MainContext
     private let events = EventQueue()
-    /// Of the last connection.
+    /// The driver of the last connection.
     private var driver: ClientDriver?
     private let work: BlockingWork
     private var isPaused = false
 
-    /// A client that is not connected.
+    /// Creates a client that is not connected.
     ///
-    /// - Throws: ``MQTTError/Cause/settingsInvalid``, ``MQTTError/Cause/textInvalid`` or ``MQTTError/Cause/topicInvalid``
-    ///   for settings that can't be.
+    /// - Throws: ``MQTTError/Cause/settingsInvalid``, ``MQTTError/Cause/textInvalid`` or
+    ///   ``MQTTError/Cause/topicInvalid`` for invalid settings.
     public init(_ settings: Settings, context: MainContext) throws(MQTTError) {
         self.settings = settings
         self.context = context
-        // Each connection has another one; what can't be is found now.
+        // Each connection has a handle of its own; this one reveals invalid settings now.
         _ = try LibraryHandle(settings)
-        // Its bound is for the line behind it. The driver has one for each.
+        // The bound applies to work that waits in the queue. The driver limits each lookup itself.
         work = BlockingWork(
             on: context, priority: .default, bound: UInt32(settings.connectTimeout) * 1_000, width: 4)
     }
@@ -110,21 +112,21 @@ public final class MQTTClient {
         events.delegate = nil
     }
 
-    /// Who is told; held weakly.
+    /// The receiver of events; held weakly.
     public var delegate: (any MQTTClientDelegate)? {
         get { events.delegate }
         set { events.delegate = newValue }
     }
 
-    /// Whether the broker has taken the connection, and it has not ended.
+    /// Whether the broker has accepted the connection, and it has not ended.
     public var isConnected: Bool { driver?.state == .connected }
 
     /// Begins to connect; ``MQTTClientDelegate/connected(sessionPresent:limits:)`` or
-    /// ``MQTTClientDelegate/disconnected(_:)`` tells how that ended. The session is gone on with, if the broker still has
-    /// it. Does not block: names are looked up in a thread of their own.
+    /// ``MQTTClientDelegate/disconnected(_:)`` reports the outcome. The session continues if the broker still has it.
+    /// Does not block: a separate thread looks up names.
     ///
-    /// - Parameter startsClean: whether the broker is to forget the session, and all that waits in it.
-    /// - Throws: a file that can't be read or used, of which the delegate is then told nothing; and
+    /// - Parameter startsClean: whether the broker is to discard the session, and all messages that wait in it.
+    /// - Throws: an error for a file that can't be read or used, which is not reported to the delegate; and
     ///   ``MQTTError/Cause/connected``.
     public func connect(startsClean: Bool = false) throws(MQTTError) {
         switch driver?.state {
@@ -139,8 +141,8 @@ public final class MQTTClient {
         try next.connect()
     }
 
-    /// Ends the connection, or the attempt to make one. The delegate is told nothing of that; it may still get what
-    /// arrived before. Harmless without a connection.
+    /// Ends the connection, or the attempt to make one. The end is not reported to the delegate, which may still
+    /// receive earlier messages. Harmless without a connection.
     public func disconnect(_ reason: ReasonCode = .success) { driver?.disconnect(reason) }
 
     private func connectedDriver() throws(MQTTError) -> ClientDriver {
@@ -148,33 +150,34 @@ public final class MQTTClient {
         return driver
     }
 
-    /// Publishes.
+    /// Publishes a message.
     ///
-    /// - Returns: what ``MQTTClientDelegate/acknowledged(_:_:)`` will be called with: when the broker has it, or, with
-    ///   ``QualityOfService/atMostOnce``, when it was written.
+    /// - Returns: the identifier that ``MQTTClientDelegate/acknowledged(_:_:)`` receives: when the broker has the
+    ///   message, or, with ``QualityOfService/atMostOnce``, when it was written.
     /// - Throws: ``MQTTError/Cause/notConnected``, ``MQTTError/Cause/packetTooLarge``, ``MQTTError/Cause/textInvalid``,
-    ///   ``MQTTError/Cause/topicInvalid``; then nothing is kept of it.
+    ///   ``MQTTError/Cause/topicInvalid``; the message is then discarded.
     public func publish(_ publication: Publication) throws(MQTTError) -> PacketID {
         try connectedDriver().publish(publication)
     }
 
-    /// Subscribes, or changes how something is subscribed to. ``MQTTClientDelegate/subscribed(_:_:)`` tells for each
-    /// filter, in their order, what became of it, unless the connection ends before.
+    /// Subscribes to filters, or changes the options of subscriptions. ``MQTTClientDelegate/subscribed(_:_:)`` reports
+    /// the result for each filter, in order, unless the connection ends before.
     ///
-    /// - Throws: as ``publish(_:)``.
+    /// - Throws: the errors of ``publish(_:)``.
     public func subscribe(_ filters: [TopicFilter]) throws(MQTTError) -> PacketID {
         try connectedDriver().subscribe(filters)
     }
 
-    /// Ends subscriptions to the filters of these texts.
+    /// Ends the subscriptions to filters.
     ///
-    /// - Throws: as ``publish(_:)``.
+    /// - Throws: the errors of ``publish(_:)``.
     public func unsubscribe(_ topics: [String]) throws(MQTTError) -> PacketID {
         try connectedDriver().unsubscribe(topics)
     }
 
-    /// While true, the socket is not read: the broker keeps what it has for this client. What was read just before may
-    /// still arrive. Neither side hears the other then, so a pause should be shorter than the keep-alive time.
+    /// Whether the socket is not read, so that the broker keeps the messages for this client. A message that was read
+    /// just before may still arrive. Meanwhile neither side notices that the other is alive, so a pause should be
+    /// shorter than the keep-alive interval.
     public var isReadingPaused: Bool {
         get { isPaused }
         set {
@@ -184,24 +187,24 @@ public final class MQTTClient {
     }
 }
 
-/// What a client tells. All on the thread of its context, from the loop, never inside a call of the client; each may call
-/// it, and let go of it.
+/// The receiver of the events of a client. All methods are called on the thread of its context, from the loop, and
+/// never inside a call of the client. Each of them may call the client, and release it.
 public protocol MQTTClientDelegate: AnyObject {
-    /// The broker has taken the connection.
+    /// Called when the broker has accepted the connection.
     ///
-    /// - Parameter sessionPresent: whether it still had the session, so that all subscriptions stand.
+    /// - Parameter sessionPresent: whether the broker still had the session, so that all subscriptions stand.
     func connected(sessionPresent: Bool, limits: BrokerLimits)
 
-    /// The connection has ended, or could not be made: once for each call of ``MQTTClient/connect()`` that returned,
-    /// unless ``MQTTClient/disconnect(_:)`` was called.
+    /// Called when the connection has ended, or could not be made: once for each call of ``MQTTClient/connect()`` that
+    /// returned, unless ``MQTTClient/disconnect(_:)`` was called.
     func disconnected(_ error: MQTTError)
 
     func received(_ publication: Publication)
 
-    /// The broker has a publication, or refused it, which is final.
+    /// Called when the broker has received a publication, or has refused it for good.
     func acknowledged(_ id: PacketID, _ reason: ReasonCode)
 
-    /// - Parameter reasons: of each filter, in their order.
+    /// - Parameter reasons: the results of the filters, in order.
     func subscribed(_ id: PacketID, _ reasons: [ReasonCode])
 
     func unsubscribed(_ id: PacketID)

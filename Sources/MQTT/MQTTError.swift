@@ -7,42 +7,42 @@ import CCarillonMosquitto
     import Musl
 #endif
 
-/// Why a call, or a connection, failed.
+/// The error of a call, or of a connection.
 public struct MQTTError: Error, Equatable, Sendable {
     public enum Cause: Hashable, Sendable {
-        /// The broker did not take the connection.
+        /// The broker refused the connection.
         case refused(ReasonCode)
-        /// The broker ended the connection, and said why.
+        /// The broker ended the connection, and gave a reason.
         case ended(ReasonCode)
-        /// The connection ended without a word.
+        /// The connection ended without a reason.
         case connectionLost
-        /// Nothing was heard for so long that the connection counts as lost, or was not made in time.
+        /// The peer was silent for so long that the connection counts as lost, or the connection was not made in time.
         case noAnswer
-        /// The broker's name has no address: the code of `getaddrinfo`.
+        /// The broker's name has no address. The code of `getaddrinfo`.
         case lookUp(Int32)
         /// The system's `errno`.
         case system(Int32)
-        /// TLS: certificates that can't be used or are not trusted, or what is spoken is not TLS.
+        /// TLS failed: certificates are unusable or not trusted, or the peer does not speak TLS.
         case tls
-        /// There is no connection, or the broker has not taken it yet.
+        /// There is no connection, or the broker has not accepted it.
         case notConnected
         /// A connection is there already.
         case connected
-        /// The packet is larger than the broker takes, or than MQTT can have it.
+        /// The packet is larger than the broker accepts, or than MQTT allows.
         case packetTooLarge
-        /// A text has characters that MQTT does not take (control characters and noncharacters), or is longer than
-        /// 65,535 bytes.
+        /// A text contains characters that MQTT does not accept (control characters and noncharacters), or is longer
+        /// than 65,535 bytes.
         case textInvalid
-        /// A topic or a filter is empty, or has wildcards where there can be none.
+        /// A topic or a filter is empty, or has wildcards where none are allowed.
         case topicInvalid
-        /// Settings that can't be.
+        /// The settings are invalid.
         case settingsInvalid
-        /// Any other number of libmosquitto's (`mosq_err_t`).
+        /// Any other error code of libmosquitto (`mosq_err_t`).
         case library(Int32)
     }
 
     public let cause: Cause
-    /// What else is known: a file, or what OpenSSL says.
+    /// Further information: a file, or an error text of OpenSSL.
     public let detail: String?
 
     public init(_ cause: Cause, _ detail: String? = nil) {
@@ -50,7 +50,7 @@ public struct MQTTError: Error, Equatable, Sendable {
         self.detail = detail
     }
 
-    /// What the broker said, where it said something.
+    /// The reason that the broker gave; nil for none.
     public var reason: ReasonCode? {
         switch cause {
         case .refused(let reason), .ended(let reason): reason
@@ -59,7 +59,7 @@ public struct MQTTError: Error, Equatable, Sendable {
     }
 }
 
-/// In words for people, without a full stop.
+/// The text for people, without a full stop.
 extension MQTTError: CustomStringConvertible {
     public var description: String {
         let words = cause.words
@@ -88,7 +88,7 @@ extension MQTTError.Cause {
         }
     }
 
-    /// libmosquitto ends its sentences with a full stop, here and there.
+    /// libmosquitto ends some of its sentences with a full stop.
     private static func sentence(of code: Int32) -> String {
         var text = String(cString: mosquitto_strerror(code))
         while text.last == "." { text.removeLast() }
@@ -98,19 +98,19 @@ extension MQTTError.Cause {
 
 extension MQTTError {
     /// - Parameters:
-    ///   - code: what a function of libmosquitto returned.
-    ///   - failure: `errno` just after that.
-    ///   - detail: what it logged meanwhile.
+    ///   - code: the result of a function of libmosquitto.
+    ///   - failure: the value of `errno` just after it.
+    ///   - detail: the problem that libmosquitto logged meanwhile.
     init(_ code: Int32, errno failure: Int32, detail: String? = nil) {
         let cause: Cause =
             switch mosq_err_t(code) {
-            // What OpenSSL finds wrong comes as one of these, and in the log.
+            // Errors of OpenSSL arrive as one of these codes, and in the log.
             case MOSQ_ERR_CONN_LOST: detail == nil ? .connectionLost : .tls
             case MOSQ_ERR_ERRNO where failure == EPROTO: detail == nil ? .connectionLost : .tls
             case MOSQ_ERR_KEEPALIVE: .noAnswer
             case MOSQ_ERR_NO_CONN: .notConnected
             case MOSQ_ERR_EAI: .lookUp(failure)
-            // It has lost the number: no failure is "Success".
+            // libmosquitto has lost the number: a failure must not be called "Success".
             case MOSQ_ERR_ERRNO where failure == 0 || failure == EPIPE: .connectionLost
             case MOSQ_ERR_ERRNO: .system(failure)
             case MOSQ_ERR_TLS, MOSQ_ERR_TLS_HANDSHAKE, MOSQ_ERR_OCSP: .tls

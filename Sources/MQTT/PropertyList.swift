@@ -7,7 +7,7 @@ import CCarillonMosquitto
     import Musl
 #endif
 
-/// The properties of a packet that is to be sent.
+/// The properties of a packet to send.
 struct PropertyList: ~Copyable {
     private(set) var pointer: OpaquePointer?  // mosquitto_property
 
@@ -41,14 +41,14 @@ struct PropertyList: ~Copyable {
         try check(mosquitto_property_add_string_pair(&pointer, number, property.name, property.value))
     }
 
-    /// What a publication has besides topic and payload.
+    /// Adds the properties of a publication, which it has besides topic and payload.
     mutating func addProperties(of publication: Publication) throws(MQTTError) {
         if let expiry = publication.expiry { try add(MQTT_PROP_MESSAGE_EXPIRY_INTERVAL, expiry) }
         if let contentType = publication.contentType { try add(MQTT_PROP_CONTENT_TYPE, contentType) }
         for property in publication.userProperties { try add(property) }
     }
 
-    /// Hands it to a function of libmosquitto that keeps it where it succeeds.
+    /// Passes the list to a function of libmosquitto that takes its ownership if it succeeds.
     mutating func give(_ function: (OpaquePointer?) -> Int32) -> Int32 {
         let code = function(pointer)
         if code == MOSQ_ERR_SUCCESS.rawValue { pointer = nil }
@@ -61,8 +61,8 @@ struct PropertyList: ~Copyable {
 }
 
 extension String {
-    /// Whether it can be a text of MQTT, as far as that is not found out by libmosquitto: a C string ends with the first
-    /// zero, and some functions take a length that wraps.
+    /// Checks a text for MQTT, as far as libmosquitto does not: a C string ends at the first NUL, and some functions
+    /// take a length that wraps.
     func checkForPacket() throws(MQTTError) {
         let bytes = utf8
         guard bytes.count <= Int(UInt16.max), !bytes.contains(0) else { throw MQTTError(.textInvalid) }
@@ -72,7 +72,7 @@ extension String {
     }
 }
 
-/// The properties of a packet that arrived; nil has none. They are libmosquitto's until its callback returns.
+/// The properties of a received packet; nil for none. libmosquitto owns them until its callback returns.
 struct ArrivedProperties {
     let pointer: OpaquePointer?  // const mosquitto_property
 
@@ -104,7 +104,8 @@ struct ArrivedProperties {
         return try InvalidText.check(value)
     }
 
-    /// The broker's own words about a refusal, and another broker that it names. Bounded, and without control characters.
+    /// The broker's explanation of a refusal, and another broker that it names. Limited in length, and without control
+    /// characters.
     var explanation: String? {
         let reason = (try? text(MQTT_PROP_REASON_STRING)).flatMap(\.self).map(Self.harmless)
         let server = (try? text(MQTT_PROP_SERVER_REFERENCE)).flatMap(\.self).map { "use \(Self.harmless($0))" }
@@ -152,7 +153,7 @@ struct ArrivedProperties {
     }
 }
 
-/// Bytes of the network that should be UTF-8 and are not.
+/// The error for bytes from the network that are not valid UTF-8.
 struct InvalidText: Error {
     static func check(_ text: UnsafePointer<CChar>?) throws(InvalidText) -> String {
         guard let text else { return "" }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/// How sure a publication is to arrive.
+/// The delivery guarantee of a publication.
 public enum QualityOfService: Int32, Sendable {
-    /// It is sent once, and may be lost.
+    /// The publication is sent once, and may be lost.
     case atMostOnce = 0
-    /// It is sent until somebody acknowledges it, and may arrive more than once.
+    /// The publication is sent until it is acknowledged, and may arrive more than once.
     case atLeastOnce = 1
 }
 
-/// A name and a value that travel with a publication. Both are texts of at most 65,535 bytes without control characters.
+/// A name and a value that accompany a publication. Both are texts of at most 65,535 bytes without control characters.
 public struct UserProperty: Hashable, Sendable {
     public let name: String
     public let value: String
@@ -19,22 +19,24 @@ public struct UserProperty: Hashable, Sendable {
     }
 }
 
-/// What is published, and what arrives.
+/// A message that is published, or that has arrived.
 public struct Publication: Equatable, Sendable {
-    /// Where to; levels are parted by `/`. No wildcards, no control characters, at most 65,535 bytes.
+    /// The topic, whose levels are separated by `/`. No wildcards, no control characters, at most 65,535 bytes.
     public var topic: String
     public var payload: [UInt8]
     public var quality: QualityOfService
-    /// Published: whether the broker keeps it as the topic's value; with an empty payload it forgets that. Arrived:
-    /// whether it is such a value, or, where the subscription keeps the flag, how it was published.
+    /// In a published message: whether the broker retains it as the topic's value; an empty payload removes that value.
+    /// In a received message: whether it is such a value, or, if the subscription keeps the flag, the flag of the
+    /// publisher.
     public var isRetained: Bool
-    /// What the payload is, as a media type.
+    /// The media type of the payload.
     public var contentType: String?
-    /// After how many seconds the broker gives it up. Arrived: how many are left.
+    /// The time after which the broker discards the message, in seconds. In a received message: the remaining seconds.
     public var expiry: UInt32?
-    /// In their order; names may come more than once.
+    /// The user properties in order; names may occur more than once.
     public var userProperties: [UserProperty]
-    /// Arrived: the identifiers of the subscriptions that it is for; none of those without one.
+    /// In a received message: the identifiers of the matching subscriptions. Subscriptions without an identifier are
+    /// missing.
     public var subscriptions: [UInt32]
 
     public init(
@@ -53,28 +55,28 @@ public struct Publication: Equatable, Sendable {
     }
 }
 
-/// Which topics are subscribed to, and how.
+/// The topics of a subscription, and its options.
 public struct TopicFilter: Hashable, Sendable {
-    /// Which of the values that the broker keeps come with a subscription.
+    /// The retained messages that the broker sends with a subscription.
     public enum RetainHandling: Hashable, Sendable {
-        /// All that match, each time.
+        /// All matching messages, each time.
         case always
-        /// All that match, if there was no such subscription before.
+        /// All matching messages, if there was no such subscription before.
         case ifNew
         case never
     }
 
-    /// A topic, in which `+` stands for a level and `#` at the end for all that follow.
+    /// The filter: a topic, in which `+` stands for one level, and `#` at the end for all following levels.
     public var topic: String
-    /// The most that is delivered with; less where the publication has less.
+    /// The maximum quality of service of deliveries; lower if the publication has a lower one.
     public var quality: QualityOfService
-    /// Whether what this client publishes does not come back to it (No Local).
+    /// Whether the client's own publications are not sent back to it (No Local).
     public var excludesOwn: Bool
-    /// Whether publications arrive with the flag that they were published with (Retain As Published).
+    /// Whether publications arrive with the retain flag of their publisher (Retain As Published).
     public var keepsRetainFlag: Bool
     public var retainHandling: RetainHandling
-    /// Comes with each publication for this subscription, from 1 to 268,435,455; nil for none. Of no effect with a broker that
-    /// has none (``BrokerLimits/identifiersAvailable``).
+    /// The identifier that accompanies each publication for this subscription, from 1 to 268,435,455; nil for none.
+    /// Without effect if the broker does not support identifiers (``BrokerLimits/identifiersAvailable``).
     public var identifier: UInt32?
 
     public init(
@@ -90,7 +92,7 @@ public struct TopicFilter: Hashable, Sendable {
     }
 }
 
-/// The number by which a publication, or a request, is answered. It is free again when that has come.
+/// The identifier of a publication or a request, and of its answer. It is free again after the answer.
 public struct PacketID: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
     public let rawValue: UInt16
 

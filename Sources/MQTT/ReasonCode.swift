@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/// What a broker answers, or says when it ends a connection: a reason code of MQTT 5, section 2.4.
+/// A reason code of MQTT 5, section 2.4: the answer of a broker, or its reason for ending a connection.
 public struct ReasonCode: RawRepresentable, Hashable, Sendable {
     public let rawValue: UInt8
 
@@ -8,11 +8,11 @@ public struct ReasonCode: RawRepresentable, Hashable, Sendable {
         self.rawValue = rawValue
     }
 
-    /// Success; of a subscription: granted, at most once; of a disconnection: a normal one.
+    /// Success. In the answer to a subscription: granted, at most once. In a disconnection: a normal one.
     public static let success = ReasonCode(rawValue: 0x00)
-    /// A subscription was granted, at least once.
+    /// The subscription is granted, at least once.
     public static let grantedAtLeastOnce = ReasonCode(rawValue: 0x01)
-    /// In a disconnection: the broker shall publish the will all the same.
+    /// In a disconnection: the broker is to publish the will all the same.
     public static let disconnectWithWill = ReasonCode(rawValue: 0x04)
     public static let noMatchingSubscribers = ReasonCode(rawValue: 0x10)
     public static let noSubscriptionExisted = ReasonCode(rawValue: 0x11)
@@ -53,11 +53,11 @@ public struct ReasonCode: RawRepresentable, Hashable, Sendable {
     public static let subscriptionIDsNotSupported = ReasonCode(rawValue: 0xA1)
     public static let wildcardsNotSupported = ReasonCode(rawValue: 0xA2)
 
-    /// Whether what was asked for was refused.
+    /// Whether the request was refused.
     public var isFailure: Bool { rawValue >= 0x80 }
 }
 
-/// In words for people.
+/// The text for people.
 extension ReasonCode: CustomStringConvertible {
     public var description: String {
         if let words = Self.words[rawValue] { return words }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/// The subscriptions that wait for an answer. One may go in several packets, as a packet has one set of options for all
-/// its filters.
+/// The subscriptions that wait for an answer. A subscription may take several packets, because all filters of a packet
+/// have the same options.
 struct Subscriptions {
     private final class Subscription {
         let id: PacketID
@@ -17,7 +17,7 @@ struct Subscriptions {
 
     private var waiting: [PacketID: (Subscription, places: [Int])] = [:]
 
-    /// The places of filters that can go in one packet.
+    /// Returns the indices of filters, grouped by the packets that they fit into.
     static func packets(of filters: [TopicFilter]) -> [[Int]] {
         var groups: [[Int]] = []
         for (index, filter) in filters.enumerated() {
@@ -32,7 +32,8 @@ struct Subscriptions {
 
     /// Waits for the answers to packets.
     ///
-    /// - Parameter packets: with the places of the filters in each; the first one's number is that of all.
+    /// - Parameter packets: the packets, with the indices of the filters in each; the first packet's identifier is that
+    ///   of the subscription.
     mutating func wait(for packets: [(PacketID, places: [Int])]) {
         guard let first = packets.first else { return }
         let count = packets.reduce(0) { $0 + $1.places.count }
@@ -40,9 +41,9 @@ struct Subscriptions {
         for (id, places) in packets { waiting[id] = (subscription, places) }
     }
 
-    /// Takes the answer to a packet.
+    /// Processes the answer to a packet.
     ///
-    /// - Returns: all answers, when this was the last one.
+    /// - Returns: all answers to the subscription, if this is the last one; nil otherwise.
     mutating func answer(_ id: PacketID, _ answers: [ReasonCode]) -> (PacketID, [ReasonCode])? {
         guard let (subscription, places) = waiting.removeValue(forKey: id) else { return nil }
         for (place, reason) in zip(places, answers) { subscription.reasons[place] = reason }

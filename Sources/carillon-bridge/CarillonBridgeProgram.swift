@@ -19,7 +19,7 @@ struct CarillonBridgeProgram {
         case noBus = 2
         case nameTaken = 3
         case disconnected = 4
-        /// By ``CommandLineParser/end(writing:)``.
+        /// Used by ``CommandLineParser/end(writing:)``.
         case outputFailed = 5
     }
 
@@ -66,9 +66,9 @@ struct CarillonBridgeProgram {
         exit(run(reading).rawValue)
     }
 
-    /// Runs until a signal, or until the bridge can't go on.
+    /// Runs until a signal, or until the bridge ends by itself.
     private static func run(_ reading: BridgeConfiguration.Reading) -> ExitCode {
-        // A reader that is gone is an error of the write; OpenSSL writes to sockets as to files.
+        // A broken pipe is an error of the write; OpenSSL writes to sockets like to files.
         signal(SIGPIPE, SIG_IGN)
         let loop = EventLoop()
         var result = ExitCode.done

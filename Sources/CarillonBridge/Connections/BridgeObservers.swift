@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonClient
 
-/// The bridge's observers of the session, by what they observe: each time its values are to come again the service gets another
-/// one, and the earlier ones go when all that was for them has arrived.
+/// The bridge's observers of the session, by filter and options. For each replay of its values the service gets a new
+/// observer of each kind. The earlier observers are unregistered when all their notifications have arrived.
 struct BridgeObservers {
-    /// The filter and the options of an observer, without the number that tells it from those that were registered before.
+    /// The filter and the options of an observer, without its registration number.
     typealias Kind = RegistrationKey
 
-    /// Earlier ones of a kind that may wait for their end: more than one, only where the service ended again and again.
+    /// The maximum number of earlier observers of one kind that wait for their end. More than one waits only if the
+    /// service ended repeatedly.
     static let maxEarlier = 4
 
     private var current: [Kind: RegistrationKey] = [:]
@@ -16,13 +17,15 @@ struct BridgeObservers {
 
     var isEmpty: Bool { current.isEmpty }
 
-    /// A number that none has had.
+    /// Returns a registration number that no observer has had.
     mutating func nextNumber() -> UInt64 {
         lastNumber += 1
         return lastNumber
     }
 
-    /// - Returns: those that are to be unregistered, and then to be registered, so that these kinds are observed and no others.
+    /// Sets the kinds of observers that the bridge needs.
+    ///
+    /// - Returns: the observers to unregister first, and the observers to register then.
     mutating func want(_ wanted: Set<Kind>) -> (ended: [RegistrationKey], begun: [RegistrationKey]) {
         let ended = current.filter { !wanted.contains($0.key) }
         for kind in ended.keys { current[kind] = nil }
@@ -34,7 +37,7 @@ struct BridgeObservers {
 
     /// Begins a replay.
     ///
-    /// - Returns: those that are to be unregistered and registered, and a mark for ``caughtUp(behind:)``.
+    /// - Returns: the observers to unregister and to register, and a mark for ``caughtUp(behind:)``.
     mutating func replay() -> (ended: [RegistrationKey], begun: [RegistrationKey], mark: UInt64) {
         let mark = lastNumber
         earlier += current.map { ($0.key, $0.value) }
@@ -50,16 +53,19 @@ struct BridgeObservers {
         return (ended, begun, mark)
     }
 
-    /// Everything has arrived that the service had when that replay began.
+    /// Ends the earlier observers of a replay, because all notifications have arrived that the service had at its
+    /// beginning.
     ///
-    /// - Returns: those that are to be unregistered. Those of a later replay have a mark of their own.
+    /// - Returns: the observers to unregister. Observers of a later replay have a mark of their own.
     mutating func caughtUp(behind mark: UInt64) -> [RegistrationKey] {
         let ended = earlier.filter { $0.registered.number <= mark }
         earlier.removeAll { $0.registered.number <= mark }
         return ended.map(\.registered)
     }
 
-    /// Ends all.
+    /// Removes all observers.
+    ///
+    /// - Returns: the observers to unregister.
     mutating func removeAll() -> [RegistrationKey] {
         defer { (current, earlier) = ([:], []) }
         return current.values + earlier.map(\.registered)

@@ -2,41 +2,41 @@
 import CarillonMQTT
 import CarillonMainLoop
 
-/// What a ``BrokerLink`` tells. Called on the loop's thread.
+/// The receiver of the events of a ``BrokerLink``. Called on the loop's thread.
 protocol BrokerLinkDelegate: AnyObject {
     func brokerChanged()
-    /// - Parameter sessionPresent: whether the broker kept what there was.
+    /// - Parameter sessionPresent: whether the broker has kept the session.
     func brokerConnected(sessionPresent: Bool)
-    /// A connection has ended.
+    /// Called when a connection has ended.
     ///
-    /// - Parameter error: nil when the bridge has ended it.
+    /// - Parameter error: nil if the bridge has ended it.
     func brokerDisconnected(because error: MQTTError?)
     func brokerSent(_ publication: Publication)
     func brokerAcknowledged(_ id: PacketID, _ reason: ReasonCode)
     func brokerSubscribed(_ id: PacketID, _ reasons: [ReasonCode])
     func brokerUnsubscribed(_ id: PacketID)
-    /// Whether the bridge waits for an answer of the broker, so that the connection is not to be renewed now.
+    /// Whether the bridge waits for an answer of the broker, so that the link must not renew the connection now.
     var waitsForBroker: Bool { get }
-    /// The broker has shown what it was asked for, and nothing else is asked for.
+    /// Called when the broker has answered a query and no other query is open.
     func brokerHasShown()
 }
 
-/// The connection to the broker: made again and again, more and more seldom, and not at all while it would do harm.
+/// The connection to the broker. It reconnects with growing pauses, and not at all while a connection would do harm.
 final class BrokerLink {
     enum State: Equatable {
-        /// What the session wants is not known yet.
+        /// The names that the session wants are not known yet.
         case starting
         case connecting
         case connected
-        /// The next attempt is due.
+        /// The next attempt is scheduled.
         case waiting(reason: String)
-        /// Another bridge has taken the name: both would throw each other out again and again.
+        /// Another bridge has the same realm, host and user: both would disconnect each other again and again.
         case takenOver
-        /// There is nobody in the session to take anything; the broker keeps it.
+        /// The session has no service that takes messages; the broker keeps them.
         case held
         case stopped
 
-        /// As programs read it.
+        /// The name of the state in the bridge's status.
         var name: String {
             switch self {
             case .starting: "starting"
@@ -50,7 +50,7 @@ final class BrokerLink {
         }
     }
 
-    /// How long a bridge stays away whose name another one has taken.
+    /// The time for which the bridge stays away after another one has taken its place, in milliseconds.
     static let patienceAfterTakeover: UInt32 = 300_000
 
     weak var delegate: (any BrokerLinkDelegate)?
@@ -71,23 +71,23 @@ final class BrokerLink {
         case notDue
         /// The broker has dropped packets on this connection.
         case due
-        /// The connection is about to end.
+        /// The connection is about to end, so it is not renewed.
         case never
     }
 
     private var renewal = Renewal.notDue
-    /// When a query of this connection has ended; nil before.
+    /// The time of the last answer to a query of this connection; nil before the first.
     private var shownAt: SuspendingClock.Instant?
     private var renewalTimer: EventSource?
     private var renewalAge = ages.lowerBound
     private var renewedAt: SuspendingClock.Instant?
-    /// How often it was put off as the bridge waited for the broker.
+    /// The number of times that the renewal was put off because the bridge waited for the broker.
     private var delays = 0
-    /// Whether the connection has taken, or is to take, the place of one on which the broker had dropped packets.
+    /// Whether the connection replaces, or is about to replace, a connection on which the broker had dropped packets.
     private(set) var isRenewed = false
-    /// How often reading was paused, and went on.
+    /// The number of times that reading was paused or resumed.
     private(set) var pauses: UInt64 = 0
-    /// What is done when the last words have been said.
+    /// The end of the connection that waits for the acknowledgment of the last publication.
     private var farewell: (id: PacketID?, then: State, reason: ReasonCode, done: () -> Void)?
 
     init(
@@ -102,7 +102,7 @@ final class BrokerLink {
             unsubscribe: { [unowned self] in unsubscribe($0) })
     }
 
-    /// The part of the requests that the broker does not grant on this connection; nil where it grants all.
+    /// The reason why the broker does not grant all requests on this connection; nil if it grants all.
     var missingGrant: String? { grants.reason(limits) }
 
     var isConnected: Bool { state == .connected && farewell == nil }
@@ -118,15 +118,15 @@ final class BrokerLink {
         }
     }
 
-    /// Says `lastWords` and ends the connection; the broker keeps the session.
+    /// Publishes `lastWords` and ends the connection; the broker keeps the session.
     ///
-    /// - Parameter done: called when that is over, which takes no longer than a second.
+    /// - Parameter done: called when the connection has ended, after one second at most.
     func end(
         as state: State, _ lastWords: Publication?, reason: ReasonCode = .success, _ done: @escaping () -> Void = {}
     ) {
         timer = nil
         isRenewed = false
-        // Somebody is in a hurry.
+        // Another call ends a farewell that is in progress.
         endFarewell()
         guard self.state == .connected else {
             client.disconnect(reason)
@@ -150,26 +150,26 @@ final class BrokerLink {
         farewell.done()
     }
 
-    /// A connection that the broker had taken is over.
+    /// Cleans up after a connection that the broker had accepted.
     private func ended(because error: MQTTError?) {
         guard let connectedAt else { return }
         self.connectedAt = nil
         if renewal == .due { renewal = .notDue }
         (renewalTimer, delays, isRenewed, shownAt) = (nil, 0, false, nil)
         queries.connectionEnded()
-        // A broker that takes a connection and ends it soon is as good as one that takes none.
+        // A connection that the broker ends soon after accepting it counts as refused: the pause keeps growing.
         if context.now - connectedAt >= Self.timeOfGoodConnection { pause = 1_000 }
         delegate?.brokerDisconnected(because: error)
     }
 
-    /// A connection that lasted so long was a good one.
+    /// The minimum age of a good connection.
     private static let timeOfGoodConnection = Duration.seconds(10)
 
     private func wait(because reason: String, milliseconds: UInt32? = nil) {
         isRenewed = false
         if state != .waiting(reason: reason) { Log.notice("no broker: \(reason)") }
         state = .waiting(reason: reason)
-        // Not all hosts of a realm at once, when their broker comes back.
+        // Randomized, so that the hosts of a realm do not all reconnect at once when their broker comes back.
         tryAgain(in: milliseconds ?? pause - pause / 4 + UInt32(random() % UInt64(pause / 2 + 1)))
         pause = min(pause * 2, 60_000)
     }
@@ -180,13 +180,16 @@ final class BrokerLink {
 
     // MARK: Dropped packets
 
-    /// A connection is renewed when it is as old as this: each time twice as old, until that was not necessary for two hours.
+    /// The age at which a connection is renewed. It doubles with each renewal, and is reset after two hours without
+    /// one.
     private static let ages = Duration.seconds(10)...Duration.seconds(3_600)
-    /// Seconds in which the bridge may get answers that it waits for. Some may be among what was dropped.
+    /// The maximum number of delays of a renewal, one second each, in which the bridge may get pending answers. Some of
+    /// these may be among the dropped packets.
     private static let maxDelays = 30
 
-    /// The broker has dropped packets for want of room. A message of them that it waits for an answer to stays in its window for
-    /// ever, and nothing more comes when that is full; with the next connection it sends those again.
+    /// Renews an idle connection on which the broker has dropped packets for lack of buffer space. A dropped message
+    /// stays unacknowledged in the broker's in-flight window, and a full window stops all further messages. On the next
+    /// connection the broker sends unacknowledged messages again.
     private func renewWhenIdle() {
         guard renewal == .due, isConnected, queries.isIdle, queries.hasSeenCanary, renewalTimer == nil, let connectedAt
         else {
@@ -200,7 +203,7 @@ final class BrokerLink {
             return renewLater(1_000)
         }
         Log.info("the broker has dropped packets: connecting anew")
-        // If there is no next connection, others are told.
+        // The broker publishes the last will if no connection follows in time.
         client.disconnect(.disconnectWithWill)
         ended(because: nil)
         isRenewed = true
@@ -216,14 +219,14 @@ final class BrokerLink {
         }
     }
 
-    /// The connection is about to end.
+    /// Prevents the renewal of a connection that is about to end.
     func keepConnection() { (renewal, renewalTimer) = (.never, nil) }
 
-    /// The broker has dropped something, for all that anybody knows.
+    /// Notes that the broker has probably dropped packets.
     private func noteDropped() { if renewal == .notDue { renewal = .due } }
 
-    /// Another bridge has the same realm, host and user: leaves it alone for a while, without a word that would be
-    /// taken for its own.
+    /// Stays away for a while, because another bridge has the same realm, host and user. Publishes no farewell, which
+    /// would count as the other bridge's.
     func giveWay() {
         guard isConnected else { return }
         client.disconnect(.success)
@@ -247,17 +250,17 @@ final class BrokerLink {
         return id
     }
 
-    /// The identifier of the subscriptions to what is wanted; those of queries are higher.
+    /// The identifier of the subscriptions to wanted names; queries have higher ones.
     private static let wanted: UInt32 = 1
 
-    /// Whether a publication came for a query only: it may have overtaken others, as nothing of it waits for a place in the
-    /// window.
+    /// Whether a publication arrived through queries only. It may have overtaken others: messages with quality of
+    /// service 0 do not wait for a place in the window.
     static func isOfQuery(_ publication: Publication) -> Bool {
         !publication.subscriptions.isEmpty
             && publication.subscriptions.allSatisfy { $0 >= RetainedQueries.firstIdentifier }
     }
 
-    /// - Parameter isTrial: whether it is for the caller only that the broker may refuse it.
+    /// - Parameter isTrial: whether a refusal by the broker concerns the caller only.
     func subscribe(_ filters: [TopicFilter], isTrial: Bool = false) -> PacketID? {
         subscribe(filters, as: Self.wanted, isTrial: isTrial)
     }
@@ -290,12 +293,12 @@ final class BrokerLink {
         }
     }
 
-    /// Has the broker show its retained messages of filters, which come as all others do.
+    /// Has the broker show the retained messages of filters, which arrive like all others.
     ///
     /// - Parameters:
-    ///   - excludesOwn: whether messages that this bridge publishes meanwhile do not come.
-    ///   - usesCanary: whether it matters that none is missing.
-    ///   - done: called when the broker has shown them. Not called if the connection ends before, or there is none.
+    ///   - excludesOwn: whether messages that this bridge publishes meanwhile do not arrive.
+    ///   - usesCanary: whether a canary is to reveal dropped messages.
+    ///   - done: called when the broker has shown them. Not called if the connection ends before, or if there is none.
     func showRetained(
         _ filters: [String], excludesOwn: Bool = true, usesCanary: Bool = false,
         _ done: @escaping (_ answer: RetainedQueries.Answer) -> Void
@@ -311,13 +314,14 @@ final class BrokerLink {
         }
     }
 
-    /// Messages are missing, or have not come in time. The broker may have dropped them, if it has shown much.
+    /// Notes that messages are missing or late. The broker may have dropped them if it has shown many retained
+    /// messages.
     ///
     /// - Parameters:
-    ///   - begin: since when they are waited for; nil for now.
-    ///   - mayBeOlder: whether they may be missing since before this connection: with that the broker has sent all again that it
-    ///     had.
-    /// - Returns: false where that is no reason for a new connection.
+    ///   - begin: the time since when they are awaited; nil for now.
+    ///   - mayBeOlder: whether they may be missing since before this connection. On a renewed connection the broker has
+    ///     already sent its unacknowledged messages again.
+    /// - Returns: false if this is no reason for a new connection.
     @discardableResult
     func noteMissing(since begin: SuspendingClock.Instant? = nil, mayBeOlder: Bool) -> Bool {
         guard isConnected, let shownAt, (begin ?? context.now) - shownAt < Self.timeOfDoubt,
@@ -328,19 +332,19 @@ final class BrokerLink {
         return true
     }
 
-    /// The time behind a query in which messages that are missing may have been dropped for it.
+    /// The time after a query in which missing messages may have been dropped because of it.
     private static let timeOfDoubt = Duration.seconds(120)
 
-    /// A topic on which the broker has a message for certain, and a filter for it that nobody else uses.
+    /// A topic on which the broker certainly has a message, and a filter for it that no other subscription uses.
     var canary: (topic: String, filter: String)? {
         get { queries.canary }
         set { queries.canary = newValue }
     }
 
-    /// Whether what the broker sends by the session's subscriptions may be old, as it kept it for this session.
+    /// Whether messages of the session's subscriptions may be old, because the broker kept them for this session.
     var mayBeQueued: Bool { queue.mayComeStill(now: context.now) }
 
-    /// Whether the broker lets this client see the canary, for all that anybody knows.
+    /// Whether the broker has ever shown the canary to this client.
     var showsCanary: Bool { queries.hasSeenCanary }
 
     var isReadingPaused: Bool {
@@ -378,7 +382,7 @@ extension BrokerLink: MQTTClientDelegate {
 
     func received(_ publication: Publication) {
         if publication.isRetained { queries.received(publication) }
-        // A message that is published while a query is open comes by the subscription to it as well, in its order.
+        // A message that is published during a query also arrives through its ordinary subscription, in order.
         if publication.isRetained || !Self.isOfQuery(publication) { delegate?.brokerSent(publication) }
     }
 

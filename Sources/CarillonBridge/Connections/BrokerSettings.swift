@@ -2,10 +2,10 @@
 import CarillonMQTT
 import CarillonMainLoop
 
-/// The settings of the connection to the broker, of a configuration.
+/// The settings of the broker's client, made from the bridge's configuration.
 extension MQTTClient.Settings {
-    /// - Parameter id: the part of the client identifier that nobody can guess; nil where none can be kept.
-    /// - Throws: what can't be read.
+    /// - Parameter id: the unguessable part of the client identifier; nil if none can be stored.
+    /// - Throws: an error that names an unreadable password file.
     static func of(
         _ configuration: BridgeConfiguration, _ presence: OwnPresence, id: String?
     ) throws(MQTTError) -> MQTTClient.Settings {
@@ -18,7 +18,8 @@ extension MQTTClient.Settings {
         let origin = configuration.origin
         var settings = MQTTClient.Settings(
             host: configuration.brokerHost, port: configuration.port,
-            // Whoever knows it has the session, with what waits in it, if the broker does not bind it to a user.
+            // Unless the broker binds a session to a user, any client that knows this text gets the session and its
+            // queued messages.
             clientID: (["carillon", configuration.realm, origin.host, origin.user, id] as [String?]).compactMap(\.self)
                 .joined(separator: "-"))
         settings.keepAlive = configuration.keepAlive
@@ -38,6 +39,6 @@ extension MQTTClient.Settings {
         return settings
     }
 
-    /// In seconds: a bridge that connects again so soon was never offline.
+    /// The delay of the last will, in seconds: a bridge that reconnects within it was never offline.
     private static let secondsBeforeWill: UInt32 = 5
 }

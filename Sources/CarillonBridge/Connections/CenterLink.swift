@@ -6,18 +6,18 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// What a ``CenterLink`` tells of the session. Called on the loop's thread.
+/// The receiver of the events of a ``CenterLink``. Called on the loop's thread.
 protocol CenterLinkDelegate: AnyObject {
     func arrived(_ notification: ArrivedNotification)
-    /// Notifications for the bridge did not come.
+    /// Called for notifications that did not reach the bridge.
     func missed(_ count: UInt64)
     func serviceChanged(isThere: Bool)
     func interestChanged()
     func valuesRemoved()
 }
 
-/// The bridge as a client of the session's service: the same client as every other (F1, E3). It lives as long as the bridge,
-/// so that a reload misses nothing.
+/// The bridge's client of the session's service, a client like every other (F1, E3). It lives as long as the bridge, so
+/// that a reload misses nothing.
 final class CenterLink: @unchecked Sendable {
     // Sendable: the bridge has one thread, on which everything here runs.
 
@@ -27,14 +27,15 @@ final class CenterLink: @unchecked Sendable {
     private var session: ServiceSession!
     private var observers = BridgeObservers()
     private(set) var isThere = false
-    /// Why nothing can be exported; nil when it can.
+    /// The reason why notifications can't be exported; nil if there is none.
     private(set) var refusal: String?
     private var timer: EventSource?
-    /// The posts for which there was no room.
+    /// The completions of posts that did not fit into the outbox.
     private var full: [@Sendable (Result<Int, ServiceError>) -> Void] = []
     private var fullTimer: EventSource?
     private var isStarted = false
-    /// How many of the newest details the service is not asked for: one that was started before an update does not know them.
+    /// The number of the newest details that the service is not asked for: a service from before an update does not
+    /// know them.
     private var missingDetails = 0
 
     init(_ environment: BridgeEnvironment, context: MainContext) {
@@ -44,10 +45,10 @@ final class CenterLink: @unchecked Sendable {
     }
 
     private static let details: Details = [.host, .user, .retained, .time, .kept, .expiry]
-    /// Those of later versions, the newest first.
+    /// The details of later versions, the newest first.
     private static let laterDetails: [Details] = [.allSessions, .whileConnected]
 
-    /// Whether the service knows of notifications that are for all sessions of the machine (G1).
+    /// Whether the service supports notifications for all sessions of the machine (G1).
     var knowsAllSessions: Bool { missingDetails == 0 }
 
     private func askForDetails() {
@@ -60,11 +61,11 @@ final class CenterLink: @unchecked Sendable {
         session.start()
     }
 
-    /// Registers for the exported names, with their values, and for no others.
+    /// Observes the exported names, with their values, and no others.
     ///
-    /// An exact name is observed like any client does, so that its posters see a receiver. For prefixes, which the service
-    /// does not match, the bridge observes every name as a monitor: a monitor counts for nobody's interest, and adds no
-    /// receiver to a post.
+    /// For an exact name the bridge is an ordinary observer, which posters see as a receiver. The service does not
+    /// match prefixes, so for them the bridge observes every name as a monitor. A monitor counts neither as interest
+    /// nor as a receiver of a post.
     func export(_ patterns: [NamePattern]) {
         var wanted: Set<RegistrationKey> = []
         var options = ObserverOptions(
@@ -96,11 +97,11 @@ final class CenterLink: @unchecked Sendable {
         for registered in begun { outbox.add(.register(registered)) }
     }
 
-    /// Has the service send the values again that there are. No notification is missed meanwhile: what waits for the earlier
-    /// observers arrives before these are removed.
+    /// Has the service send its values again. No notification is missed meanwhile: the earlier observers are removed
+    /// only when all notifications queued for them have arrived.
     ///
-    /// - Parameter done: gets whether all have arrived; not, where the service has ended meanwhile. Then the earlier observers
-    ///   stay until the next replay: what the next service sends may be for them alone.
+    /// - Parameter done: receives whether all have arrived; false if the service has ended meanwhile. The earlier
+    ///   observers then stay until the next replay, because the next service may send notifications for them alone.
     func replayValues(_ done: @escaping (Bool) -> Void) {
         let (ended, begun, mark) = observers.replay()
         change(ended, begun)
@@ -112,16 +113,16 @@ final class CenterLink: @unchecked Sendable {
         }
     }
 
-    /// Unregisters everything, when all notifications from before have arrived.
+    /// Unregisters all observers when all earlier notifications have arrived.
     ///
     /// - Parameters:
-    ///   - milliseconds: the maximum for that.
-    ///   - done: gets how many have not arrived; nil where nobody knows.
+    ///   - milliseconds: the time limit for these notifications.
+    ///   - done: receives the number of notifications that have not arrived; nil if it is unknown.
     func withdraw(within milliseconds: UInt32, _ done: @escaping (UInt64?) -> Void) {
         guard isThere, !observers.isEmpty else { return done(0) }
         whenCaughtUp(within: milliseconds) { [self] hasArrived in
             guard !hasArrived else { return unregisterAll { done(0) } }
-            // Those that wait in the service are dropped with their observers.
+            // Notifications that are queued in the service are dropped with their observers.
             let box = MainThreadClosure(done)
             ask(ListClients()) { [self] result in
                 let own = session.uniqueName
@@ -137,27 +138,27 @@ final class CenterLink: @unchecked Sendable {
         submit(.barrier { _ in box.run(()) })
     }
 
-    /// The name of what the bridge posts to itself: behind everything that waits for it.
+    /// The name of the marks that the bridge posts to itself, behind everything queued for it.
     private static let markName = "org.carillon.Bridge.Mark"
-    /// For a mark to arrive behind a replay, in milliseconds.
+    /// The maximum time for a mark to arrive behind a replay, in milliseconds.
     private static let patience: UInt32 = 600_000
-    /// Before one that the service has not taken is posted again, in milliseconds.
+    /// The pause before a mark that the service has not accepted is posted again, in milliseconds.
     private static let pauseOfMarks: UInt32 = 5_000
 
     private struct Mark {
         let key: RegistrationKey
         let timer: EventSource
-        /// Before it is posted again.
+        /// The timer of the next attempt to post the mark.
         var retry: EventSource?
         let done: (Bool) -> Void
     }
 
-    /// By their objects.
+    /// The open marks, by their objects.
     private var marks: [String: Mark] = [:]
 
-    /// Waits until all notifications have arrived that the service had for the bridge at this moment.
+    /// Waits for all notifications that the service has for the bridge at this moment.
     ///
-    /// - Parameter done: gets whether they have, within the time.
+    /// - Parameter done: receives whether they have arrived within the time limit.
     private func whenCaughtUp(within milliseconds: UInt32, _ done: @escaping (Bool) -> Void) {
         let number = observers.nextNumber()
         let object = "\(number)"
@@ -188,7 +189,7 @@ final class CenterLink: @unchecked Sendable {
         mark.done(isInTime)
     }
 
-    /// Ends the connection when everything that was asked for is sent, or after a second.
+    /// Ends the connection when all requests are sent, or after one second.
     func stop(_ done: @escaping () -> Void) {
         isStarted = false
         marks = [:]
@@ -210,9 +211,9 @@ final class CenterLink: @unchecked Sendable {
         session.pump()
     }
 
-    /// Posts something of the bridge itself.
+    /// Posts a notification of the bridge itself.
     ///
-    /// - Parameter isValue: whether it stays until the bridge leaves the bus.
+    /// - Parameter isValue: whether it is retained until the bridge leaves the bus.
     func tell(_ name: String, about object: String = "", _ userInfo: [String: PropertyList], isValue: Bool = false) {
         var options = PostOptions()
         if isValue { options.retention = Retention(whileConnected: true) }
@@ -223,9 +224,10 @@ final class CenterLink: @unchecked Sendable {
         }
     }
 
-    /// The same with an outcome.
+    /// Posts a notification of the bridge itself and reports the outcome.
     ///
-    /// - Parameter outcome: gets whether the service has it, not before this returns; not called where it can't be posted at all.
+    /// - Parameter outcome: receives whether the service has accepted it. Never called before this returns; not called
+    ///   if it can't be posted at all.
     func tell(
         _ name: String, about object: String, _ userInfo: [String: PropertyList],
         outcome: @escaping (_ isTaken: Bool) -> Void
@@ -240,7 +242,7 @@ final class CenterLink: @unchecked Sendable {
     }
 }
 
-/// A closure for the thread of the bridge, through an interface that asks for one that any thread may call.
+/// A closure for the thread of the bridge, for an interface that requires a closure callable on any thread.
 private final class MainThreadClosure<Argument>: @unchecked Sendable {
     // Sendable: the bridge has one thread.
     let run: (Argument) -> Void
@@ -266,7 +268,7 @@ extension CenterLink: PostingService {
         do throws(ServiceError) {
             try outbox.append(.post(post))
         } catch {
-            // Never before this returns.
+            // The completion is never called before this returns.
             full.append(completion)
             fullTimer = .once(milliseconds: 100, on: context) { [unowned self] in
                 let completions = full
@@ -280,7 +282,7 @@ extension CenterLink: PostingService {
 }
 
 extension SharedOutbox {
-    /// What waits here is bounded by its senders.
+    /// Adds a request. The senders of requests bound their number.
     fileprivate func add(_ request: Request) {
         do throws(ServiceError) {
             try append(request)
@@ -297,9 +299,9 @@ extension CenterLink: ServiceReceiver {
     }
 
     func stateChanged(_ state: ConnectionState) {
-        // A session without observers does not connect again by itself.
+        // A session without observers does not reconnect by itself.
         if case .disconnected = state, observers.isEmpty, isStarted { askSoon() }
-        // One that was there takes what it has been given when it goes on.
+        // A service that does not answer for a while processes its requests when it resumes.
         if case .notAnswering = state, isThere { return }
         let isThere = state == .connected
         guard isThere != self.isThere else { return }
@@ -308,7 +310,7 @@ extension CenterLink: ServiceReceiver {
             askForDetails()
         }
         self.isThere = isThere
-        // The one that they were posted to is gone.
+        // The service to which they were posted is gone.
         if !isThere { for object in marks.keys.sorted() { arrivedMark(object, isInTime: false) } }
         delegate?.serviceChanged(isThere: isThere)
     }
@@ -317,7 +319,7 @@ extension CenterLink: ServiceReceiver {
         switch gap {
         case .dropped(let count, _), .missing(let count), .overflow(let count): delegate?.missed(count)
         case .undecodable: delegate?.missed(1)
-        // What was lost with a service it says itself.
+        // The next service reports the losses of the one before it.
         case .serviceChanged: break
         }
     }
@@ -336,7 +338,8 @@ extension CenterLink: ServiceReceiver {
             askForDetails()
             return session.pump()
         }
-        // Without them nobody can tell what came from outside, and must not go round in circles.
+        // Without these details the bridge can't recognize imported notifications, which must not be exported again in
+        // a loop.
         Log.warning("nothing is exported, as the service does not tell what comes from outside: \(error)")
         refusal = "the service does not tell what comes from outside: \(error)"
     }

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMQTT
 
-/// The answers of the broker to subscriptions on a connection. No input and output.
+/// The broker's answers to the subscriptions of a connection. No input and output.
 struct Grants {
     private var asked: [PacketID: [String]] = [:]
     private var refused: [String: ReasonCode] = [:]
-    /// Filters whose messages come at most once.
+    /// Filters whose messages arrive at most once.
     private var weak: Set<String> = []
 
-    /// There is a new connection.
+    /// Begins a new connection.
     mutating func begin() { self = Grants() }
 
-    /// Something was asked for.
+    /// Notes a subscription.
     mutating func asked(_ filters: [TopicFilter], _ id: PacketID) {
-        // Of the bridge's own values nothing is lost for good.
+        // Queries, which have quality of service 0, are not recorded.
         asked[id] = filters.filter { $0.quality != .atMostOnce }.map(\.topic)
         if asked[id]?.count != filters.count { asked[id] = nil }
     }
 
-    /// Nothing is asked for on these topics any more.
+    /// Forgets topics that are not subscribed to any more.
     mutating func gaveUp(_ topics: [String]) {
         for topic in topics {
             refused[topic] = nil
@@ -26,9 +26,9 @@ struct Grants {
         }
     }
 
-    /// The broker has answered.
+    /// Notes the broker's answer to a subscription.
     ///
-    /// - Returns: what is to be said of it; nil where all was granted, or that was known.
+    /// - Returns: the remark on it; nil if all was granted, or if the remark is the same as before.
     mutating func answered(_ id: PacketID, _ reasons: [ReasonCode]) -> String? {
         guard let filters = asked.removeValue(forKey: id) else { return nil }
         let before = reason(nil)
@@ -40,9 +40,9 @@ struct Grants {
         return after == before ? nil : after
     }
 
-    /// Why not all that comes is taken, or that goes is kept; nil for no reason.
+    /// Returns the reason why the broker does not deliver or retain everything; nil if there is none.
     ///
-    /// - Parameter limits: what the broker said when it took the connection.
+    /// - Parameter limits: the limits that the broker set when it accepted the connection.
     func reason(_ limits: BrokerLimits?) -> String? {
         if let (topic, reason) = refused.min(by: { $0.key < $1.key }) {
             let others = refused.count == 1 ? "" : " and \(refused.count - 1) more"

@@ -3,7 +3,7 @@ import CarillonClient
 import CarillonMainLoop
 import CarillonWire
 
-/// Whoever is asked, which may not be there.
+/// A service that can be asked, and that may be absent.
 protocol AskedService: AnyObject {
     var isThere: Bool { get }
     /// - Parameter completion: called on the loop's thread, not before this returns.
@@ -11,19 +11,19 @@ protocol AskedService: AnyObject {
         _ method: Method, completion: @escaping @Sendable (Result<Method.Reply, ServiceError>) -> Void)
 }
 
-/// A question to the service, asked whenever the answer may be different, which comes piece by piece (G4, G5).
+/// A question to the service, asked whenever the answer may have changed. The answer arrives in pages (G4, G5).
 ///
-/// Where the service, though it is there, does not answer, it is asked again from the beginning: after a second, and then
-/// more and more seldom. There is a timer only while such a question is open. Another service is asked when it comes,
-/// without this.
+/// If the service is there and does not answer, the question is asked again from the beginning: after one second, and
+/// then with growing pauses. A timer runs only while such a question is open. A new service is asked when it appears,
+/// without this timer.
 final class PagedQuestion<Method: CenterMethod>: @unchecked Sendable {
     // Sendable: the bridge has one thread, on which everything here runs.
 
-    /// In milliseconds.
+    /// The pauses of a question, in milliseconds.
     struct Pauses {
-        /// Before it is asked: what comes in a row is asked for once.
+        /// The pause before the question, which merges changes in a row.
         var calm: UInt32 = 0
-        /// Before it is asked again, each time twice as long.
+        /// The pause before the question is asked again; it doubles each time.
         var first: UInt32 = 1_000
         var longest: UInt32 = 60_000
     }
@@ -37,16 +37,16 @@ final class PagedQuestion<Method: CenterMethod>: @unchecked Sendable {
     private let began: () -> Void
     private let answered: ([Method.Reply]) -> Void
     private var pieces: [Method.Reply] = []
-    /// Of the questions: an answer to an earlier one counts for nothing.
+    /// The number of the present question: answers to earlier ones are ignored.
     private var number = 0
     private var timer: EventSource?
     private enum State {
         case idle
-        /// The timer is that before the question.
+        /// The timer before the question runs.
         case due
-        /// An answer is on its way.
+        /// An answer is pending.
         case asking
-        /// The same, and the question is asked again behind it.
+        /// An answer is pending, and the question is asked again after it.
         case askingAgain
     }
 
@@ -55,10 +55,10 @@ final class PagedQuestion<Method: CenterMethod>: @unchecked Sendable {
     private var isRefusalLogged = false
 
     /// - Parameters:
-    ///   - subject: what the service is asked, as the log says it.
-    ///   - further: the call for what comes behind a piece; nil behind the last.
-    ///   - began: called whenever it is asked from the beginning.
-    ///   - answered: gets all pieces.
+    ///   - subject: the subject of the question, for the log.
+    ///   - further: returns the call for the page behind a page; nil behind the last one.
+    ///   - began: called whenever the question is asked from the beginning.
+    ///   - answered: receives all pages.
     init(
         _ subject: String, of service: any AskedService, on context: MainContext, pauses: Pauses = Pauses(),
         first: Method, further: @escaping (Method.Reply) -> Method?, began: @escaping () -> Void = {},
@@ -75,10 +75,10 @@ final class PagedQuestion<Method: CenterMethod>: @unchecked Sendable {
         pause = pauses.first
     }
 
-    /// The answer may be different from what was told last. A question that is under way is answered first: changes that come
-    /// all the time do not keep it from being answered.
+    /// Asks the question, because the answer may have changed. A pending question is answered first, so that continuous
+    /// changes do not keep it from being answered.
     ///
-    /// - Parameter isAnew: whether another service is asked, which knows nothing of that question.
+    /// - Parameter isAnew: whether a new service is asked, which does not know the pending question.
     func ask(anew isAnew: Bool = false) {
         switch state {
         case .asking, .askingAgain:
@@ -120,7 +120,7 @@ final class PagedQuestion<Method: CenterMethod>: @unchecked Sendable {
         let all = pieces
         pieces = []
         let isAskedAgain = state == .askingAgain
-        // An answer to a question before one that is due is an answer all the same.
+        // The answer to an earlier question counts, although another question is due.
         if state != .due { state = .idle }
         answered(all)
         if isAskedAgain, state == .idle { ask() }
@@ -128,10 +128,10 @@ final class PagedQuestion<Method: CenterMethod>: @unchecked Sendable {
 
     private func askLater(because error: ServiceError) {
         if state != .due { state = .idle }
-        // The first of many in a row.
+        // Only the first failure of several in a row is logged.
         if !isRefusalLogged { Log.notice("the service does not tell \(subject): \(error)") }
         isRefusalLogged = true
-        // Whoever has no such method never will.
+        // A program that lacks the method never answers.
         if case .refused(let refusal) = error, refusal.meansAnotherProgram { return }
         guard service.isThere, state == .idle else { return }
         timer = .once(milliseconds: pause, on: context) { [unowned self] in

@@ -2,45 +2,46 @@
 import CarillonMQTT
 import CarillonMainLoop
 
-/// The subscriptions with which the bridge asks once what a broker has retained: its own values, those of one host, or certain
-/// topics.
+/// The queries for retained messages of a broker: temporary subscriptions to the bridge's own values, those of one
+/// host, or certain topics.
 ///
-/// The messages come as all others do. They have come when the broker has sent none of them for a while, as some send them in
-/// the background, and has answered the end of the subscription, which it does behind all that it sent before: so neither a slow
-/// link nor a pause in reading makes a message seem to be missing. A broker that has no room drops some without a word; then it
-/// drops the canary behind them as well, a message that it surely has: it is asked for in the same packet, as after that there
-/// may be room again.
+/// The messages arrive like all others. A query ends when no message of it has arrived for a while, as some brokers
+/// send them in the background, and the broker has answered the unsubscription. The broker sends that answer behind all
+/// earlier messages, so that neither a slow link nor paused reading makes a message seem missing.
+///
+/// A broker without buffer space drops messages silently. It then also drops the canary behind them, a message that it
+/// certainly has. The canary is requested in the same packet, because after the packet there may be space again.
 final class RetainedQueries {
     private enum Time {
-        /// In milliseconds.
+        /// The time without further messages after which a query ends, in milliseconds.
         static let calm: UInt32 = 3_000
-        /// The maximum: messages of others may come all the time.
+        /// The maximum time of a query: messages of others may arrive all the time.
         static let showing = Duration.seconds(30)
-        /// The maximum for the broker to answer a packet, in milliseconds.
+        /// The maximum time for the broker's answer to a packet, in milliseconds.
         static let answer: UInt32 = 90_000
     }
 
     /// The outcome of a query.
     struct Answer {
-        /// The filters that the broker does not let be subscribed to.
+        /// The filters that the broker does not allow to be subscribed to.
         var refused: Set<String> = []
         var outcome = Outcome.complete
 
-        /// Whether it has shown all that it has of the others.
+        /// Whether the broker has shown all its messages of the other filters.
         var isComplete: Bool { outcome == .complete }
     }
 
-    /// The way that a query has ended.
+    /// The outcome of a query.
     enum Outcome {
         case complete
-        /// It has answered, and has not shown the canary: so it has dropped more, for all that anybody knows.
+        /// The broker has answered and has not shown the canary, so it has probably dropped other messages as well.
         case withoutCanary
         case unanswered
     }
 
-    /// The identifiers of queries: each has one of its own.
+    /// The lowest identifier of queries; each query has its own.
     static let firstIdentifier: UInt32 = 2
-    /// A published message, as far as it differs from others on the same topic.
+    /// The content of a published message, as far as it differs from others on the same topic.
     struct CanaryContent: Equatable {
         let payload: [UInt8]
         let properties: [UserProperty]
@@ -50,7 +51,7 @@ final class RetainedQueries {
 
     private static let lastOfIdentifiers: UInt32 = 268_435_455
 
-    /// The maximum of filters in a packet.
+    /// The maximum number of filters in a packet.
     static let together = 32
 
     private final class Query {
@@ -60,7 +61,7 @@ final class RetainedQueries {
             case ending
         }
 
-        /// That of its subscriptions.
+        /// The identifier of the query's subscriptions.
         let identifier: UInt32
         let filters: [String]
         let excludesOwn: Bool
@@ -73,10 +74,10 @@ final class RetainedQueries {
         var answer = Answer()
         var timer: EventSource?
         var shownSince = SuspendingClock.now
-        /// The packets with a canary, its content when they were sent, and how often it was shown.
+        /// The number of packets with a canary, and the canary's content when they were sent.
         var canaries = 0
         var canary: CanaryContent?
-        /// Those of all queries that end with this one.
+        /// The number of canary subscriptions of all queries that end with this one.
         var canariesEnded = 0
         var shownCanaries = 0
         let done: (Answer) -> Void
@@ -104,16 +105,15 @@ final class RetainedQueries {
     private let subscribe: ([TopicFilter], _ identifier: UInt32) -> PacketID?
     private let unsubscribe: ([String]) -> PacketID?
     private var queries: [Query] = []
-    /// Those that wait for the end of the one that is under way.
+    /// The queries that wait for the end of the present one.
     private var waiting: [Query] = []
-    /// Whether the broker tells of a message by which subscriptions it comes. Of one that does not, a canary may be that of
-    /// another query, so that there is one at a time.
+    /// Whether only one query may be open: without subscription identifiers a canary may belong to another query.
     private var isOneAtATime = false
     private var lastIdentifier = firstIdentifier
-    /// Filters that the session may have still, with the subscriptions of queries of which the broker has not said that they have
-    /// ended.
+    /// The filters that the broker's session may still have, with the number of query subscriptions whose end the
+    /// broker has not confirmed.
     private var open: [String: Int] = [:]
-    /// The packets that end those of an earlier connection.
+    /// The unanswered packets that end subscriptions of an earlier connection.
     private var leftovers: [PacketID: [String]] = [:]
 
     init(
@@ -125,24 +125,24 @@ final class RetainedQueries {
         self.unsubscribe = unsubscribe
     }
 
-    /// A topic on which the broker has a message for certain, and a filter for it that nobody else uses.
+    /// A topic on which the broker certainly has a message, and a filter for it that no other subscription uses.
     var canary: (topic: String, filter: String)?
 
-    /// The content that this process has published on the canary's topic; nil for none. A message that is published while a
-    /// query is open comes by it as well, and is no canary.
+    /// The content that this process has published on the canary's topic; nil for none. A message that is published
+    /// during a query also arrives through it, and is no canary.
     var canaryContent: CanaryContent?
     /// Whether the broker has ever shown the canary: an access list may keep it from this client.
     private(set) var hasSeenCanary = false
 
-    /// Whether nothing is asked for.
+    /// Whether no query is open or queued.
     var isIdle: Bool { queries.isEmpty && waiting.isEmpty }
 
     /// Asks for the retained messages of filters.
     ///
     /// - Parameters:
-    ///   - excludesOwn: whether messages that this bridge publishes meanwhile do not come.
-    ///   - usesCanary: whether it matters that none is missing.
-    ///   - done: called when it is over. Not called if the connection ends before.
+    ///   - excludesOwn: whether messages that this bridge publishes meanwhile do not arrive.
+    ///   - usesCanary: whether a canary is to reveal dropped messages.
+    ///   - done: called when the query has ended. Not called if the connection ends before.
     func ask(
         _ filters: [String], excludesOwn: Bool, usesCanary: Bool, _ done: @escaping (_ answer: Answer) -> Void
     ) {
@@ -156,7 +156,7 @@ final class RetainedQueries {
         let (filters, canary) = (query.filters, query.usesCanary ? canary : nil)
         query.canary = canaryContent
         for part in filters.chunks(of: Self.together) {
-            // Other options would make it another packet.
+            // All filters of a packet have the same options.
             var packet = part.map { filter($0, excludesOwn: query.excludesOwn && canary == nil) }
             if let canary { packet.append(filter(canary.filter, excludesOwn: false)) }
             if let id = subscribe(packet, query.identifier) {
@@ -175,18 +175,19 @@ final class RetainedQueries {
         if query.unanswered.isEmpty { end(query) }
     }
 
-    /// Not limited by the window, and nothing of it waits in the session behind a lost connection.
+    /// Returns a filter with quality of service 0: the window does not limit its messages, and none of them waits in
+    /// the session after a lost connection.
     private func filter(_ text: String, excludesOwn: Bool) -> TopicFilter {
         TopicFilter(
             text, quality: .atMostOnce, excludesOwn: excludesOwn, keepsRetainFlag: true, retainHandling: .always)
     }
 
-    /// The broker has answered a subscription.
+    /// Handles the broker's answer to a subscription.
     func answered(_ id: PacketID, _ reasons: [ReasonCode]) {
         guard let query = queries.first(where: { $0.phase == .asking && $0.unanswered[id] != nil }) else { return }
         let asked = query.unanswered.removeValue(forKey: id)!
         query.answer.refused.formUnion(zip(asked, reasons).filter { $0.1.isFailure }.map(\.0))
-        // The last is the canary.
+        // The last filter is that of the canary.
         if reasons.count > asked.count, reasons.last?.isFailure == true { query.canaries -= 1 }
         guard query.unanswered.isEmpty else { return }
         query.phase = .showing
@@ -194,7 +195,7 @@ final class RetainedQueries {
         wait(for: query, Time.calm)
     }
 
-    /// The broker has sent a retained message.
+    /// Handles a retained message of the broker.
     func received(_ publication: Publication) {
         let (topic, identifiers) = (publication.topic, publication.subscriptions)
         let isCanary = topic == canary?.topic
@@ -237,7 +238,7 @@ final class RetainedQueries {
         }
     }
 
-    /// The broker has answered the end of a subscription.
+    /// Handles the broker's answer to an unsubscription.
     func ended(_ id: PacketID) {
         if let filters = leftovers.removeValue(forKey: id) { return close(filters) }
         guard let query = queries.first(where: { $0.phase == .ending && $0.unanswered[id] != nil }) else { return }
@@ -265,9 +266,9 @@ final class RetainedQueries {
 
     // MARK: Connections
 
-    /// There is a new connection. The session may have subscriptions of queries that the last one cut off.
+    /// Handles a new connection: ends subscriptions of interrupted queries that the session may still have.
     ///
-    /// - Parameter identifiersAvailable: whether the broker tells by which subscriptions a message comes.
+    /// - Parameter identifiersAvailable: whether the broker sends the identifiers of a message's subscriptions.
     func connected(sessionPresent: Bool, identifiersAvailable: Bool) {
         isOneAtATime = !identifiersAvailable
         guard sessionPresent else { return open = [:] }
@@ -276,7 +277,7 @@ final class RetainedQueries {
         }
     }
 
-    /// The connection is about to end in order.
+    /// Ends all queries before the connection ends in order.
     func withdraw() {
         for part in open.keys.sorted().chunks(of: Self.together) { _ = unsubscribe(Array(part)) }
         (queries, waiting, open) = ([], [], [:])
@@ -284,13 +285,13 @@ final class RetainedQueries {
 
     func connectionEnded() {
         (queries, waiting, leftovers) = ([], [], [:])
-        // However many they were, one packet ends them.
+        // One packet ends all subscriptions with the same filter.
         open = open.mapValues { _ in 1 }
     }
 }
 
 extension Collection {
-    /// The elements, in parts of a size at most.
+    /// Returns the elements in parts of at most `size` elements.
     func chunks(of size: Int) -> [SubSequence] {
         var (parts, rest) = ([SubSequence](), self[...])
         while !rest.isEmpty {

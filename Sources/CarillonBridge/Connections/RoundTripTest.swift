@@ -2,15 +2,15 @@
 import CarillonMQTT
 import CarillonMainLoop
 
-/// A message from the bridge to itself by way of the broker: `carillon bridge test`.
+/// A message that the bridge sends to itself through the broker: `carillon bridge test`.
 final class RoundTripTest {
     struct Failure: Error {
         enum Kind {
             /// It did not come back in time.
             case silence
-            /// The broker said that it sends nothing on the topic.
+            /// The broker refused the subscription to the topic.
             case refusal
-            /// Nobody waits for it any more.
+            /// The test ended for another reason.
             case end
         }
 
@@ -18,7 +18,7 @@ final class RoundTripTest {
         let reason: String
     }
 
-    /// The maximum where somebody waits for it, in milliseconds.
+    /// The maximum time of a requested test, in milliseconds.
     static let timeout: UInt32 = 10_000
 
     private let topic: String
@@ -31,8 +31,8 @@ final class RoundTripTest {
     private var done: ((Result<Duration, Failure>) -> Void)?
 
     /// - Parameters:
-    ///   - timeout: the maximum, in milliseconds.
-    ///   - done: gets the time that the message took, or the reason why it did not come back. Called once.
+    ///   - timeout: the maximum time, in milliseconds.
+    ///   - done: receives the time that the message took, or the reason why it did not come back. Called once.
     init(
         topic: String, token: String, timeout: UInt32 = timeout, broker: BrokerLink, context: MainContext,
         _ done: @escaping (Result<Duration, Failure>) -> Void

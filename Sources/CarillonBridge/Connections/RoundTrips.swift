@@ -2,16 +2,17 @@
 import CarillonMQTT
 import CarillonMainLoop
 
-/// Messages of the bridge to itself by way of the broker: those that somebody asked for, and its own.
+/// The messages of the bridge to itself through the broker: requested tests, and the bridge's own probes.
 ///
-/// A broker that has dropped a message that it waits for an answer to sends nothing more when its window is full of such. So
-/// behind each query, and at the beginning, one goes the way that all go. That one does not come back is a reason for another
-/// connection, but not again and again: an access list may keep them away.
+/// A broker that has dropped messages awaits their acknowledgments forever, and sends nothing more when its window is
+/// full of them. The bridge therefore sends a probe the same way as all messages, at the beginning and after each
+/// query. A lost probe is a reason for a new connection, but only a limited number of times: an access list may block
+/// all probes.
 final class RoundTrips {
     private enum Time {
-        /// Before one of its own is sent: several queries are one reason. In milliseconds.
+        /// The pause before a probe, in milliseconds: several queries cause one probe.
         static let calm: UInt32 = 500
-        /// The maximum for one of its own.
+        /// The maximum time of a probe, in milliseconds.
         static let own: UInt32 = 10_000
     }
 
@@ -22,13 +23,13 @@ final class RoundTrips {
     private var current: RoundTripTest?
     private var isOwn = false
     private var timer: EventSource?
-    /// When the first of its own was sent that reading was paused for, as those behind it.
+    /// The time of the first probe of a row that failed because reading was paused.
     private var delayedSince: SuspendingClock.Instant?
 
-    /// Whether any has ever come back, and the reasons for another connection since the last that did.
+    /// Whether any message has ever come back, and the number of reconnections that were caused since the last one.
     private var hasComeBack = false
     private var failures = 0
-    /// Where none has ever come back one may have been dropped.
+    /// The maximum number of failures. If no message has ever come back, one of them may have been dropped.
     private var maxFailures: Int { hasComeBack ? 3 : 1 }
 
     init(topic: String, broker: BrokerLink, makeToken: @escaping () -> String, context: MainContext) {
@@ -38,16 +39,16 @@ final class RoundTrips {
         self.context = context
     }
 
-    /// Whether one is on its way.
+    /// Whether a message is on its way.
     var isWaiting: Bool { current?.isOver == false }
 
-    /// There is a new connection.
+    /// Handles a new connection.
     func connected() {
         delayedSince = nil
         if !hasComeBack || failures > 0 { probe() }
     }
 
-    /// Sends one of its own, in a moment.
+    /// Sends a probe after a short pause.
     func probe() {
         guard timer == nil, !isWaiting else { return }
         timer = .once(milliseconds: Time.calm, on: context) { [unowned self] in
@@ -58,7 +59,7 @@ final class RoundTrips {
         }
     }
 
-    /// Sends one that somebody asked for.
+    /// Sends a requested test message.
     func test(_ done: @escaping (Result<Duration, RoundTripTest.Failure>) -> Void) {
         if isOwn { end("somebody waits for another one") }
         guard !isWaiting else { return done(.failure(.init(reason: "another test is on its way"))) }
@@ -79,7 +80,7 @@ final class RoundTrips {
             case .failure(let failure):
                 guard failure.kind == .silence else { return }
                 guard !isPaused, broker.pauses == pauses else {
-                    // Behind what is not read it can't come.
+                    // A message can't arrive behind unread ones.
                     delayedSince = begin
                     return probe()
                 }
@@ -88,7 +89,7 @@ final class RoundTrips {
         }
     }
 
-    /// Nothing comes any more.
+    /// Ends the present message, because nothing arrives any more.
     func end(_ reason: String) {
         timer = nil
         current?.end(.failure(.init(reason: reason)))

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/// Whether messages of a broker may be those that it kept for this session, by the time that the bridge has read. No input and
-/// output.
+/// The estimate of whether messages of a broker come from the queue that it kept for this session, by the time spent
+/// reading. No input and output.
 ///
-/// A message of that queue is of the time when it was put there. A retained one says nothing of what the broker has now, nor
-/// does it say that nothing came behind it: a full queue takes no more.
+/// A message of that queue dates from the time when it was queued. A retained message in it says nothing about the
+/// present value at the broker. Nor does it say that no message followed it: a full queue takes no more.
 struct SessionQueue {
-    /// After reading for so long the queue is read: the broker sends it ahead of all else.
+    /// The reading time after which the queue counts as read: the broker sends it before all other messages.
     static let readingTime = Duration.seconds(90)
 
     private enum State {
@@ -17,7 +17,7 @@ struct SessionQueue {
 
     private var state = State.read
 
-    /// There is a new connection.
+    /// Begins with a new connection.
     ///
     /// - Parameter sessionPresent: whether the broker has kept a session.
     mutating func begin(sessionPresent: Bool, isPaused: Bool, now: SuspendingClock.Instant) {

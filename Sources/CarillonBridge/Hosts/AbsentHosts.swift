@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMainLoop
 
-/// The hosts that are not there, and the end of their values when that was so for long (R8): a machine that is gone for good
-/// leaves nothing behind for ever. Times are those of the day, in microseconds since 1970, as they outlive processes.
+/// The absent hosts, and the end of their values after a long absence (R8): a machine that is gone for good leaves
+/// nothing behind. Times are wall-clock times in microseconds since 1970, because they outlive processes.
 ///
-/// A host that this bridge has heard of as offline may have been there while the bridge was away. So its time is not over before
-/// the broker has had time to show who is there.
+/// A host that this bridge knows as offline may have been online while the bridge was away. Its time therefore does not
+/// end before the broker has had time to show which hosts are online.
 final class AbsentHosts {
     private let expiry: Int64
     private let context: MainContext
@@ -13,24 +13,24 @@ final class AbsentHosts {
     private let end: ([Origin]) -> Void
     private var since: [Origin: Int64] = [:]
     private var machines = MachineCounts(max: HostTable.most)
-    /// Those whose time is over, and those of them whose values were ended by this process.
+    /// The hosts whose time is over; `told` has the hosts among them whose values this process has ended.
     private var over: Set<Origin> = []
     private var told: Set<Origin> = []
-    /// When the broker has shown who is there; nil without a connection.
+    /// The time at which the broker has shown which hosts are online; nil without a connection.
     private var trusted: SuspendingClock.Instant?
     private var timer: EventSource?
 
-    /// The broker's time to show who is there, and theirs to connect to it.
+    /// The time for the broker to show which hosts are online, and for hosts to connect to it, in microseconds.
     private static let trust: Int64 = 95_000_000
-    /// The beginning of 2020. A machine whose clock shows an earlier time does not know it yet.
+    /// The beginning of 2020, in microseconds since 1970. A clock with an earlier time is not set yet.
     private static let earliest: Int64 = 1_577_836_800_000_000
-    /// The maximum of a timer, in milliseconds: the time of the day may be set.
+    /// The maximum of a timer, in milliseconds: the wall clock may be set meanwhile.
     private static let maxWait: Int64 = 86_400_000
 
     /// - Parameters:
-    ///   - seconds: after which the values of a host end; 0 for never.
-    ///   - time: microseconds since 1970 in UTC.
-    ///   - end: gets hosts whose time is over. Called from the loop.
+    ///   - seconds: the time after which the values of an absent host end; 0 for never.
+    ///   - time: returns microseconds since 1970 in UTC.
+    ///   - end: receives hosts whose time is over. Called from the loop.
     init(after seconds: UInt32, context: MainContext, time: @escaping () -> Int64, end: @escaping ([Origin]) -> Void) {
         expiry = Int64(seconds) * 1_000_000
         self.context = context
@@ -38,18 +38,19 @@ final class AbsentHosts {
         self.end = end
     }
 
-    /// Since when each is not there.
+    /// Returns the time since when each host is absent.
     ///
-    /// - Parameter present: those that are there: if they are not when the next process starts, this one was the last to know.
+    /// - Parameter present: the hosts that are online. If they are offline when the next process starts, this process
+    ///   was the last to see them.
     func saved(present: some Sequence<Origin> = []) -> [Origin: Int64] {
         var saved = since
         for origin in present where saved[origin] == nil { saved[origin] = time() }
         return saved
     }
 
-    /// Goes on with what an earlier bridge knew.
+    /// Restores the absences that an earlier bridge knew.
     ///
-    /// - Parameter isPresent: whether a host is known to be there, by an earlier bridge of this process.
+    /// - Parameter isPresent: whether an earlier bridge of this process knows a host as online.
     func restore(_ saved: [Origin: Int64], unless isPresent: (Origin) -> Bool = { _ in false }) {
         let now = time()
         for (origin, time) in saved
@@ -61,21 +62,23 @@ final class AbsentHosts {
         watch()
     }
 
-    /// Something is new about a host.
+    /// Notes whether a host is online.
     ///
-    /// - Returns: whether it is there again, and its values have ended or are not taken.
+    /// - Returns: whether it is online again, and its values have ended or are not taken.
     func follow(_ origin: Origin, isOnline: Bool) -> Bool {
         guard isOnline else {
             guard since[origin] == nil, machines.hasRoom(for: origin) else { return false }
             machines.add(origin)
             since[origin] = time()
-            // Its time is over later than that of all that are waited for.
+            // Its time is over later than that of all hosts that the timer is for.
             if timer == nil { watch() }
             return false
         }
         return forget(origin)
     }
 
+    /// Forgets the absence of a host.
+    ///
     /// - Returns: whether its values have ended, or are not taken.
     @discardableResult
     func forget(_ origin: Origin) -> Bool {
@@ -85,10 +88,10 @@ final class AbsentHosts {
         return over.remove(origin) != nil
     }
 
-    /// Those that are not there.
+    /// The absent hosts.
     var hosts: [Origin] { Array(since.keys) }
 
-    /// Whether values of the host that the broker still has are not to be taken.
+    /// Whether the bridge ignores values of the host that the broker still has.
     func isOver(_ origin: Origin) -> Bool { over.contains(origin) }
 
     func connected() {
@@ -99,18 +102,19 @@ final class AbsentHosts {
     func connectionEnded() { (trusted, timer) = (nil, nil) }
 
     private func dueTime(_ since: Int64, _ trusted: Int64) -> Int64 {
-        // The word of this connection is certain.
+        // An absence that was seen on this connection is certain.
         since + Self.trust < trusted ? max(since + expiry, trusted) : since + expiry
     }
 
-    /// When the broker has shown who is there, by the time of the day; nil without a connection, and while that is not known.
+    /// The wall-clock time at which the broker has shown which hosts are online; nil without a connection, and while
+    /// the clock is not set.
     private var trustedTime: Int64? {
         let now = time()
         guard let trusted, now >= Self.earliest else { return nil }
         return now + (trusted - context.now).microseconds
     }
 
-    /// The time is known: those that were heard of before are not there since now.
+    /// Sets absences from before the clock was set to begin now.
     private func beginUnknown() {
         let now = time()
         for (origin, time) in since where time < Self.earliest { since[origin] = now }

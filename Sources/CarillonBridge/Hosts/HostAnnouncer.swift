@@ -2,10 +2,10 @@
 import CarillonMainLoop
 import CarillonWire
 
-/// Tells the session which hosts of the realm are there, and whether the bridge is connected: as values, which go with the
+/// The announcements to the session of the realm's hosts, and of the bridge's connection: values that end with the
 /// bridge (R1).
 final class HostAnnouncer {
-    /// Of each host, with ``Origin/text`` as its object.
+    /// The name of the value of each host, which has ``Origin/text`` as its object.
     static let hostName = "org.carillon.Bridge.Host"
     static let connectionName = "org.carillon.Bridge.Connection"
 
@@ -17,7 +17,9 @@ final class HostAnnouncer {
         self.center = center
     }
 
-    /// - Parameter before: what was known before; nil for nothing.
+    /// Announces a host whose state has changed.
+    ///
+    /// - Parameter before: the state known before; nil for none.
     func tell(_ origin: Origin, _ host: HostTable.Host, before: HostTable.Host?) {
         if host.isStripped, before?.isStripped != true {
             Log.warning(
@@ -34,7 +36,7 @@ final class HostAnnouncer {
             isValue: true)
     }
 
-    /// Removes the values of hosts that are those of another realm.
+    /// Removes the values of hosts of another realm.
     func forget(_ table: HostTable) {
         table.hosts.keys.sorted { $0.text < $1.text }.forEach(forget)
     }
@@ -50,7 +52,7 @@ final class HostAnnouncer {
             ["connected": .boolean(isConnected), "broker": .string(broker), "reason": .string(reason)], isValue: true)
     }
 
-    /// A service that does not know the bridge has none of its values.
+    /// Announces all hosts to a service that does not know the bridge, and so has none of its values.
     func tellAll(_ table: HostTable) {
         guard configuration.followsPresence else { return }
         for (origin, host) in table.hosts.sorted(by: { $0.key.text < $1.key.text }) { tell(origin, host) }

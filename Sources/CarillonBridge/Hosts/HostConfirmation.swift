@@ -2,18 +2,18 @@
 import CarillonMQTT
 import CarillonMainLoop
 
-/// Finds hosts that a broker has forgotten: after each connection it shows all that it knows, and the others have time to
-/// connect to it, too.
+/// The detection of hosts that a broker has forgotten. After each connection the broker shows all hosts that it knows,
+/// and hosts have time to connect to it.
 final class HostConfirmation {
     private enum Phase {
         case idle
-        /// The hosts have time.
+        /// The hosts have time to connect.
         case waiting
-        /// The broker is asked for those that it has not shown.
+        /// The broker is asked for the hosts that it has not shown.
         case asking
     }
 
-    /// Hosts connect to their broker once in 75 seconds at least. In milliseconds.
+    /// The time for hosts to connect, in milliseconds. Hosts connect to their broker at least once in 75 seconds.
     private static let patience: UInt32 = 90_000
 
     private let realm: String
@@ -25,24 +25,25 @@ final class HostConfirmation {
     private let confirm: ([Origin]) -> Void
     private let forget: ([Origin]) -> Void
     private var phase = Phase.idle
-    /// Whether messages were dropped since it began.
+    /// Whether messages were dropped since the confirmation began.
     private var isDue = false
-    /// Whether the broker did not show all, and how often it was asked again because of that.
+    /// Whether the broker did not show all hosts; `attempts` is the number of repetitions because of that.
     private var isIncomplete = false
     private var attempts = 0
-    /// Whether presences that have come may be of the session's queue.
+    /// Whether received presences may come from the session's queue.
     private var mayBeQueued = false
-    /// The hosts that are asked for although something has come of them.
+    /// The hosts that are asked for although a message of them has arrived.
     private var shown: Set<Origin> = []
     private static let maxAttempts = 5
     private var timer: EventSource?
 
     /// - Parameters:
-    ///   - began: called when the broker is about to show all.
-    ///   - unconfirmed: the hosts that were online, and that the broker has not shown since.
-    ///   - known: all hosts of which anything is known, online or not.
-    ///   - confirm: gets those whose word is taken, as the broker can't be asked for them.
-    ///   - forget: gets those that it has forgotten, in parts; at last none, when all are known.
+    ///   - began: called when the broker is about to show all hosts.
+    ///   - unconfirmed: returns the hosts that were online, and that the broker has not shown since.
+    ///   - known: returns all known hosts, online or not.
+    ///   - confirm: receives the hosts whose earlier message counts, because the broker can't be asked for them.
+    ///   - forget: receives the hosts that the broker has forgotten, in parts, and finally an empty list when all are
+    ///     known.
     init(
         realm: String, broker: BrokerLink, context: MainContext, began: @escaping () -> Void,
         unconfirmed: @escaping () -> Set<Origin>, known: @escaping () -> Set<Origin>,
@@ -58,7 +59,7 @@ final class HostConfirmation {
         self.forget = forget
     }
 
-    /// There is a new connection.
+    /// Begins after a new connection.
     func begin() {
         (mayBeQueued, attempts) = (false, 0)
         goOn()
@@ -79,13 +80,13 @@ final class HostConfirmation {
     private func waitForHosts() {
         timer = .once(milliseconds: Self.patience, on: context) { [unowned self] in
             timer = nil
-            // Answers are not read either, and the broker would keep more and more of them.
+            // While reading is paused, answers are not read either, and the broker would queue more and more of them.
             guard !broker.isReadingPaused else { return waitForHosts() }
             phase = .asking
             var hosts = unconfirmed()
             if mayBeQueued {
-                // The broker may have dropped retained presences behind a full queue, and queued ones are old: each host is asked
-                // for, also those that are said to be offline.
+                // The broker may have dropped retained presences behind a full queue, and queued ones are old. Each
+                // host is therefore asked for, including hosts that are reported offline.
                 mayBeQueued = broker.mayBeQueued
                 shown = known().subtracting(hosts)
                 began()
@@ -95,14 +96,15 @@ final class HostConfirmation {
         }
     }
 
-    /// Messages were dropped, and presences may be among them. Hosts that are asked for at the moment are so once more.
+    /// Repeats the confirmation, because presences may be among dropped messages. Hosts that are asked for now are
+    /// asked for once more.
     func again() { if phase == .idle { goOn() } else { isDue = true } }
 
     func stop() {
         (phase, timer, shown) = (.idle, nil, [])
     }
 
-    /// Asks for hosts, a few at once: of many that a subscription shows a broker may drop some for want of room.
+    /// Asks for a few hosts at once: of many retained messages a broker may drop some for lack of buffer space.
     private func ask(_ hosts: ArraySlice<Origin>) {
         guard !hosts.isEmpty else { return end() }
         let asked = hosts.prefix(RetainedQueries.together)
@@ -110,7 +112,7 @@ final class HostConfirmation {
         broker.showRetained(asked.map(topic), usesCanary: true) { [weak self] answer in
             guard let self, phase == .asking else { return }
             if !answer.isComplete { isIncomplete = true }
-            // The broker does not let be asked, or did not answer: then what it has sent has to do.
+            // If the broker refuses the query or does not answer, its earlier message counts.
             confirm(asked.filter { shown.contains($0) && (!answer.isComplete || answer.refused.contains(topic($0))) })
             let unconfirmed = unconfirmed()
             let gone = asked.filter {
@@ -123,7 +125,7 @@ final class HostConfirmation {
 
     private func end() {
         (phase, shown) = (.idle, [])
-        // Also those of which an earlier process knew values only.
+        // Also ends hosts of which an earlier process knew only values.
         forget([])
         if isIncomplete, attempts < Self.maxAttempts {
             attempts += 1

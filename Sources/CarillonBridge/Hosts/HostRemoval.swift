@@ -3,29 +3,29 @@ import CarillonCollections
 import CarillonMQTT
 import CarillonMainLoop
 
-/// Removes everything that the broker keeps of a host that is gone for good: `carillon bridge forget`.
+/// The removal of everything that the broker keeps of a host that is gone for good: `carillon bridge forget`.
 final class HostRemoval {
     struct Result {
-        /// The topics on which nothing is kept any more.
+        /// The topics on which nothing is retained any more.
         var removed: [String] = []
         var refused: UInt64 = 0
-        /// Why, of the last one.
+        /// The reason of the last refusal.
         var reason = ""
     }
 
     private enum Phase {
-        /// The broker shows what it keeps.
+        /// The broker shows the messages that it retains.
         case looking
-        /// It is told to keep it no longer.
+        /// The retained messages are being removed.
         case removing
         case over
     }
 
-    /// The maximum for the broker to answer, in milliseconds.
+    /// The maximum time for the broker's answer, in milliseconds.
     private static let timeout: UInt32 = 20_000
-    /// Messages that are on their way at once.
+    /// The maximum number of unacknowledged removals.
     private static let window = 16
-    /// The maximum of topics that are removed together.
+    /// The maximum number of topics that are removed together.
     private static let maxTopics = 131_072
 
     let origin: Origin
@@ -39,11 +39,12 @@ final class HostRemoval {
     private var result = Result()
     private var timer: EventSource?
     private var done: ((Swift.Result<Result, RoundTripTest.Failure>, _ removed: [String]) -> Void)?
-    /// Whether the broker has dropped some of what it was to show, and how many topics were removed before it was asked.
+    /// Whether the broker has dropped some of the messages to show; `removedBefore` is the number of topics removed
+    /// before it was asked.
     private var isIncomplete = false
     private var removedBefore = 0
 
-    /// - Parameter done: called once, with the topics that were removed, also where that did not come to its end.
+    /// - Parameter done: called once, with the removed topics, also if the removal has failed.
     init(
         _ origin: Origin, in realm: String, broker: BrokerLink, context: MainContext,
         _ done: @escaping (Swift.Result<Result, RoundTripTest.Failure>, _ removed: [String]) -> Void
@@ -84,7 +85,7 @@ final class HostRemoval {
         goOn()
     }
 
-    /// - Returns: whether the message is about the host, and nobody else's business meanwhile.
+    /// - Returns: whether the message is about the host, and concerns no other part of the bridge meanwhile.
     func take(_ publication: Publication) -> Bool {
         guard phase == .looking, publication.isRetained, !publication.payload.isEmpty,
             let topic = BridgeTopic(publication.topic, in: realm), topic.origin == origin
@@ -107,7 +108,7 @@ final class HostRemoval {
             }
         }
         guard inFlight.isEmpty else { return wait() }
-        // It has room for others now.
+        // The broker has space for further messages now.
         if isIncomplete, result.removed.count > removedBefore { return look() }
         end(.success(result))
     }
@@ -123,7 +124,7 @@ final class HostRemoval {
         goOn()
     }
 
-    /// Ends before everything is removed, as the connection does.
+    /// Ends before everything is removed, for example because the connection ends.
     func fail(_ reason: String) { end(.failure(.init(reason: reason))) }
 
     private func end(_ result: Swift.Result<Result, RoundTripTest.Failure>) {

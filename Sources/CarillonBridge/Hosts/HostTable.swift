@@ -2,36 +2,36 @@
 import CarillonJSON
 import CarillonMQTT
 
-/// The hosts of the realm, as they say of themselves at the broker.
+/// The hosts of the realm, by the presence that they publish at the broker.
 struct HostTable {
     struct Host: Equatable {
         var isOnline: Bool
-        /// Empty for one that does not say, as a plain MQTT client.
+        /// The software of the host; empty for a host that does not name it, such as a plain MQTT client.
         var software = ""
-        /// Whether what came of it had lost its properties on the way: a bridge between brokers that speaks MQTT 3.1.1.
+        /// Whether its message had lost its properties on the way, because a bridge between brokers speaks MQTT 3.1.1.
         var isStripped = false
-        /// The run of its bridge; nil for one that does not say.
+        /// The run of the host's bridge; nil for a host that does not name one.
         var run: String?
-        /// Another one each time when the broker has lacked values of the host, and has them again; nil while it may lack some,
-        /// and for a host that does not say.
+        /// The token by which the host says that the broker has all its values. It changes each time that the broker
+        /// has lacked some and has them again. Nil while some may be missing, and for a host without tokens.
         var mark: String?
     }
 
-    /// Hosts that are remembered.
+    /// The maximum number of remembered hosts.
     static let most = 4096
 
     private(set) var hosts: [Origin: Host] = [:]
     private var machines = MachineCounts(max: most)
-    /// Hosts that are online by what the broker has said on an earlier connection only.
+    /// The hosts that are online only by a message of an earlier connection.
     private(set) var unconfirmed: Set<Origin> = []
 
-    /// Takes what was published on ``BridgeTopic/Subject/online``.
+    /// Processes a message on ``BridgeTopic/Subject/online``.
     ///
-    /// - Returns: the host when something is new about it; nil when not, and for what can't be read.
+    /// - Returns: the host if its state has changed; nil otherwise, and for an unreadable message.
     mutating func take(_ publication: Publication, of origin: Origin) -> Host? {
         unconfirmed.remove(origin)
         guard let host = Self.host(in: publication) else {
-            // Its owner took it back.
+            // The host has removed its presence.
             guard publication.payload.isEmpty, hosts[origin] != nil else { return nil }
             forget(origin)
             return Host(isOnline: false)
@@ -46,13 +46,14 @@ struct HostTable {
         unconfirmed.remove(origin)
     }
 
-    /// There is a new connection, on which the broker shows all hosts that it knows.
+    /// Begins a confirmation at a new connection, on which the broker shows all hosts that it knows.
     mutating func beginConfirming() { unconfirmed = Set(hosts.filter(\.value.isOnline).keys) }
 
-    /// The word of an earlier time is taken for them after all, as the broker can't be asked.
+    /// Confirms hosts by their earlier messages, because the broker can't be asked.
     mutating func confirm(_ hosts: some Sequence<Origin>) { unconfirmed.subtract(hosts) }
 
-    /// The broker has had time to show all, and the hosts to connect to it. One that it has forgotten is offline.
+    /// Ends the confirmation of hosts. The broker has had time to show all hosts, and the hosts to connect to it; a
+    /// forgotten host is offline.
     ///
     /// - Returns: the hosts that are offline now.
     mutating func endConfirming(_ forgotten: [Origin]) -> [Origin] {
@@ -65,7 +66,7 @@ struct HostTable {
     subscript(origin: Origin) -> Host? { hosts[origin] }
 
     static func host(in publication: Publication) -> Host? {
-        // A plain client may say it in JSON or in a word, as is common.
+        // A plain client may publish JSON or a common keyword.
         switch String(decoding: publication.payload.prefix(16), as: UTF8.self).lowercased() {
         case "online", "true", "1", "on": return Host(isOnline: true)
         case "offline", "false", "0", "off": return Host(isOnline: false)
@@ -74,7 +75,7 @@ struct HostTable {
         guard let json = try? JSON(publication.payload), case .object = json,
             case .boolean(let isOnline)? = json["online"]
         else { return nil }
-        // A bridge says in the payload that it is one, and in a property. The payload comes through everything.
+        // A bridge identifies itself in the payload and in a property. The payload passes through every intermediary.
         let isBridge = json["protocol"]?.integer != nil
         let hasProperty = publication.userProperties.contains {
             $0.name == MessageProperties.Key.carillon.rawValue

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/// Hosts under whose names plain clients publish values on other topics than a bridge does, so that nobody can tell from its
-/// name and object on which topic a value is.
+/// The hosts under whose names plain clients publish values on topics that no bridge uses. The topics of their values
+/// can't be derived from name and object.
 struct IrregularHosts: Equatable {
     private(set) var origins: Set<Origin> = []
     private var machines = MachineCounts(max: 4_096)
 
-    /// Of one for which there is no room values may end that are there.
+    /// Inserts a host. If there is no space for it, existing values of the host may end.
     mutating func insert(_ origin: Origin) {
         guard !origins.contains(origin), machines.hasRoom(for: origin) else { return }
         origins.insert(origin)

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/// How many entries of a table are of each machine: one has seven times what is left to others at most, however many users it
-/// says that it has.
+/// The number of entries that each machine has in a table. A machine may have at most seven times the free entries,
+/// regardless of the number of users that it claims.
 struct MachineCounts: Equatable {
     private let max: Int
     private var all = 0
     private var counts: [String: Int] = [:]
 
-    /// - Parameter max: the maximum of all together.
+    /// - Parameter max: the maximum number of all entries.
     init(max: Int) {
         self.max = max
     }
@@ -21,7 +21,7 @@ struct MachineCounts: Equatable {
         counts[origin.host, default: 0] += 1
     }
 
-    /// - Parameter origin: one that was added.
+    /// - Parameter origin: an origin that was added.
     mutating func remove(_ origin: Origin) {
         all -= 1
         counts[origin.host]! -= 1

@@ -4,16 +4,16 @@ import CarillonJSON
 import CarillonMQTT
 import CarillonWire
 
-/// The presence that the bridge publishes of itself, and the detection of a second bridge with the same realm, host and user
-/// (G2). No input and output.
+/// The presence that the bridge publishes of itself, and the detection of a second bridge with the same realm, host and
+/// user (G2). No input and output.
 ///
-/// A broker may restore an old message on the topic after a power cut, and others can forge one: another run on the topic
-/// proves nothing. The bridge publishes its presence again, with a challenge. A live bridge answers the challenge; then the
-/// one that was asked last stays, and the one that asked gives way.
+/// A message of another run on the topic proves nothing: a broker may restore an old message after a power failure, and
+/// other clients can forge one. The bridge publishes its presence again, with a challenge. A live bridge answers the
+/// challenge. Then the bridge that was asked last stays, and the bridge that asked gives way.
 struct OwnPresence {
     enum Reaction: Equatable {
         case none
-        /// Publish the presence again.
+        /// The bridge publishes its presence again.
         case correct(answer: String?)
         /// Another bridge is alive.
         case giveWay
@@ -35,13 +35,14 @@ struct OwnPresence {
         }
     }
 
-    /// The run of this process: a bridge that starts anew has another one.
+    /// The run of this process; a restarted bridge has another one.
     let run: String
-    /// The challenge that is open: it waits for an answer.
+    /// The open challenge, which waits for an answer.
     private(set) var challenge: String?
-    /// Tells others that the broker has all values of this host: another one each time when it has lacked some.
+    /// The token that says that the broker has all values of this host. It changes each time that the broker has lacked
+    /// some.
     var mark: String?
-    /// Whether that was found on this connection.
+    /// Whether the broker was found to have all values on this connection.
     var isVouched = false
     /// Whether the broker has shown an announcement of this process on this connection.
     private var hasSeenOwn = false
@@ -50,21 +51,22 @@ struct OwnPresence {
         self.run = run
     }
 
-    /// There is a new connection to the broker.
+    /// Handles a new connection to the broker.
     ///
-    /// - Parameter sessionPresent: whether it has kept the session, and so perhaps everything.
+    /// - Parameter sessionPresent: whether the broker has kept the session, and so perhaps all values.
     mutating func connected(sessionPresent: Bool) {
         (hasSeenOwn, isVouched) = (false, false)
         if !sessionPresent { mark = nil }
     }
 
-    /// Nobody has answered for a while.
+    /// Closes the challenge, which no bridge has answered in time.
     mutating func closeChallenge() { challenge = nil }
 
-    /// Decides about a message on the bridge's own topic.
+    /// Judges a message on the bridge's own topic.
     ///
-    /// - Parameter isRetained: whether the broker marks it as one that it had kept. Until it has shown the bridge's own it is
-    ///   older. Later it may be new: a broker that sends one message for two subscriptions marks that, too.
+    /// - Parameter isRetained: whether the broker marks the message as retained. Such a message is old until the broker
+    ///   has shown the bridge's own. Later it may be new: a broker that sends one message for two subscriptions marks
+    ///   that one, too.
     mutating func judge(_ publication: Publication, isRetained: Bool) -> Reaction {
         let claim = Claim(publication.payload)
         if claim.isOnline, claim.run == run {
@@ -78,20 +80,20 @@ struct OwnPresence {
         guard claim.isOnline, let other = claim.run else { return .correct(answer: nil) }
         if let challenge, claim.answer == challenge { return .giveWay }
         guard let asked = claim.challenge else { return .correct(answer: nil) }
-        // Two that ask each other at the same time must not both give way.
+        // Two bridges that ask each other at the same time must not both give way.
         return .correct(answer: challenge == nil || run > other ? asked : nil)
     }
 
-    /// The message to publish.
+    /// Returns the message to publish.
     ///
     /// - Parameters:
-    ///   - answer: the challenge of another bridge, to answer; a message that answers asks nothing.
-    ///   - next: a challenge to ask with, if none is open; nil for asking nothing.
+    ///   - answer: the challenge of another bridge to answer; an answer contains no challenge.
+    ///   - next: the challenge to use if none is open; nil for no challenge.
     mutating func announcement(answer: String?, asking next: String?, topic: String) -> Publication {
         guard answer == nil, let next else {
             return Self.message(isOnline: true, run: run, mark: isVouched ? mark : nil, answer: answer, topic: topic)
         }
-        // Another one would make the answer to this one worth nothing.
+        // A new challenge would make the answer to the open one worthless.
         let challenge = challenge ?? next
         self.challenge = challenge
         return Self.message(isOnline: true, run: run, mark: isVouched ? mark : nil, challenge: challenge, topic: topic)

@@ -2,12 +2,12 @@
 import CarillonMQTT
 import CarillonMainLoop
 
-/// Keeps the presence of this host at the broker true: publishes it on each connection, corrects false messages on its topic,
-/// and gives way to a second bridge of the same realm, host and user (``OwnPresence``).
+/// The publisher of this host's presence at the broker. It publishes the presence on each connection, corrects false
+/// messages on its topic, and gives way to a second bridge with the same realm, host and user (``OwnPresence``).
 final class PresenceKeeper {
-    /// The maximum for another bridge to answer a challenge, in milliseconds.
+    /// The maximum time for another bridge's answer to a challenge, in milliseconds.
     private static let patience: UInt32 = 10_000
-    /// The minimum between two corrections, in milliseconds.
+    /// The minimum time between two corrections, in milliseconds.
     private static let calm: UInt32 = 1_000
 
     private var presence: OwnPresence
@@ -19,10 +19,10 @@ final class PresenceKeeper {
     private var hasBeenPresent = false
     private var correctionTimer: EventSource?
     private var challengeTimer: EventSource?
-    /// A correction that waits for the timer, with the challenge that it answers.
+    /// A correction that waits for the timer, with the challenge to answer.
     private var dueCorrection: String??
 
-    /// - Parameter topic: that of the presence.
+    /// - Parameter topic: the topic of the presence.
     init(
         _ presence: OwnPresence, on topic: String, _ environment: BridgeEnvironment, broker: BrokerLink,
         context: MainContext
@@ -37,18 +37,19 @@ final class PresenceKeeper {
     var farewell: Publication { presence.farewell(topic: topic) }
 
     func connected(sessionPresent: Bool) {
-        // Without the flag as published: with it a message that the broker had kept could not be told from a new one.
+        // Without the retain-as-published option, which would make a retained message indistinguishable from a new one.
         let own = TopicFilter(topic, excludesOwn: false, keepsRetainFlag: false, retainHandling: .always)
         _ = broker.subscribe([own])
         presence.connected(sessionPresent: sessionPresent)
         presence.closeChallenge()
-        // A bridge that comes back while another one has taken its place asks for it; a new one takes the place.
+        // A bridge that returns after another one has taken its place challenges that one; a new bridge takes the
+        // place.
         announce(answer: nil, asks: hasBeenPresent)
     }
 
-    /// The broker has all values of this host.
+    /// Announces that the broker has all values of this host.
     ///
-    /// - Parameter again: whether it has lacked some.
+    /// - Parameter again: whether the broker has lacked some.
     func tellValues(again: Bool) {
         if presence.mark == nil || again { presence.mark = environment.makeToken() }
         guard !presence.isVouched || again else { return }
@@ -56,19 +57,19 @@ final class PresenceKeeper {
         announce(answer: nil, asks: false)
     }
 
-    /// The connection has ended, or the bridge corrects nothing any more.
+    /// Stops corrections, because the connection has ended or the crossing drains.
     func stop() {
         (correctionTimer, challengeTimer) = (nil, nil)
         dueCorrection = nil
     }
 
-    /// Takes a message on the topic.
+    /// Handles a message on the topic.
     func take(_ publication: Publication) {
         switch presence.judge(publication, isRetained: publication.isRetained) {
         case .none: break
         case .giveWay: broker.giveWay()
         case .correct(let answer):
-            // At most one each second, however many come.
+            // At most one correction each second, regardless of the number of messages.
             guard correctionTimer == nil else {
                 return dueCorrection = .some(answer ?? dueCorrection.flatMap(\.self))
             }

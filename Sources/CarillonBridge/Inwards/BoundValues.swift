@@ -2,17 +2,18 @@
 import CarillonCore
 import CarillonMQTT
 
-/// The values of other hosts that go with their posters (R8): each is there while its host is online with the run that it was
-/// published under. No input and output.
+/// The values of other hosts that end with their posters (R8). Each is present while its host is online with the run
+/// under which the value was published. No input and output.
 ///
-/// A value that is over is remembered: what is said of a host may be false, or old, and its bridge corrects it within a second.
+/// An ended value is remembered: a presence message may be false or old, and the host's bridge corrects it within a
+/// second.
 struct BoundValues {
-    /// One of them, as it arrived.
+    /// A remembered value, as it arrived.
     struct Value {
         let message: InwardMessage
         /// Whether the session has it.
         var isHere: Bool
-        /// When its time is over, in microseconds since 1970; nil for never.
+        /// The end of its lifetime, in microseconds since 1970; nil for never.
         let expiry: Int64?
 
         init(message: InwardMessage, isHere: Bool, now: Int64) {
@@ -21,23 +22,24 @@ struct BoundValues {
             expiry = message.expiresAfter.map { now + Int64($0) * 1_000_000 }
         }
 
-        /// The same with the time that is left; nil where that is over.
+        /// Returns the message with the remaining lifetime; nil if that is over.
         func rest(at now: Int64) -> InwardMessage? {
             guard let expiry else { return message }
             return now < expiry ? message.expiring(after: UInt32(clamping: (expiry - now + 999_999) / 1_000_000)) : nil
         }
     }
 
-    /// The maximum of values that are remembered, and of their bytes. A host has seven times what is left to others at most.
+    /// The maximum number of remembered values, and of their bytes. A machine may have at most seven times the free
+    /// share.
     static let maxCount = 16_384
     static let maxByteCount = 16 << 20
 
     /// The treatment of a message.
     enum Verdict {
         case post
-        /// Its host is not there.
+        /// The host is not online with the value's run.
         case wait
-        /// Too many of them are remembered.
+        /// Too many values are remembered.
         case refuse
     }
 
@@ -47,17 +49,17 @@ struct BoundValues {
     }
 
     private var values: [Origin: [ValueKind: Value]] = [:]
-    /// Of each machine, whoever its user is.
+    /// The share of each machine, regardless of its users.
     private var shares: [String: Share] = [:]
     private var all = Share()
 
-    /// Takes a message of a value, or that it is gone.
+    /// Processes a message that sets or removes a value.
     ///
     /// - Parameters:
-    ///   - host: the host that it is from; nil for one that the broker has not shown.
-    ///   - now: in microseconds since 1970.
+    ///   - host: the host of the message; nil for a host that the broker has not shown.
+    ///   - now: microseconds since 1970.
     mutating func take(_ message: InwardMessage, host: HostTable.Host?, now: Int64) -> Verdict {
-        // It takes the place of an earlier one, of any kind.
+        // The message replaces an earlier value of any kind.
         guard message.isKept else { return .post }
         let kind = ValueKind(message.name, message.object)
         remove(message.origin, kind)
@@ -91,9 +93,9 @@ struct BoundValues {
         if values[origin]?.isEmpty == true { values[origin] = nil }
     }
 
-    /// Takes out values of which a condition holds.
+    /// Removes the values that meet a condition.
     ///
-    /// - Returns: the messages of those that the session has.
+    /// - Returns: the messages of the removed values that the session has.
     mutating func removeAll(where isOver: (Value) -> Bool) -> [InwardMessage] {
         let over = saved.filter(isOver)
         for value in over { remove(value.message.origin, ValueKind(value.message.name, value.message.object)) }
@@ -102,9 +104,9 @@ struct BoundValues {
 
     private mutating func removeExpired(at now: Int64) { _ = removeAll { $0.rest(at: now) == nil } }
 
-    /// Something is new about a host.
+    /// Follows a change of a host.
     ///
-    /// - Returns: the messages of the values that are over, and of those that are there again, in order.
+    /// - Returns: the messages of the values that are over, and of the values that are present again, in order.
     mutating func follow(
         _ origin: Origin, _ host: HostTable.Host?, now: Int64
     ) -> (over: [InwardMessage], again: [InwardMessage]) {
@@ -126,21 +128,21 @@ struct BoundValues {
         return result
     }
 
-    /// The hosts of which there are some.
+    /// The hosts with remembered values.
     var origins: [Origin] { values.keys.sorted { $0.text < $1.text } }
 
     private var saved: [Value] {
         origins.flatMap { origin in values[origin]!.sorted { $0.key < $1.key }.map(\.value) }
     }
 
-    /// All of them, with the time that each has left, to be saved.
+    /// Returns all values for saving, with the remaining lifetime of each.
     func saved(at now: Int64) -> [Value] {
         saved.compactMap { value in
             value.rest(at: now).map { Value(message: $0, isHere: value.isHere, now: now) }
         }
     }
 
-    /// Takes a value that an earlier bridge knew.
+    /// Restores a value of an earlier bridge.
     mutating func restore(_ value: Value, now: Int64) {
         let message = value.message
         guard message.isKept, message.isBound, take(message, host: nil, now: now) != .refuse else { return }
@@ -149,12 +151,12 @@ struct BoundValues {
 }
 
 extension InwardMessage {
-    /// Whether it is a value that goes with its poster.
+    /// Whether it is a value that ends with its poster.
     fileprivate var isBound: Bool {
         if case .notification = content { properties.boundTo != nil } else { false }
     }
 
-    /// Whether a value that goes with its poster is over.
+    /// Whether a value that ends with its poster is over, given the state of its host.
     fileprivate func isOver(with host: HostTable.Host?) -> Bool {
         host?.isOnline != true || host?.run != properties.boundTo
     }

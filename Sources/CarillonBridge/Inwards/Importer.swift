@@ -5,7 +5,7 @@ import CarillonMQTT
 import CarillonMainLoop
 import CarillonWire
 
-/// The way from the broker into the session: subscribes to what is wanted, and checks messages.
+/// The path from the broker into the session: subscribes to wanted names, and checks messages.
 final class Importer {
     private let configuration: BridgeConfiguration
     private let posts: InwardPosts
@@ -13,16 +13,17 @@ final class Importer {
     private let lost: (UInt64, String?, Origin, LossReason) -> Void
     private(set) var gate: InwardGate
     private var bound = BoundValues()
-    /// The filters that the broker's session has: those of this process, and of the one before, if that ended in order. With
-    /// others the broker sends all values: those that go with their posters have to be known (R8).
+    /// The filters that the broker's session has: filters of this process, and of the process before if that ended in
+    /// order. For other filters the broker sends all values, because values that end with their posters have to be
+    /// known (R8).
     private var subscribed: Set<String> = []
     private var subscribing: [PacketID: [String]] = [:]
     private var holeTimer: EventSource?
     private let audit: ValueAudit
     private var fetch: ValueFetch!
     private var fetchedAt: Int64?
-    /// After the broker was asked for all values again, and whether there was a reason to do so since.
-    /// Until all values are fetched of which some may have been dropped while the bridge was away.
+    /// The timer of the next fetch of all values, because some may have been dropped while the bridge was away. After a
+    /// fetch because of drops `refreshTimer` runs; `isRefreshDue` is whether there was a reason for another one since.
     private var fetchTimer: EventSource?
     private var refreshTimer: EventSource?
     private var isRefreshDue = false
@@ -32,23 +33,24 @@ final class Importer {
     /// Microseconds since 1970 in UTC.
     private let time: () -> Int64
     var totals = Totals()
-    /// Called when the broker has dropped messages, at most once in a while.
+    /// Called when the broker has dropped messages, with a minimum pause between two calls.
     var onDrops: () -> Void = {}
-    /// Asks the service for all its values, which ``found(_:)`` gets.
+    /// Asks the service for all its values, which ``found(_:)`` receives.
     var onDoubt: () -> Void = {}
-    /// The hash values of values that are faulty, or found no room: each is announced as a loss once, however often the broker
-    /// shows it.
+    /// The hash values of values that are faulty or exceeded the quota. Each is announced as a loss once, however often
+    /// the broker shows it.
     private var faulty: Set<Int> = []
     private static let maxFaulty = 131_072
     private var full = FullHosts()
     private var absent: AbsentHosts!
-    /// The names that were imported before; empty when the values of those that are no longer have been removed.
+    /// The names of an earlier configuration's imports; empty when the values of names that are no longer imported are
+    /// removed.
     private var earlierImports: [NamePattern] = []
-    /// The same for devices that were mapped before, and hosts that are forgotten.
+    /// The devices that an earlier configuration mapped; `forgotten` has the hosts whose values are to be removed.
     private var earlierDevices: Set<Origin> = []
     private var forgotten: Set<Origin> = []
 
-    /// Messages that were not handed on.
+    /// The numbers of messages that were not passed on.
     struct Totals {
         var repeated: UInt64 = 0
         var refused: UInt64 = 0
@@ -86,13 +88,13 @@ final class Importer {
 
     /// Continues where an earlier bridge ended.
     func goOn(with state: SavedState) {
-        // They are acknowledged: nobody else has them.
+        // These messages are acknowledged, so no other process has them.
         state.inbox.forEach(posts.append)
         let isSameRealm = state.realm == configuration.realm
         if isSameRealm, configuration.followsPresence {
             for value in state.bound { bound.restore(value, now: time()) }
         } else {
-            // Nobody would end them.
+            // No presence would end them.
             for value in state.bound where value.isHere { remove(value.message) }
         }
         earlierImports = state.imports
@@ -102,7 +104,7 @@ final class Importer {
         }
         var check = SequenceTracker()
         if isSameRealm {
-            // Messages that come while a name is not imported are not missing.
+            // Messages that arrive while a name is not imported are not missing.
             for place in state.places where WantedNames.mayImport(place.name, configuration.imports) {
                 check.restore(place, now: context.now)
             }
@@ -115,21 +117,21 @@ final class Importer {
             realm: configuration.realm, own: configuration.origin, imports: configuration.imports, places: check,
             hosts: gate.hosts)
         posts.removeAll { [imports = configuration.imports] in
-            // That a value is gone is true all the same.
+            // The end of a value is true in any case.
             if case .removal = $0.content { false } else { !WantedNames.mayImport($0.name, imports) }
         }
         watchHoles()
         posts.pump()
     }
 
-    /// The service has told which values it has.
+    /// Processes the service's list of its values.
     func found(_ values: some Sequence<FollowValues.Listed>) {
         removeUnlisted(values)
         full.found(values)
         audit.answered(values)
     }
 
-    /// Removes the values of names and devices that the configuration does not import any more, and of hosts that are forgotten.
+    /// Removes the values of names and devices that the configuration no longer imports, and of forgotten hosts.
     private func removeUnlisted(_ values: some Sequence<FollowValues.Listed>) {
         guard !earlierImports.isEmpty || !earlierDevices.isEmpty || !forgotten.isEmpty else { return }
         for value in values {
@@ -149,12 +151,12 @@ final class Importer {
         posts.pump()
     }
 
-    /// Takes the hosts that an earlier importer knew, which are announced already.
+    /// Takes over the hosts of an earlier importer, which are announced already.
     func take(_ hosts: HostTable) { gate.take(hosts) }
 
     var filters: Set<String> { gate.wanted.filters(in: configuration.realm) }
 
-    /// Those for topics of devices (G2).
+    /// The filters for topics of devices (G2).
     private var mappedFilters: Set<String> {
         configuration.map.filters { [gate] name in
             gate.wanted.contains(name) && WantedNames.mayImport(name, gate.imports)
@@ -175,7 +177,7 @@ final class Importer {
                     + "the rest is not taken")
         }
         let after = filters
-        // Nobody would tell that they end. The broker sends them again with the next subscription.
+        // No message would report their end. The broker sends them again with the next subscription.
         bound.removeAll { [wanted = gate.wanted] in !wanted.contains($0.message.name) }.forEach(remove)
         posts.pump()
         unsubscribe(before.subtracting(after))
@@ -184,27 +186,27 @@ final class Importer {
         subscribeMapped(mappedFilters.subtracting(mappedBefore))
     }
 
-    /// Subscribes to everything again, as the broker may have forgotten.
+    /// Subscribes to everything again, because the broker may have forgotten the subscriptions.
     func connected(sessionPresent: Bool) {
         audit.connected(sessionPresent: sessionPresent)
         absent.connected()
         gate.extendHoles(now: context.now)
         watchHoles()
         if !sessionPresent {
-            // It shows all values then.
+            // With new subscriptions all values are fetched.
             (subscribed, isRefreshDue) = ([], false)
         }
         subscribe(filters, behindQueue: sessionPresent)
-        // Those of an earlier configuration, if the bridge of that ended in order.
+        // Filters of an earlier configuration, if its bridge ended in order.
         unsubscribe(subscribed.filter { !BridgeTopic.isOfBridges($0) }.subtracting(mappedFilters))
         subscribeMapped(mappedFilters)
         guard sessionPresent else { return }
-        // The values that it had dropped are asked for as often as before.
+        // The values that the broker had dropped are requested with the same pauses as before.
         guard !broker.isRenewed else {
             fetch.connected()
             return goOnRefreshing()
         }
-        // Its queue may not have had room for all that came since it was the last time that this bridge read.
+        // The session's queue may not have held all messages that came since this bridge last read.
         let left = fetchedAt.map { Self.betweenFetches - abs(time() - $0) } ?? 0
         guard left > 0, !isRefreshDue, fetch.isDone else { return fetchAll() }
         fetchTimer = .once(milliseconds: UInt32(clamping: left / 1_000), on: context) { [unowned self] in fetchAll() }
@@ -217,7 +219,8 @@ final class Importer {
         fetch.fetchBehindQueue(filters)
     }
 
-    /// Between two connections with all values, in microseconds. By the time of day, which goes on while the machine sleeps.
+    /// The minimum time between two fetches of all values at connections, in microseconds. Wall-clock time, which
+    /// continues while the machine sleeps.
     private static let betweenFetches: Int64 = 600_000_000
 
     func connectionEnded() {
@@ -227,7 +230,7 @@ final class Importer {
         absent.connectionEnded()
     }
 
-    /// The broker has answered subscriptions.
+    /// Handles the broker's answer to subscriptions.
     func subscribed(_ id: PacketID, _ reasons: [ReasonCode]) {
         guard let asked = subscribing.removeValue(forKey: id) else { return }
         subscribed.formUnion(zip(asked, reasons).filter { !$0.1.isFailure }.map(\.0))
@@ -235,11 +238,11 @@ final class Importer {
 
     func unsubscribed(_ id: PacketID) { audit.answeredUnsubscription(id) }
 
-    /// Has the broker send what is published from now on, and the values of filters that are new to it.
+    /// Subscribes to filters, and fetches the values of filters that are new to the broker's session.
     ///
-    /// - Parameter isBehind: whether there may be earlier messages in the session's queue.
+    /// - Parameter isBehind: whether the session's queue may hold earlier messages.
     private func subscribe(_ filters: Set<String>, behindQueue isBehind: Bool) {
-        // All of a packet have the same options.
+        // All filters of a packet have the same options.
         for known in [true, false] {
             let all = filters.filter { subscribed.contains($0) == known }
             for part in all.sorted().chunks(of: RetainedQueries.together) {
@@ -255,8 +258,8 @@ final class Importer {
         }
     }
 
-    /// The same for topics of devices. A query for what is kept there would have another filter; and of messages with the quality
-    /// of service 0 a broker keeps none for who is away.
+    /// Subscribes to topics of devices, with the values that the broker retains there. A query for these would need
+    /// another filter. A broker queues no messages with quality of service 0 for an absent client.
     private func subscribeMapped(_ filters: Set<String>) {
         for part in filters.sorted().chunks(of: RetainedQueries.together) {
             let id = broker.subscribe(
@@ -274,13 +277,13 @@ final class Importer {
 
     // MARK: Missing values
 
-    /// Between two times that the broker is asked for all values, in milliseconds: each time twice as long, as anybody at the
-    /// broker can make it seem that messages were dropped, or have more values than there is room for.
+    /// The pause between two fetches of all values because of drops, in milliseconds. It doubles each time, because any
+    /// client of the broker can feign drops, or have more values than fit.
     private static let pauses: ClosedRange<UInt32> = 60_000...3_600_000
 
-    /// There was no room for a value. When the broker shows it again there may be some.
+    /// Notes that the service had no space for a value. When the broker shows the value again there may be some.
     ///
-    /// - Returns: whether it is the first time.
+    /// - Returns: whether it is the first time for this value.
     func foundNoRoom(for message: InwardMessage) -> Bool {
         gate.valueIsGone(on: message.publication.topic)
         if full.insert(message.origin.host) { onDoubt() }
@@ -288,7 +291,7 @@ final class Importer {
         return isNewFault(message.publication)
     }
 
-    /// Messages are missing: values may have changed, or ended.
+    /// Fetches all values again, because messages are missing: values may have changed or ended.
     private func refresh() {
         isRefreshDue = true
         goOnRefreshing()
@@ -301,7 +304,7 @@ final class Importer {
         audit.doubtAfterDrops()
         onDrops()
         fetch.fetch(filters)
-        // Half for each time as long as the last pause that it was not necessary.
+        // The pause is halved for each period of its own length in which no fetch was necessary.
         var quiet = refreshedAt.map { (context.now - $0).microseconds / 1000 - Int64(pause) } ?? 0
         while quiet >= Int64(pause), pause > Self.pauses.lowerBound {
             quiet -= Int64(pause)
@@ -319,7 +322,7 @@ final class Importer {
 
     /// Takes a message for the session.
     ///
-    /// - Returns: its kind, for the other parts of the bridge.
+    /// - Returns: the judgement, for the other parts of the bridge.
     func take(_ publication: Publication) -> InwardGate.Judgement {
         let publication = configuration.map.translated(publication, in: configuration.realm) ?? publication
         let judgement = gate.judge(publication, now: context.now)
@@ -333,14 +336,15 @@ final class Importer {
         }
         switch judgement {
         case .ignored, .own, .presence: break
-        // Of an earlier process that the broker kept the session of, or of what was wanted a moment ago.
+        // The subscription is of an earlier process, whose session the broker kept, or of a name that was wanted a
+        // moment ago.
         case .unwanted(let name): if !BrokerLink.isOfQuery(publication) { unsubscribeUnwanted(name) }
         case .refused where publication.isRetained && !isNewFault(publication): totals.repeated += 1
         case .refused(let name, let origin, let reason, let words):
             totals.refused += 1
             Log.info("\(name) of \(origin.text) is not taken: \(words)")
             if let reason { lost(1, name, origin, reason) }
-        // A message that is published while a query is open comes twice.
+        // A message that is published during a query arrives twice.
         case .repeated: if !BrokerLink.isOfQuery(publication) { totals.repeated += 1 }
         case .message(let message):
             if BrokerLink.isOfQuery(publication), absent.isOver(message.origin) {
@@ -356,7 +360,7 @@ final class Importer {
                 switch bound.take(message, host: gate.hosts[message.origin], now: time()) {
                 case .post: break
                 case .wait:
-                    // The session may have it from a process that was killed.
+                    // The session may have the value from a process that was killed.
                     remove(message)
                     posts.pump()
                     return judgement
@@ -364,7 +368,7 @@ final class Importer {
                     totals.refused += 1
                     Log.info("\(message.name) of \(message.origin.text) is not taken: too many values go with posters")
                     lost(1, message.name, message.origin, .refused)
-                    // An older one would never end.
+                    // An older value would never end.
                     remove(message)
                     posts.pump()
                     return judgement
@@ -384,13 +388,13 @@ final class Importer {
         return judgement
     }
 
-    /// Something is new about a host. Values that go with their posters end with it, and are there again with it (R8).
+    /// Follows a change of a host. Values that end with their posters end with the host, and return with it (R8).
     func follow(_ origin: Origin, _ host: HostTable.Host, before: HostTable.Host?) {
         follow(origin)
         audit.follow(origin, host, before: before)
     }
 
-    /// Its values are taken again that the broker has kept.
+    /// Fetches the values of a host that the broker has kept.
     private func fetchValues(of origin: Origin) {
         var own: [String: String] = [:]
         for all in filters {
@@ -400,10 +404,10 @@ final class Importer {
     }
 
     private func follow(_ origin: Origin) {
-        // A device is there while its messages come.
+        // A device is online while its messages arrive.
         if origin.user != TopicMap.user {
             let isOnline = gate.hosts[origin]?.isOnline == true
-            // Its values were about to be ended.
+            // The removal of its values was pending.
             if isOnline { forgotten.remove(origin) }
             if absent.follow(origin, isOnline: isOnline) { fetchValues(of: origin) }
         }
@@ -413,7 +417,8 @@ final class Importer {
         posts.pump()
     }
 
-    /// Nothing is kept on these topics of a host any more. The broker does not tell those that say so.
+    /// Removes the values on topics of a host on which the broker retains nothing any more. The broker does not send
+    /// this bridge its own removals.
     func forget(_ origin: Origin, topics: [String]) {
         for topic in topics {
             let publication = Publication(topic: topic, payload: [], isRetained: true)
@@ -434,13 +439,13 @@ final class Importer {
         posts.pump()
     }
 
-    /// Nothing of a host is to be kept in the session, either: what the broker has not of it, as of a device, as well.
+    /// Removes all values of a host from the session, also values that the broker does not have, such as a device's.
     func forgetValues(of origin: Origin) {
         forgotten.insert(origin)
         onDoubt()
     }
 
-    /// The service has taken a value.
+    /// Notes that the service has accepted a value.
     func kept(_ message: InwardMessage) { full.keeps(message) }
 
     private func isNewFault(_ publication: Publication) -> Bool {
@@ -460,20 +465,20 @@ final class Importer {
         posts.append(message.removal)
     }
 
-    /// There is a new connection: what the broker does not show any more will be over.
+    /// Begins a confirmation at a new connection: a host that the broker does not show any more will be offline.
     func beginConfirmingHosts() { gate.beginConfirmingHosts() }
     func confirmHosts(_ origins: [Origin]) { gate.confirmHosts(origins) }
 
-    /// All hosts of which anything is known, and those whose values may end with them.
+    /// All known hosts, and the hosts whose values may end with them.
     var knownHosts: Set<Origin> { Set(gate.hosts.hosts.keys).union(bound.origins).union(absent.hosts) }
 
-    /// The broker has forgotten these hosts.
+    /// Ends the confirmation of hosts that the broker has forgotten.
     ///
-    /// - Returns: those that were online.
+    /// - Returns: the hosts that were online.
     func endConfirmingHosts(_ forgotten: [Origin]) -> [Origin] {
         let forgotten = gate.endConfirmingHosts(forgotten)
         for origin in forgotten { _ = absent.follow(origin, isOnline: false) }
-        // Also those that an earlier process knew.
+        // Also hosts that an earlier process knew.
         bound.origins.forEach(follow)
         audit.hostsAreConfirmed()
         return forgotten
@@ -492,7 +497,7 @@ final class Importer {
         guard gate.isWaitingForLosses, holeTimer == nil else { return }
         holeTimer = .once(milliseconds: 1_000, on: context) { [unowned self] in
             holeTimer = nil
-            // Nothing can fill them meanwhile.
+            // Without a connection no message can fill the holes.
             guard broker.isConnected else { return }
             if broker.isReadingPaused {
                 gate.extendHoles(now: context.now)
@@ -507,9 +512,9 @@ final class Importer {
         }
     }
 
-    /// Ends.
+    /// Closes the importer.
     ///
-    /// - Parameter state: gets the part of the state that is that of the importer.
+    /// - Parameter state: receives the importer's part of the state.
     func close(savingIn state: inout SavedState) {
         (onDrops, onDoubt) = ({}, {})
         (holeTimer, refreshTimer) = (nil, nil)
@@ -521,7 +526,7 @@ final class Importer {
         if configuration.followsPresence {
             state.absences = absent.saved(present: gate.hosts.hosts.filter(\.value.isOnline).keys)
         }
-        // Those of an earlier bridge, whose values the service was not asked for yet.
+        // Includes the names of an earlier bridge for whose values the service was not asked.
         state.imports = configuration.imports + earlierImports
         state.subscriptions = .init(broker: configuration.brokerText, filters: subscribed)
     }

@@ -2,20 +2,20 @@
 import CarillonCore
 import CarillonMQTT
 
-/// What becomes of whatever comes from the broker: decided here, without input and output. Anybody there may have sent it.
+/// The check of messages from the broker, without input and output. Any client of the broker may have sent them.
 struct InwardGate {
     enum Judgement {
-        /// It is none of the bridge's business.
+        /// The message does not concern the bridge.
         case ignored
-        /// What this host has published itself.
+        /// This host has published the message.
         case own(BridgeTopic)
-        /// Something is new about a host.
+        /// The state of a host has changed.
         case presence(Origin, HostTable.Host, before: HostTable.Host?)
-        /// Nobody wants that name, or nobody may have it.
+        /// No observer wants the name, or it may not be imported.
         case unwanted(name: String)
-        /// - Parameter reason: nil for what is no loss.
+        /// - Parameter reason: nil if the refusal is no loss.
         case refused(name: String, Origin, LossReason?, words: String)
-        /// It came already.
+        /// The message has arrived before.
         case repeated
         case message(InwardMessage)
     }
@@ -24,13 +24,13 @@ struct InwardGate {
     private let own: Origin
     let imports: [NamePattern]
     var wanted = WantedNames() {
-        // A message that comes while nobody wants it is not missing.
+        // A message that arrives while its name is unwanted is not missing.
         didSet { places.keep { [wanted] in wanted.contains($0) } }
     }
     private(set) var hosts = HostTable()
     private(set) var places: SequenceTracker
 
-    /// - Parameter places: what an earlier process has heard.
+    /// - Parameter places: the sequence numbers that an earlier process has seen.
     init(
         realm: String, own: Origin, imports: [NamePattern], places: SequenceTracker = SequenceTracker(),
         hosts: HostTable = HostTable()
@@ -60,7 +60,7 @@ struct InwardGate {
             guard let host = hosts.take(publication, of: topic.origin) else { return .ignored }
             return .presence(topic.origin, host, before: before)
         case .notification(let name), .value(let name, _):
-            // Nobody ever wants those.
+            // The bridge's own names are never imported.
             guard !WantedNames.ownNames.matches(name) else { return .ignored }
             guard wanted.contains(name), WantedNames.mayImport(name, imports) else { return .unwanted(name: name) }
             return judge(publication, on: topic, name, now)
@@ -74,18 +74,19 @@ struct InwardGate {
             return .refused(
                 name: name, topic.origin, .undecodable, words: "a user property has a value that it can't have")
         }
-        // A message that has its number has lost nothing, also where its host is said to be one of those.
+        // A message with a number has lost nothing, even if its host is marked as stripped.
         if hosts[topic.origin]?.isStripped == true, properties.place == nil {
             return .refused(name: name, topic.origin, .stripped, words: "it lost its properties on the way")
         }
-        // Also of a message that is refused, or it would be missing besides.
+        // A refused message is checked as well, or it would also count as missing.
         let verdict = places.check(
             topic: publication.topic, origin: topic.origin, name: name, place: properties.place,
             isValue: publication.isRetained, mayOvertake: BrokerLink.isOfQuery(publication), now: now)
         if verdict == .repeated { return .repeated }
         do throws(InwardMessage.Refusal) {
             let message = try InwardMessage(publication, on: topic)
-            // The first that is heard of on a topic and is kept there was there before; one without a number may be.
+            // The first retained message on a topic existed before; a retained message without a number may have
+            // existed before.
             let isAnew = message.isKept && (verdict == .first || properties.place == nil)
             return .message(message.told(anew: isAnew))
         } catch {
@@ -96,12 +97,12 @@ struct InwardGate {
         }
     }
 
-    /// The losses that are certain by now.
+    /// Returns the losses that are certain by now.
     mutating func losses(at now: SuspendingClock.Instant) -> [SequenceTracker.Loss] { places.losses(at: now) }
 
-    /// Whether messages are missing, and not only behind those of a query, which overtake others.
+    /// Whether messages are missing, except behind messages of a query, which overtake others.
     func isMissingSome(at now: SuspendingClock.Instant) -> Bool { places.isMissingSome(at: now) }
 
-    /// Whether ``losses(at:)`` is to be asked again, in a while.
+    /// Whether ``losses(at:)`` must be asked again later.
     var isWaitingForLosses: Bool { places.isWaiting }
 }

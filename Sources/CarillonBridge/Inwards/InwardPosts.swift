@@ -6,50 +6,52 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// The service as a bridge posts to it.
+/// The service, as the bridge posts to it.
 protocol PostingService: AskedService {
-    /// Whether it knows of notifications that are for all sessions of the machine (G1).
+    /// Whether the service supports notifications for all sessions of the machine (G1).
     var knowsAllSessions: Bool { get }
 
     /// - Parameter completion: called on the loop's thread, not before this returns.
-    /// - Throws: what makes that no post.
+    /// - Throws: an error for an invalid post.
     func post(
         _ post: PostCall, completion: @escaping @Sendable (Result<Int, ServiceError>) -> Void
     ) throws(CenterError)
 }
 
-/// The messages of other hosts that are to be posted, in their order, each with its origin. It lives as long as the bridge, so
-/// that a reload neither loses nor repeats any.
+/// The queue of other hosts' messages to post, in order, each with its origin. It lives as long as the bridge, so that
+/// a reload neither loses nor repeats a message.
 ///
-/// Nothing is posted twice. Where nobody knows whether the service has taken a post, a message is lost, and a value, of which it
-/// is known what there has to be, is compared with what the service has.
+/// Nothing is posted twice. If it is unknown whether the service has accepted a post, an ordinary message counts as
+/// lost. A value is compared with the service's value, because it is known which one there has to be.
 final class InwardPosts: @unchecked Sendable {
     // Sendable: the bridge has one thread, on which everything here runs.
 
-    /// The maximum of unanswered posts.
+    /// The maximum number of unanswered posts.
     static let window = 64
-    /// Before a question is asked again that the service did not answer, each time twice as long. In milliseconds.
+    /// The pauses before a question is asked again that the service did not answer, in milliseconds; they double each
+    /// time.
     private static let pauses: ClosedRange<UInt32> = 1_000...60_000
 
     private let service: any PostingService
     private let context: MainContext
     /// Microseconds since 1970 in UTC.
     private let time: () -> Int64
-    /// Losses: their number, name, origin and reason.
+    /// Reports losses: their number, name, origin and reason.
     private let lost: (UInt64, String?, Origin, LossReason) -> Void
     private var inbox = Deque<InwardMessage>()
-    /// The messages whose posts the service has not answered, by the order of their posts.
+    /// The messages with unanswered posts, by the numbers of the posts.
     private var unanswered: [UInt64: InwardMessage] = [:]
     private var lastPost: UInt64 = 0
-    /// Those of values of which the service, or the bus, has not said whether they were posted.
+    /// The values of which neither the service nor the bus has said whether they were posted, by the numbers of the
+    /// posts.
     private var uncertain: [UInt64: InwardMessage] = [:]
-    /// The last post of each value of which one is unanswered or uncertain.
+    /// The last post of each value that has an unanswered or uncertain post.
     private var lastPosts: [InwardMessage.HostValue: UInt64] = [:]
     private enum Phase {
         case open
         /// A message waits for the answer to a comparison, and the inbox behind it.
         case comparing(InwardMessage)
-        /// The first of the inbox waits for another comparison.
+        /// The first message of the inbox waits for another comparison.
         case pausing(EventSource)
         case closed
     }
@@ -62,16 +64,16 @@ final class InwardPosts: @unchecked Sendable {
     private var compared: InwardMessage? { if case .comparing(let message) = phase { message } else { nil } }
     private var isOpen: Bool { if case .open = phase { true } else { false } }
     private(set) var imported: UInt64 = 0
-    /// Values that the session had.
+    /// The number of values that the session already had.
     private(set) var alike: UInt64 = 0
     private(set) var refused: UInt64 = 0
-    /// Gets values for which the service has no room at the moment.
+    /// Called with values for which the service has no space at the moment.
     ///
     /// - Returns: whether that is news.
     var foundNoRoom: (InwardMessage) -> Bool = { _ in true }
-    /// Gets values that the service has taken.
+    /// Called with values that the service has accepted.
     var kept: (InwardMessage) -> Void = { _ in }
-    /// Called whenever more or fewer messages wait.
+    /// Called whenever the number of waiting messages may have changed.
     var changed: () -> Void = {}
 
     init(
@@ -87,33 +89,34 @@ final class InwardPosts: @unchecked Sendable {
     /// Whether every message is posted and answered.
     var isIdle: Bool { count == 0 }
 
-    /// The messages that wait, unposted and unanswered.
+    /// The number of waiting messages, unposted and unanswered.
     var count: Int { inbox.count + unanswered.count + uncertain.count + (compared == nil ? 0 : 1) }
 
-    /// Takes a message at the end of the line.
+    /// Appends a message to the queue.
     func append(_ message: InwardMessage) { inbox.append(message.waiting(since: time())) }
 
-    /// Lets go of messages that wait.
+    /// Removes waiting messages.
     func removeAll(where isUnwanted: (InwardMessage) -> Bool) {
         if inbox.contains(where: isUnwanted) { inbox = Deque(inbox.filter { !isUnwanted($0) }) }
     }
 
-    /// The service is there again, or another one: it is asked without a pause.
+    /// Asks the service, which is there again or is a new one, without a pause.
     func serviceCame() {
         pause = Self.pauses.lowerBound
         if case .pausing = phase { phase = .open }
         pump()
     }
 
-    /// Posts messages that wait, while the service is there and answers.
+    /// Posts waiting messages while the service is there and answers.
     func pump() {
         defer { changed() }
         while isOpen, service.isThere, unanswered.count < Self.window {
-            // Messages behind an uncertain value wait: one may be a later one of it.
+            // Messages behind an uncertain value wait: a later message of that value may be among them.
             guard uncertain.isEmpty || unanswered.isEmpty else { return }
             retryUncertain()
             guard let message = inbox.popFirst() else { return }
-            // No loss. A value is posted for its last second: there may be an earlier one that has to go.
+            // An expired message is no loss. An expired value is posted with one second left, because it has to replace
+            // an earlier one.
             if !message.isKept, message.secondsLeft(at: time()) == 0 { continue }
             if case .notification(let userInfo) = message.content, message.isToldAnew {
                 compare(message, userInfo)
@@ -143,7 +146,7 @@ final class InwardPosts: @unchecked Sendable {
                 options.origin = try OutsideOrigin(host: message.origin.host, user: message.origin.user)
                 options.retention = message.isKept ? Retention() : nil
                 options.expiresAfter = message.secondsLeft(at: time()).map { max($0, 1) }
-                // Where the sessions of this machine tell each other, it comes from there as well.
+                // If the sessions of this machine exchange notifications, this one also arrives from its session.
                 if message.origin.host == host, service.knowsAllSessions {
                     options.sameAs = message.properties.identity
                 }
@@ -177,7 +180,7 @@ final class InwardPosts: @unchecked Sendable {
     }
 
     private func settle(_ number: UInt64, _ error: ServiceError?) {
-        // None of a bridge that has ended.
+        // After the end of the bridge no post is unanswered.
         guard let message = unanswered.removeValue(forKey: number) else { return }
         if let error { failed(message, number, error) }
         if uncertain.isEmpty, lastPosts[message.value] == number { lastPosts[message.value] = nil }
@@ -194,25 +197,25 @@ final class InwardPosts: @unchecked Sendable {
                 return
             }
             guard case .notification = message.content else { return lose(message, .refused) }
-            // The session may have an earlier one, and its host has not.
+            // The session may have an earlier value, which the host has no longer.
             if lastPosts[message.value] == number, compared?.value != message.value { inbox.prepend(message.removal) }
             if reason == .value || foundNoRoom(message) { lose(message, .refused) }
         } else if message.isKept {
-            // It is known what there has to be.
+            // It is known which value there has to be.
             uncertain[number] = message
         } else {
-            // It may have been posted. Nothing comes twice, so it is announced as a possible loss.
+            // The message may have been posted. Nothing is posted twice, so it is announced as a possible loss.
             lose(message, .uncertain)
         }
     }
 
-    /// The reason why the service refuses a value.
+    /// The reason why the service rejects a value.
     private enum Refusal {
-        /// It has no room at the moment.
+        /// The service has no space at the moment.
         case room
-        /// It has too much to do at the moment.
+        /// The service is overloaded at the moment.
         case busy
-        /// It never takes this one.
+        /// The service never accepts this value.
         case value
 
         init(_ error: BusError) {
@@ -234,8 +237,8 @@ final class InwardPosts: @unchecked Sendable {
         lost(1, message.name, message.origin, reason)
     }
 
-    /// Has values, and ends of values, carried out again of which nobody knows whether they were, ahead of those that wait. One
-    /// behind which there is a later one of the same value is over.
+    /// Puts values and removals with an unknown outcome ahead of the waiting messages. A message that a later one of
+    /// the same value supersedes is not posted again.
     private func retryUncertain() {
         guard !uncertain.isEmpty else { return }
         #if CARILLON_PLANTED
@@ -256,8 +259,8 @@ final class InwardPosts: @unchecked Sendable {
 
     // MARK: Comparisons
 
-    /// Posts a value that was at the broker before only if the session does not have it: after a new connection the broker
-    /// sends all of them, and nothing has happened.
+    /// Posts a value that existed before only if the session does not have it: after a new connection the broker sends
+    /// all values, although nothing has happened.
     private func compare(_ message: InwardMessage, _ userInfo: [String: PropertyList]) {
         phase = .comparing(message)
         service.ask(Get(name: message.name, object: message.object)) { [self] result in
@@ -267,7 +270,7 @@ final class InwardPosts: @unchecked Sendable {
             case .success(let kept):
                 pause = Self.pauses.lowerBound
                 take(message, isHere: kept.contains { message.isKept(as: $0, userInfo, now: time()) })
-            // It can't tell.
+            // The service can't answer the question.
             case .failure(.refused(let refusal)) where Refusal(refusal) != .busy: take(message, isHere: false)
             case .failure:
                 inbox.prepend(message)
@@ -280,7 +283,7 @@ final class InwardPosts: @unchecked Sendable {
     private func take(_ message: InwardMessage, isHere: Bool) {
         guard isHere else { return carryOut(message) }
         alike += 1
-        // An earlier one of it is over, whatever comes of its post.
+        // An earlier post of the value is superseded, regardless of its outcome.
         if lastPosts[message.value] != nil {
             lastPost += 1
             lastPosts[message.value] = lastPost
@@ -296,11 +299,11 @@ final class InwardPosts: @unchecked Sendable {
         pause = min(pause * 2, Self.pauses.upperBound)
     }
 
-    // MARK: The end
+    // MARK: Shutdown
 
-    /// Ends with the process: posts without an answer may be lost, which is announced.
+    /// Closes the queue with the process: unanswered posts may be lost, which is announced.
     ///
-    /// - Returns: the messages that are not posted, in order.
+    /// - Returns: the unposted messages, in order.
     func close() -> [InwardMessage] {
         if let compared { inbox.prepend(compared) }
         phase = .closed

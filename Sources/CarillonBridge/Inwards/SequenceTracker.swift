@@ -1,36 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// Whether what arrives on a topic is the next, comes twice, or leaves a hole.
+/// The tracker of the sequence numbers of each topic, which recognizes new, repeated and missing messages.
 ///
-/// A broker keeps the order on one topic, but for what it sends again after an interruption. So a hole is given some time
-/// to be filled before it is a loss.
+/// A broker keeps the order on one topic, except for messages that it sends again after an interruption. A hole, a
+/// range of missing numbers, therefore has some time to be filled before it counts as a loss.
 struct SequenceTracker: Equatable {
     enum Verdict: Equatable {
-        /// It is new. Also one that fills a hole, and one that has no number.
+        /// The message is new. It may fill a hole, or have no number.
         case new
-        /// The first that is heard of on a topic, of which nobody can say whether something was before it.
+        /// It is the first known message on a topic, and it is unknown whether others came before it.
         case first
-        /// It came already, or, of a value, a later one did.
+        /// The message has arrived before, or, for a value, a later one has.
         case repeated
     }
 
-    /// What never came.
+    /// Messages that never arrived.
     struct Loss: Equatable {
         let origin: Origin
         let name: String
         let count: UInt64
     }
 
-    /// Topics that are remembered at most; beyond that, those that were heard of longest ago are forgotten.
+    /// The maximum number of remembered topics; beyond it, the topics without recent messages are forgotten.
     static let maxTopics = 65_536
-    /// The maximum of the bytes of topics.
+    /// The maximum length of all remembered topics together, in bytes.
     static let maxBytes = 32 << 20
-    /// Holes of one topic that can be filled yet; of more the oldest are lost at once.
+    /// The maximum number of open holes of one topic; beyond it, the oldest hole is a loss at once.
     static let maxHoles = 16
-    /// How long a hole may stay open.
+    /// The time for which a hole may stay open.
     static let patience = Duration.seconds(5)
-    /// The same where the messages may wait behind others.
+    /// The time for which a hole may stay open if its messages may wait behind others.
     static let patienceWithOvertaken = Duration.seconds(300)
 
     private struct Hole: Equatable {
@@ -44,13 +44,13 @@ struct SequenceTracker: Equatable {
         var run: String
         var highest: UInt64
         var holes: [Hole] = []
-        /// When it was heard of last, by a count of messages.
+        /// The time of its last message, as a count of messages.
         var age: UInt64
-        /// Whether it is of an earlier bridge, and nobody has wanted its name since.
+        /// Whether the state is of an earlier bridge, and its name has not been wanted since.
         var isRestored = false
-        /// The number of the last value, or end of one; 0 for none.
+        /// The number of the last message that set or ended a value; 0 for none.
         var value: UInt64
-        /// Whether that is over, as the broker did not show it.
+        /// Whether that value is over because the broker did not show it.
         var isGone = false
     }
 
@@ -58,15 +58,17 @@ struct SequenceTracker: Equatable {
     private var byteCount = 0
     private var open: Set<ExactText> = []
     private var age: UInt64 = 0
-    /// Holes that were given up before their time.
+    /// The losses of holes that were given up before their time.
     private var lost: [Loss] = []
 
     var count: Int { states.count }
 
+    /// Checks a message.
+    ///
     /// - Parameters:
-    ///   - place: of the message; nil where it has none.
-    ///   - isValue: whether it sets a value or ends it: an earlier one is over when a later one has come.
-    ///   - mayOvertake: whether it may have overtaken others, which come yet.
+    ///   - place: the place of the message; nil if it has none.
+    ///   - isValue: whether it sets or ends a value: a later message supersedes an earlier one.
+    ///   - mayOvertake: whether it may have overtaken others, which still arrive.
     mutating func check(
         topic: String, origin: Origin, name: String, place: MessageProperties.Place?, isValue: Bool = false,
         mayOvertake: Bool = false, now: SuspendingClock.Instant
@@ -86,7 +88,7 @@ struct SequenceTracker: Equatable {
         defer { states[topic] = state }
         state.age = age
         if state.run != place.run {
-            // What was open of the earlier run won't come any more, and this one began with 1.
+            // Open holes of the earlier run can't be filled any more, and this run began with 1.
             give(up: state.holes, of: state)
             state.run = place.run
             state.holes = []
@@ -105,12 +107,14 @@ struct SequenceTracker: Equatable {
         }
         let isMissing = Self.fill(place.count, &state.holes)
         guard isValue else { return isMissing ? .new : .repeated }
-        // A later message that is no value does not end it.
+        // A later message that is no value does not end the value.
         guard place.count > state.value || state.isGone && place.count == state.value else { return .repeated }
         (state.value, state.isGone) = (place.count, false)
         return .first
     }
 
+    /// Removes a number from the holes.
+    ///
     /// - Returns: whether the number was missing.
     private static func fill(_ number: UInt64, _ holes: inout [Hole]) -> Bool {
         guard let index = holes.firstIndex(where: { $0.numbers.contains(number) }) else { return false }
@@ -124,7 +128,7 @@ struct SequenceTracker: Equatable {
         return true
     }
 
-    /// Nothing could arrive: the time in which holes can be filled begins anew.
+    /// Restarts the time limit of all holes, because no message could arrive.
     mutating func extendHoles(now: SuspendingClock.Instant) {
         for topic in open {
             guard let holes = states[topic]?.holes else { continue }
@@ -134,10 +138,11 @@ struct SequenceTracker: Equatable {
         }
     }
 
-    /// The value on a topic is over, without a message. The last one is there again if the broker shows it after all.
+    /// Notes that the value on a topic is over, without a message. The last value is present again if the broker shows
+    /// it after all.
     mutating func valueIsGone(on topic: String) { states[ExactText(topic)]?.isGone = true }
 
-    /// The losses that are certain by now.
+    /// Returns the losses that are certain by now.
     mutating func losses(at now: SuspendingClock.Instant) -> [Loss] {
         for topic in open {
             guard var state = states[topic] else {
@@ -154,17 +159,18 @@ struct SequenceTracker: Equatable {
         return lost
     }
 
-    /// Whether there are holes that nothing has overtaken.
+    /// Whether there are holes, except those behind messages that may have overtaken others.
     func isMissingSome(at now: SuspendingClock.Instant) -> Bool {
         open.contains { topic in states[topic]?.holes.contains { $0.since <= now } ?? false }
     }
 
-    /// Whether ``losses(at:)`` is to be asked again.
+    /// Whether ``losses(at:)`` must be asked again.
     var isWaiting: Bool { !open.isEmpty || !lost.isEmpty }
 
-    /// Other names are wanted now. A message that is missing from then on is no loss, but a hole that was noticed is one.
+    /// Forgets the topics of unwanted names. A message that is missing from then on is no loss, but a noticed hole is
+    /// one.
     ///
-    /// Topics of an earlier bridge stay until their name was wanted once: at a start nothing is wanted at first.
+    /// Topics of an earlier bridge stay until their name was wanted once: at a start no name is wanted at first.
     mutating func keep(where isWanted: (_ name: String) -> Bool) {
         for (topic, state) in states {
             if isWanted(state.name) {
@@ -177,21 +183,22 @@ struct SequenceTracker: Equatable {
         }
     }
 
-    /// What is remembered of a topic, for another process.
+    /// The saved state of a topic, for another process.
     struct Saved: Equatable {
         let topic: String
         let origin: Origin
         let name: String
         let place: MessageProperties.Place
-        /// Numbers that are still missing.
+        /// The numbers that are still missing.
         var holes: [ClosedRange<UInt64>] = []
-        /// The number of the last value, or end of one; 0 for none, and nil where an earlier version did not write it.
+        /// The number of the last message that set or ended a value; 0 for none, and nil if an earlier version did not
+        /// write it.
         var value: UInt64?
-        /// Whether that is over, as the broker did not show it.
+        /// Whether that value is over because the broker did not show it.
         var isGone = false
     }
 
-    /// The state of all topics, in the order in which they were heard of last.
+    /// The state of all topics, in the order of their last messages.
     var saved: [Saved] {
         states.sorted { $0.value.age < $1.value.age }.map { topic, state in
             Saved(
@@ -201,7 +208,7 @@ struct SequenceTracker: Equatable {
         }
     }
 
-    /// To be called in the order of ``saved``. The time in which holes can be filled begins anew.
+    /// Restores a topic. Must be called in the order of ``saved``. The time limit of holes restarts.
     mutating func restore(_ saved: Saved, now: SuspendingClock.Instant) {
         guard states.count < Self.maxTopics, byteCount + saved.topic.utf8.count <= Self.maxBytes else { return }
         age += 1
@@ -215,14 +222,15 @@ struct SequenceTracker: Equatable {
     }
 
     private mutating func give(up holes: some Collection<Hole>, of state: State) {
-        // It may be anything: who sends it says how far it has counted.
+        // The count may be any number, because the sender chooses it.
         let count = holes.reduce(UInt64(0)) {
             $0.addingLosses(($1.numbers.upperBound - $1.numbers.lowerBound).addingLosses(1))
         }
         if count > 0 { lost.append(Loss(origin: state.origin, name: state.name, count: count)) }
     }
 
-    /// Half of them at least, so that who sends on ever new topics does not have all of them looked at each time.
+    /// Forgets at least half of the topics, so that a sender with ever new topics does not cause a scan of all each
+    /// time.
     private mutating func forgetOlder() {
         let limit = states.values.map(\.age).sorted()[states.count / 2]
         for state in states.values where state.age <= limit { give(up: state.holes, of: state) }

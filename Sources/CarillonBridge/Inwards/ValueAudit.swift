@@ -4,67 +4,73 @@ import CarillonMQTT
 import CarillonMainLoop
 import CarillonWire
 
-/// The part of the bridge that a ``ValueAudit`` works for. Called on the loop's thread.
+/// The part of the bridge that uses a ``ValueAudit``. Called on the loop's thread.
 protocol ValueAuditDelegate: AnyObject {
     /// The hosts of the realm.
     var hosts: HostTable { get }
-    /// The names that are subscribed to.
+    /// The subscribed names.
     var wanted: WantedNames { get }
-    /// The service is to be asked for all its values, which ``ValueAudit/answered(_:)`` gets.
+    /// Asks the service for all its values, which ``ValueAudit/answered(_:)`` receives.
     func askForValues()
-    /// The broker has nothing on these topics of a host, and the session has values.
+    /// Called when the broker has nothing on these topics of a host, and the session has values.
     func valuesAreGone(_ topics: [String], of origin: Origin)
 }
 
-/// Finds values of other hosts that the session still has, and their hosts do not: they were removed while the broker did not
-/// know this bridge, or while nobody here wanted their names, or the broker has forgotten or dropped the removal (R1).
+/// The search for values of other hosts that the session still has and their hosts do not (R1). They were removed while
+/// the broker did not know this bridge, or while no observer here wanted their names. Or the broker has forgotten or
+/// dropped the removal.
 ///
-/// There are doubts of a host: of all after each connection to a broker without a session, after new subscriptions and after
-/// dropped messages; of one when it says that the broker had lacked its values. A host that is in doubt is looked at, at most
-/// once a minute, when it has said that the broker has all its values (``HostTable/Host/mark``): the session's values of it that
-/// the broker has not shown since it could have removed them unseen are asked for by their topics, and those that it does not
-/// show are removed. The values of a host that is there again are fetched before, as what was to come here may be lost.
+/// All hosts are in doubt after a connection to a broker without a session, after new subscriptions and after dropped
+/// messages. One host is in doubt when it says that the broker had lacked its values.
+///
+/// A look at a host in doubt happens at most once a minute, when the host has said that the broker has all its values
+/// (``HostTable/Host/mark``). The session's values of the host are requested by their topics, except values that the
+/// broker has shown since it could last have removed them unseen. Values that the broker does not show are removed.
+///
+/// If a host has restarted, or if the broker has lacked its values, its values are fetched first: messages for this
+/// bridge may be lost.
 final class ValueAudit {
     private enum Time {
-        /// Doubts that come in a row are one, in milliseconds.
+        /// The pause that merges doubts in a row, in milliseconds.
         static let calm: UInt32 = 5_000
-        /// The word of a host from before this connection is trusted after so long, in milliseconds: a broker that has forgotten
-        /// something has ended the host's connection, too.
+        /// The time after which a host's message from before this connection counts, in milliseconds: a broker that has
+        /// forgotten something has ended the host's connection, too.
         static let trust: UInt32 = 95_000
-        /// The pause between two looks at a host: each time twice as long while the broker does not show what it has.
+        /// The pause between two looks at a host; it doubles each time while the broker does not show its messages.
         static let minPause = Duration.seconds(60)
         static let maxPause = Duration.seconds(3_600)
     }
 
-    /// Topics that are asked for at once, at first. Of many a broker may drop some for want of room; those are asked for again,
-    /// ``RetainedQueries/together`` at once.
+    /// The number of topics that are requested at once in the first round. Of many topics a broker may drop some for
+    /// lack of buffer space; these are requested again, ``RetainedQueries/together`` at once.
     private static let together = 512
-    /// The maximum of filters by which values are fetched at once, where one host does not take more.
+    /// The maximum number of filters by which values are fetched at once, unless one host needs more.
     private static let fetchedTogether = 512
-    /// The maximum of topics of one machine in a look. Those that are left are its next one's.
+    /// The maximum number of topics of one machine in a look. The remaining ones belong to its next look.
     private static let maxChecked = 1_024
-    /// The maximum of topics that are remembered. Others are asked for.
+    /// The maximum number of remembered topics. Other topics are requested.
     private static let maxSeen = 131_072
 
-    /// The word of a host on this connection.
+    /// The certainty of a host's messages on this connection.
     private enum Word {
         case none
-        /// It has said something: the broker may have restored that.
+        /// The host has published its presence, which the broker may have restored from an old state.
         case some
-        /// Behind that it has said that the broker has all its values.
+        /// The host has then said that the broker has all its values.
         case certain
     }
 
-    /// The knowledge of a host.
+    /// The state of a host.
     private struct Watch {
         var word = Word.none
-        /// Whether its bridge has another run than before, without an end.
+        /// Whether its bridge has another run than before, although the earlier one did not go offline.
         var hasRestarted = false
-        /// Its last mark, and the run that it had then.
+        /// The last mark of the host, and its run at that time.
         var mark: String?
         var run: String?
         var mustFetch = false
-        /// The number of the last doubt of it alone, and that of the last one that a look has answered.
+        /// The number of the last doubt of this host alone; `answered` is the number of the last doubt that a look has
+        /// answered.
         var doubt: UInt64 = 0
         var answered: UInt64 = 0
         var lookedAt: SuspendingClock.Instant?
@@ -77,24 +83,25 @@ final class ValueAudit {
         let topic: String
     }
 
-    /// A look at hosts that is under way.
+    /// A look at hosts that is in progress.
     private final class Look {
         enum Phase {
             case fetching
-            /// The service is asked for the values that it has.
+            /// The service is asked for its values.
             case asking
             case checking
         }
 
         var phase = Phase.fetching
-        /// With the marks that they had.
+        /// The hosts, with their marks at the beginning.
         let hosts: [Origin: String]
         let fetched: [Origin]
-        /// The number of the last doubt before it.
+        /// The number of the last doubt before the look.
         let doubt: UInt64
         /// The values that the session has and the broker has not shown.
         var missing: [String: Candidate] = [:]
-        /// Hosts of which there are more of them, and those of which the broker has not shown what it has.
+        /// The hosts with more missing values than the limit; `unknown` has the hosts whose values the broker has not
+        /// shown completely.
         var unfinished: Set<Origin> = []
         var unknown: Set<Origin> = []
 
@@ -110,20 +117,20 @@ final class ValueAudit {
     private let context: MainContext
     weak var delegate: (any ValueAuditDelegate)?
     private var watches: [Origin: Watch] = [:]
-    /// The number of the last doubt, and that of the last one of all hosts.
+    /// The number of the last doubt; `doubtOfAll` is the number of the last doubt of all hosts.
     private var lastDoubt: UInt64 = 1
     private var doubtOfAll: UInt64 = 1
-    /// The hash values of the topics on which the broker has, by all that it has sent on this connection.
+    /// The hash values of the topics on which the broker has a value, by the messages of this connection.
     private var seen: Set<Int> = []
-    /// The packets that the broker has not answered: what comes before the end of a subscription may be from before it.
+    /// The unanswered unsubscriptions: a message that arrives before the answer may be older than the unsubscription.
     private var unsubscribing: Set<PacketID> = []
     private var isConnected = false
-    /// Until it is over no word from before this connection is trusted.
+    /// While this timer runs, no message from before this connection counts.
     private var trustTimer: EventSource?
     private var timer: EventSource?
     private var look: Look?
     private let start: SuspendingClock.Instant
-    /// Hosts of which there are values on other topics than a bridge's: nobody knows on which.
+    /// The hosts with values on topics that no bridge uses, so that their topics are unknown.
     var irregular = IrregularHosts()
 
     init(realm: String, broker: BrokerLink, context: MainContext) {
@@ -136,7 +143,7 @@ final class ValueAudit {
     private var hosts: HostTable { delegate?.hosts ?? HostTable() }
     private var wanted: WantedNames { delegate?.wanted ?? WantedNames() }
 
-    // MARK: The connection
+    // MARK: Connection
 
     func connected(sessionPresent: Bool) {
         isConnected = true
@@ -163,30 +170,30 @@ final class ValueAudit {
         seen = []
     }
 
-    /// The broker has answered the end of a subscription.
+    /// Handles the broker's answer to an unsubscription.
     func answeredUnsubscription(_ id: PacketID) { unsubscribing.remove(id) }
 
     // MARK: Shown values
 
-    /// The broker has sent a retained message.
+    /// Handles a retained message of the broker.
     ///
-    /// - Parameter isWanted: whether it is one of a subscription.
+    /// - Parameter isWanted: whether it belongs to a subscription.
     func take(_ publication: Publication, isWanted: Bool) {
         let topic = publication.topic.hashValue
         guard !publication.payload.isEmpty else {
             seen.remove(topic)
             return
         }
-        // A value of the session's queue is old, and the end of it may have had no room there.
+        // A value from the session's queue is old, and its removal may not have fitted into the queue.
         let isOld = broker.mayBeQueued && !BrokerLink.isOfQuery(publication)
-        // Of a broker without identifiers it may be the answer.
+        // From a broker without subscription identifiers it may be the answer to a query.
         if !isOld || publication.subscriptions.isEmpty { look?.missing[publication.topic] = nil }
         if !isOld, isWanted, unsubscribing.isEmpty, seen.count < Self.maxSeen { seen.insert(topic) }
     }
 
     // MARK: Doubts
 
-    /// Something is new about a host.
+    /// Follows a change of a host.
     func follow(_ origin: Origin, _ host: HostTable.Host, before: HostTable.Host?) {
         guard hosts[origin] != nil else { return watches[origin] = nil }
         var watch = watches[origin] ?? Watch()
@@ -195,8 +202,8 @@ final class ValueAudit {
             if watch.word == .some { watch.word = .certain }
             let isSameRun = watch.run == host.run
             if mark != watch.mark || !isSameRun {
-                // The broker had forgotten something of it: so it may have done with what was to come here. Or its bridge is
-                // another one, and the one before did not end in order.
+                // With the same run, the broker had lacked values of the host, and perhaps messages for this bridge.
+                // With another run, the bridge before may not have ended in order.
                 if watch.hasRestarted || watch.mark != nil && isSameRun { watch.mustFetch = true }
                 watch.hasRestarted = false
                 lastDoubt += 1
@@ -209,29 +216,29 @@ final class ValueAudit {
         goOnSoon()
     }
 
-    /// A host is not known any more.
+    /// Forgets a host.
     func forget(_ origin: Origin) {
         watches[origin] = nil
         irregular.remove(origin)
     }
 
-    /// Whether values may be missing that are still to be fetched.
+    /// Whether values that are still to be fetched may be missing.
     var mustFetch: Bool { watches.values.contains { $0.mustFetch || $0.hasRestarted } }
 
-    /// Any host may have ended values unseen.
+    /// Doubts all hosts: any of them may have ended values unseen.
     func doubt() {
         lastDoubt += 1
         doubtOfAll = lastDoubt
         goOnSoon()
     }
 
-    /// The broker has dropped messages: also of those that it has shown there may be none.
+    /// Doubts all hosts after dropped messages: the broker may have lost even values that it has shown.
     func doubtAfterDrops() {
         seen = []
         doubt()
     }
 
-    /// It may be known of more hosts whether they are there.
+    /// Continues, because the presence of more hosts may be known.
     func hostsAreConfirmed() { goOnSoon() }
 
     private func isDue(_ watch: Watch) -> Bool { watch.answered < max(watch.doubt, doubtOfAll) }
@@ -254,7 +261,7 @@ final class ValueAudit {
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.endsUnseen) { return }
         #endif
-        // An answer of the broker goes on with it.
+        // During a look, the broker's answer continues it.
         guard isConnected, look == nil else { return }
         let table = hosts
         var due: [Origin: String] = [:]
@@ -277,7 +284,7 @@ final class ValueAudit {
     private func begin(_ due: [Origin: String]) {
         timer = nil
         var (looked, fetched, filters) = (due, [Origin](), [String]())
-        // Those that have waited longest: with ever new marks a host does not get ahead of others.
+        // Hosts that have waited longest come first: a host can't overtake others with ever new marks.
         func order(_ origin: Origin) -> (Duration, String) {
             (watches[origin]?.lookedAt.map { $0 - start } ?? .seconds(-1), origin.text)
         }
@@ -309,9 +316,9 @@ final class ValueAudit {
         delegate?.askForValues()
     }
 
-    /// The service has answered.
+    /// Handles the answer of the service.
     ///
-    /// - Parameter values: all that it has.
+    /// - Parameter values: all values that the service has.
     func answered(_ values: some Sequence<FollowValues.Listed>) {
         guard let look, look.phase == .asking else { return }
         look.phase = .checking
@@ -333,7 +340,7 @@ final class ValueAudit {
         check(look.missing.keys.sorted()[...], atOnce: Self.together, look)
     }
 
-    /// Has the broker show topics, part by part, and those that it does not show a second time.
+    /// Has the broker show topics, part by part, and a second time the topics that it did not show.
     private func check(_ rest: ArraySlice<String>, atOnce size: Int, _ look: Look) {
         guard look === self.look else { return }
         guard !rest.isEmpty else {
@@ -343,7 +350,7 @@ final class ValueAudit {
         let asked = rest.prefix(size)
         broker.showRetained(Array(asked), usesCanary: true) { [weak self] answer in
             for topic in answer.refused { look.missing[topic] = nil }
-            // Those that are asked for once more may be known then.
+            // Topics that are requested once more may be known then.
             if !answer.isComplete, size == RetainedQueries.together {
                 for topic in asked {
                     if let candidate = look.missing.removeValue(forKey: topic) { look.unknown.insert(candidate.origin) }

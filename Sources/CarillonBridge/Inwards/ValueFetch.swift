@@ -2,46 +2,49 @@
 import CarillonMQTT
 import CarillonMainLoop
 
-/// Has the broker show the values of subscriptions. They do not come with these: of what does not fit into a session's queue a
-/// broker drops a part without a word. A name of which all hosts together have more than that is asked for by host.
+/// The fetch of the values of subscriptions. Values do not come with the subscriptions, because a broker silently drops
+/// values that do not fit into a session's queue. If all hosts together have too many values of a name, the values are
+/// fetched host by host.
 final class ValueFetch {
     private enum Time {
-        /// The messages in the session's queue come first, in milliseconds.
+        /// The time for the messages in the session's queue, which come first, in milliseconds.
         static let afterQueue: UInt32 = 10_000
-        /// Before it is asked again where it could not show all, each time twice as long. In milliseconds.
+        /// The pause before a request is repeated because the broker could not show all, in milliseconds; it doubles
+        /// each time.
         static let again: ClosedRange<UInt32> = 5_000...3_600_000
     }
 
     private let broker: BrokerLink
     private let context: MainContext
-    /// The filters of the subscriptions that there are.
+    /// Returns the filters of the present subscriptions.
     private let wanted: () -> Set<String>
-    /// A filter for each host instead of one for all.
+    /// Returns a filter for each host in place of one filter for all.
     private let byHost: (String) -> [String]
     private let done: () -> Void
-    /// The filters that are asked for, and how often.
+    /// The requested filters, with the number of open requests.
     private var asked: [String: Int] = [:]
-    /// Those of which not all was shown.
+    /// The filters whose values were not shown completely.
     private var due: Set<String> = []
-    /// Filters for one host, with that for all in whose place they stand.
+    /// The filters for one host, with the filters for all hosts that they replace.
     private var ofHosts: [String: String] = [:]
     private var timer: EventSource?
     private var nextTime: SuspendingClock.Instant?
     private var pause = Time.again.lowerBound
-    /// Whether a value was shown that was not there before, and how often it was asked again at once because of that.
+    /// Whether a new value was shown; `quickTries` is the number of quick repetitions because of that.
     private var hasProgress = false
     private var quickTries = 0
-    /// The maximum of filters in a question, where all together was too much, and the last one of the question before: each has
-    /// its turn, and in the end alone, so that one with too many values holds up no other.
+    /// The maximum number of filters in a request after all together were too many; `lastOfPart` is the last filter of
+    /// the request before. Each filter is requested in turn, and in the end alone, so that a filter with too many
+    /// values delays no other.
     private var partSize = RetainedQueries.together
     private var lastOfPart = ""
 
-    /// Values of others may change all the time.
+    /// The maximum number of quick repetitions: values of others may change all the time.
     private static let maxQuickTries = 30
 
     /// - Parameters:
-    ///   - byHost: a filter for each host that there is, instead of one for all.
-    ///   - done: called whenever all is shown.
+    ///   - byHost: returns a filter for each known host, in place of one for all.
+    ///   - done: called whenever all values of a request are shown.
     init(
         broker: BrokerLink, context: MainContext, wanted: @escaping () -> Set<String>,
         byHost: @escaping (String) -> [String], done: @escaping () -> Void
@@ -55,20 +58,20 @@ final class ValueFetch {
 
     var isDone: Bool { due.isEmpty && asked.isEmpty }
 
-    /// The same, behind what the broker has in the session's queue.
+    /// Fetches the values of filters behind the messages in the session's queue.
     func fetchBehindQueue(_ filters: Set<String>) {
         due.formUnion(filters)
         if !due.isEmpty { wait(Time.afterQueue) }
     }
 
-    /// There is a connection again, in the place of one that the bridge has ended: goes on as if it were the same.
+    /// Continues on a connection that replaces one ended by the bridge, as if it were the same.
     func connected() {
         guard !due.isEmpty else { return }
         let left = nextTime.map { ($0 - context.now).microseconds / 1_000 } ?? 0
         wait(UInt32(clamping: max(1, left)))
     }
 
-    /// The broker has shown a value that was not there before: with what it has shown, it may get further the next time.
+    /// Notes that the broker has shown a new value: with the shown values it may get further the next time.
     func noteProgress() { hasProgress = true }
 
     func connectionEnded() {
@@ -101,7 +104,7 @@ final class ValueFetch {
         fetch(Set(part))
     }
 
-    /// The values of one filter were too many, of all hosts together.
+    /// Replaces a filter with filters for single hosts, because the values of all hosts together were too many.
     private func askByHost(_ all: String) {
         let filters = byHost(all)
         guard filters.count > 1 else { return }
@@ -115,7 +118,7 @@ final class ValueFetch {
 
     /// Fetches the values of one host.
     ///
-    /// - Parameter filters: with those for all hosts in whose place they stand.
+    /// - Parameter filters: the filters for the host, with the filters for all hosts that they replace.
     func fetch(ofHost filters: [String: String]) {
         ofHosts.merge(filters) { $1 }
         fetch(Set(filters.keys))
@@ -126,7 +129,7 @@ final class ValueFetch {
         due.formUnion(filters)
         guard broker.isConnected else { return }
         due.subtract(filters)
-        // A broker that keeps no values has none.
+        // A broker that retains no messages has no values.
         guard !filters.isEmpty, broker.limits?.retainAvailable != false else { return }
         for filter in filters { asked[filter, default: 0] += 1 }
         broker.showRetained(filters.sorted().map(BridgeTopic.alias), usesCanary: true) { [weak self] answer in
@@ -136,7 +139,7 @@ final class ValueFetch {
 
     private func shown(_ filters: Set<String>, _ answer: RetainedQueries.Answer) {
         for filter in filters { asked[filter] = asked[filter].flatMap { $0 > 1 ? $0 - 1 : nil } }
-        // A broker that does not allow it shows them with the subscriptions.
+        // A broker that refuses the query shows the values with the subscriptions.
         let refused = filters.filter { answer.refused.contains(BridgeTopic.alias(of: $0)) }.intersection(wanted())
         for part in refused.sorted().chunks(of: RetainedQueries.together) {
             _ = broker.subscribe(part.map { TopicFilter($0, retainHandling: .always) })

@@ -2,22 +2,22 @@
 import CarillonCollections
 import CarillonCore
 
-/// What is subscribed to at the broker: of the names that observers of the session want, those that may be imported (G2).
+/// The names to subscribe to at the broker: the names that observers of the session want and that may be imported (G2).
 ///
-/// An observer of any name widens that to the beginnings that the list has, and never to all names: of a realm with many
-/// hosts that would be everything that happens on all of them.
+/// An observer of any name adds the prefixes of the list of imports, and never all names: in a realm with many hosts
+/// these would be all notifications of all hosts.
 struct WantedNames: Equatable {
     private var names: Set<ExactText> = []
     private var prefixes: Set<ExactText> = []
-    /// Whether not all of them fit.
+    /// Whether the limit excludes some names.
     private(set) var isCut = false
 
     init() {}
 
     /// - Parameters:
-    ///   - observed: what the session's observers want.
+    ///   - observed: the names that the session's observers want.
     ///   - isAnyObserved: whether one of them wants any name.
-    ///   - most: subscriptions at most; each name takes two.
+    ///   - most: the maximum number of subscriptions; each name takes two.
     init(
         observed: some Sequence<String>, isAnyObserved: Bool, imports: [NamePattern], maxSubscriptions most: Int
     ) {
@@ -41,7 +41,7 @@ struct WantedNames: Equatable {
         for name in observed where Self.mayImport(name, imports) && !isBelowPrefix(name) { add(name, to: &names) }
     }
 
-    /// What the bridge itself says is never taken from outside, and never goes out.
+    /// The names of the bridge's own notifications, which are never imported or exported.
     static let ownNames = NamePattern.below("org.carillon.Bridge.")
 
     static func mayImport(_ name: String, _ imports: [NamePattern]) -> Bool {
@@ -54,9 +54,9 @@ struct WantedNames: Equatable {
 
     func contains(_ name: String) -> Bool { names.contains(ExactText(name)) || isBelowPrefix(name) }
 
-    /// The filters of the subscriptions.
+    /// Returns the filters of the subscriptions.
     ///
-    /// - Parameter origin: for what is of this host only; nil for all.
+    /// - Parameter origin: the only host to subscribe to; nil for all.
     func filters(of origin: Origin? = nil, in realm: String) -> Set<String> {
         var filters: Set<String> = []
         for name in names { filters.formUnion(BridgeTopic.filters(name: name.text, of: origin, in: realm)) }

@@ -4,28 +4,29 @@ import CarillonMQTT
 import CarillonMainLoop
 import CarillonWire
 
-/// Tells what is lost: in the session, by a notification for each name and reason, and at the broker, on the host's topic
-/// for its status. At most once a second.
+/// The announcements of losses: in the session by a notification for each name and reason, and at the broker by the
+/// status on the host's topic. They are published at most once a second.
 final class LossAnnouncer {
-    /// What it posts.
+    /// The name of the notification.
     static let name = "org.carillon.Bridge.Lost"
     private static let calm: UInt32 = 1_000
-    /// Before something is announced again that the service has not taken.
+    /// The pause before an announcement that the service has not accepted is repeated, in milliseconds.
     private static let pause: UInt32 = 10_000
-    /// A connection is good enough for the status when it has lasted so long: a broker may end it because of that.
+    /// The age of a connection at which the status is published, in milliseconds: a broker may end the connection
+    /// because of the status.
     private static let beforeStatus: UInt32 = 5_000
-    /// Names that the status at the broker tells apart.
+    /// The maximum number of names that the status at the broker distinguishes.
     private static let maxNames = 100
 
     private let center: CenterLink
     private let context: MainContext
-    /// The configuration and the broker that the bridge has now.
+    /// The present configuration and broker of the bridge.
     private var configuration: BridgeConfiguration
     private weak var broker: BrokerLink?
     private var ledger = LossLedger()
     private var timer: EventSource?
     private var statusTimer: EventSource?
-    /// What went out and did not come there, by its name.
+    /// The numbers of lost outgoing notifications, by name.
     private var outwards: [String: UInt64] = [:]
     private var mustTellBroker = false
 
@@ -51,10 +52,10 @@ final class LossAnnouncer {
         tellSoon()
     }
 
-    /// The losses that are not announced, for all that is known.
+    /// The losses that no observer may know of.
     var unannounced: [LossLedger.Entry: UInt64] { ledger.unannounced }
 
-    /// Ever.
+    /// The total of lost outgoing notifications.
     var outwardsCount: UInt64 { ledger.outwards }
     var inwardsCount: UInt64 { ledger.inwards }
 
@@ -67,8 +68,8 @@ final class LossAnnouncer {
         tellSoon()
     }
 
-    /// A notification is lost that was for another realm than the bridge has now, or from another host or user. Only the
-    /// session is told: the present broker has nothing to do with it, and shall not have its name.
+    /// Notes the loss of a notification for another realm, host or user than the bridge has now. Only the session is
+    /// informed: the present broker is not concerned, and must not learn the name.
     func lostByChange(_ name: String?, of origin: Origin) {
         ledger.lost(of: name, from: origin, because: .reconfigured, .outwards)
         tellSoon()
@@ -93,7 +94,7 @@ final class LossAnnouncer {
         tell()
     }
 
-    /// The service is there: what is pending is told.
+    /// Announces pending losses to a service that has appeared.
     func serviceCame() {
         guard !ledger.pending.isEmpty else { return }
         timer = nil
@@ -101,7 +102,7 @@ final class LossAnnouncer {
     }
 
     private func tell() {
-        // Otherwise they are told when it comes; later losses are added.
+        // Without a service the losses stay pending; later losses are added.
         guard center.isThere else { return tellBroker() }
         for (entry, count, isNew) in ledger.takePending() {
             let name = entry.name?.text ?? ""
@@ -121,13 +122,13 @@ final class LossAnnouncer {
         tellBroker()
     }
 
-    /// A service that ends may have taken it. Better told twice than not at all.
+    /// A service that ends may have accepted the announcement. Two announcements are better than none.
     private func answered(_ entry: LossLedger.Entry, _ count: UInt64, _ isTaken: Bool) {
         ledger.answered(entry, count, isTaken: isTaken)
         if !isTaken { tellSoon(in: Self.pause) }
     }
 
-    /// The broker may have forgotten the status.
+    /// Schedules the status, which the broker may have forgotten.
     func brokerConnected() {
         if !outwards.isEmpty { mustTellBroker = true }
         statusTimer = .once(milliseconds: Self.beforeStatus, on: context) { [unowned self] in

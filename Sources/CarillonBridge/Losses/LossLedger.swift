@@ -1,54 +1,53 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// Why a notification did not come where it should have.
+/// The reason why a notification did not arrive.
 enum LossReason: String, CaseIterable {
-    /// It never came from the broker: a number is missing.
+    /// It never arrived from the broker: a number is missing.
     case missing = "missing"
     /// No MQTT topic can have the name: it has too many parts, or is too long.
     case noTopic = "no-topic"
-    /// More waited for the broker than may.
+    /// The queue for the broker was full.
     case queueFull = "queue-full"
-    /// The broker, or the session's service, did not take it.
+    /// The broker, or the session's service, rejected it.
     case refused = "refused"
     case undecodable = "undecodable"
-    /// Something on the way speaks MQTT 3.1.1, and took away what tells duplicates and losses.
+    /// An intermediary speaks MQTT 3.1.1, and removed the properties that reveal duplicates and losses.
     case stripped = "stripped"
-    /// The service ended while it was posted: it may have come, and is not repeated.
+    /// The service ended during the post: it may have arrived, and is not repeated.
     case uncertain = "uncertain"
     /// The session's service lost it on its way to the bridge.
     case notSeen = "not-seen"
-    /// The broker had not confirmed it when the bridge was given another realm, host or user. It may
-    /// have arrived if it was sent.
+    /// The broker had not acknowledged it when the bridge was given another realm, host or user. It may have arrived if
+    /// it was sent.
     case reconfigured = "reconfigured"
 }
 
-/// What is lost, by name, until it is announced: nothing is lost silently, and a flood of losses is no flood of
-/// announcements.
+/// The losses by name, until they are announced. No loss is silent, and a flood of losses is no flood of announcements.
 struct LossLedger {
-    /// What is told together.
+    /// The losses that are announced together.
     struct Entry: Hashable {
-        /// Where it came from.
+        /// The origin of the lost notifications.
         let origin: Origin
-        /// Nil where more names are lost than are told apart.
+        /// Nil if more names are lost than the limit distinguishes.
         let name: ExactText?
         let reason: LossReason
     }
 
-    /// Entries that are told apart at once.
+    /// The maximum number of pending entries.
     static let maxEntries = 256
 
-    /// Stands for more origins than are told apart.
+    /// The origin that stands for all origins beyond the limit.
     static let several = Origin(host: "*", user: "*")!
 
     private(set) var pending: [Entry: UInt64] = [:]
-    /// Losses that were announced, and not confirmed by the service.
+    /// Losses that are announced, and not confirmed by the service.
     private var announced: [Entry: UInt64] = [:]
-    /// Losses that have to be announced once more: they are in the log already.
+    /// Losses that have to be announced again: they are in the log already.
     private var again: [Entry: UInt64] = [:]
-    /// Ever, of what went out.
+    /// The total of outgoing losses.
     private(set) var outwards: UInt64 = 0
-    /// Ever, of what came in.
+    /// The total of incoming losses.
     private(set) var inwards: UInt64 = 0
 
     enum Direction { case outwards, inwards }
@@ -67,15 +66,15 @@ struct LossLedger {
             .addLosses(count)
     }
 
-    /// Losses of an earlier bridge of the session, which are counted already.
+    /// Restores losses of an earlier bridge of the session, which are counted already.
     mutating func restore(_ saved: [Entry: UInt64]) { pending.merge(saved) { $0.addingLosses($1) } }
 
     /// All losses that no observer may know of, for the next bridge.
     var unannounced: [Entry: UInt64] { pending.merging(announced) { $0.addingLosses($1) } }
 
-    /// The losses that are to be announced now. ``answered(_:_:isTaken:)`` follows for each.
+    /// Takes the losses to announce now. ``answered(_:_:isTaken:)`` follows for each.
     ///
-    /// - Returns: with whether some of it is announced for the first time.
+    /// - Returns: each loss, with whether part of it is announced for the first time.
     mutating func takePending() -> [(entry: Entry, count: UInt64, isNew: Bool)] {
         defer { (pending, again) = ([:], [:]) }
         announced.merge(pending) { $0.addingLosses($1) }
@@ -85,7 +84,7 @@ struct LossLedger {
         }
     }
 
-    /// The service has answered an announcement, or will not.
+    /// Notes the service's answer to an announcement, or that there will be none.
     mutating func answered(_ entry: Entry, _ count: UInt64, isTaken: Bool) {
         let left = announced[entry, default: 0]
         announced[entry] = left > count ? left - count : nil
@@ -96,7 +95,7 @@ struct LossLedger {
 }
 
 extension UInt64 {
-    /// The number of a message is its sender's word: the sum of losses may be anything.
+    /// Returns the sum, at most the maximum: senders choose the numbers of messages, so that the sum may be anything.
     func addingLosses(_ count: UInt64) -> UInt64 {
         let (sum, isTooMuch) = addingReportingOverflow(count)
         return isTooMuch ? .max : sum

@@ -4,11 +4,11 @@ import CarillonCore
 import CarillonMQTT
 import CarillonWire
 
-/// What arrived from the broker, read and not believed: anybody there may have sent it.
+/// A message from the broker, parsed and not trusted: any client of the broker may have sent it.
 struct InwardMessage {
     enum Content {
         case notification(userInfo: [String: PropertyList])
-        /// The value of that name and object is gone.
+        /// The value of the name and object is gone.
         case removal
     }
 
@@ -16,28 +16,28 @@ struct InwardMessage {
     let name: String
     let object: String
     private(set) var content: Content
-    /// Whether it stays as a value.
+    /// Whether it is retained as a value.
     let isKept: Bool
-    /// In seconds; nil for never.
+    /// The lifetime, in seconds; nil for no end.
     private(set) var expiresAfter: UInt32?
-    /// Since when it waits to be posted, in microseconds since 1970; nil before.
+    /// The time since when it waits to be posted, in microseconds since 1970; nil before.
     private(set) var waitsSince: Int64?
     let properties: MessageProperties
-    /// As it arrived, to be saved.
+    /// The message as it arrived, to be saved.
     private(set) var publication: Publication
-    /// Whether it is a value that was there before: it is news only for who does not have it.
+    /// Whether it is a value that existed before: it is news only for a session that does not have it.
     private(set) var isToldAnew: Bool
 
-    /// Why something is not taken.
+    /// The reason why a message is refused.
     enum Refusal: Error, Equatable {
-        /// It went through too many bridges, so that it may go round and round.
+        /// It went through too many bridges, so it may be in a loop.
         case tooManyHops
         case undecodable(String)
     }
 
     static let maxHops = 4
 
-    /// - Parameter topic: that of `publication`, read; it is a notification's or a value's.
+    /// - Parameter topic: the parsed topic of `publication`, which is that of a notification or a value.
     init(_ publication: Publication, on topic: BridgeTopic) throws(Refusal) {
         guard let properties = MessageProperties(publication.userProperties) else {
             throw .undecodable("a user property has a value that it can't have")
@@ -52,7 +52,7 @@ struct InwardMessage {
         self.publication = publication
         self.properties = properties
         isKept = publication.isRetained
-        // The last second of it is one.
+        // A message in its last second has one second left.
         expiresAfter = publication.expiry.map { max($0, 1) }
         isToldAnew = properties.isOldValue
         if publication.isRetained, publication.payload.isEmpty {
@@ -68,7 +68,7 @@ struct InwardMessage {
         }
     }
 
-    /// The same, of which so many seconds are left.
+    /// Returns the message with a remaining lifetime.
     func expiring(after seconds: UInt32) -> InwardMessage {
         var message = self
         message.expiresAfter = seconds
@@ -77,7 +77,7 @@ struct InwardMessage {
         return message
     }
 
-    /// The same from the moment when it begins to wait: its time goes on.
+    /// Returns the message from the moment when it begins to wait; its lifetime goes on.
     ///
     /// - Parameter now: microseconds since 1970.
     func waiting(since now: Int64) -> InwardMessage {
@@ -86,24 +86,24 @@ struct InwardMessage {
         return message
     }
 
-    /// When its time is over, in microseconds since 1970; nil for never.
+    /// Returns the end of its lifetime, in microseconds since 1970; nil for never.
     func expiry(at now: Int64) -> Int64? { expiresAfter.map { (waitsSince ?? now) + Int64($0) * 1_000_000 } }
 
-    /// The seconds that are left of its time; nil for all.
+    /// Returns the remaining seconds of its lifetime; nil for no end.
     func secondsLeft(at now: Int64) -> UInt32? {
         expiry(at: now).map { UInt32(clamping: ($0 - now + 999_999) / 1_000_000) }
     }
 
-    /// Identifies a value of a host.
+    /// The identity of a value of a host.
     struct HostValue: Hashable {
         let origin: Origin
         let kind: ValueKind
     }
 
-    /// The value that it sets or ends, if it is kept.
+    /// The value that a retained message sets or removes.
     var value: HostValue { HostValue(origin: origin, kind: ValueKind(name, object)) }
 
-    /// That the value that it sets is gone.
+    /// The message that removes the value which this message sets.
     var removal: InwardMessage {
         var message = self
         message.content = .removal
@@ -113,20 +113,20 @@ struct InwardMessage {
         return message
     }
 
-    /// Whether it came on the topic on which a bridge publishes that value.
+    /// Whether it arrived on the topic on which a bridge publishes the value.
     func isOnTopicOfBridge(in realm: String) -> Bool {
         ExactText.matches(publication.topic, BridgeTopic(value: name, object, of: origin).text(in: realm))
     }
 
-    /// What it takes while it is remembered, in bytes, roughly.
+    /// The approximate size in memory, in bytes.
     var byteCount: Int {
         publication.userProperties.reduce(publication.topic.utf8.count + publication.payload.count + 512) {
             $0 + $1.name.utf8.count + $1.value.utf8.count
         }
     }
 
-    /// Whether a value that the service keeps is this one, with this content: of the same name and object, and of the same
-    /// user on the same machine.
+    /// Whether a value that the service keeps is this one, with this content. Name, object, lifetime, user and machine
+    /// are compared.
     ///
     /// - Parameter now: microseconds since 1970.
     func isKept(as value: KeptValue, _ userInfo: [String: PropertyList], now: Int64) -> Bool {
@@ -142,7 +142,9 @@ struct InwardMessage {
         if case .string(let value) = value { ExactText(value) == ExactText(text) } else { false }
     }
 
-    /// - Parameter isAnew: whether it is a value that was there before, whatever it says itself.
+    /// Returns the message, marked as a value that existed before if it or the argument says so.
+    ///
+    /// - Parameter isAnew: whether it existed before, regardless of its own properties.
     func told(anew isAnew: Bool) -> InwardMessage {
         var message = self
         message.isToldAnew = isToldAnew || isAnew

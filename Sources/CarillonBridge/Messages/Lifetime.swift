@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/// When a value is over, in microseconds since 1970; nil for never.
+/// The comparison of ends of lifetimes, in microseconds since 1970; nil for never.
 enum Lifetime {
-    /// Messages have whole seconds, and take some on their way.
+    /// The tolerance, in microseconds: lifetimes of messages are whole seconds, and messages need some time on their
+    /// way.
     private static let tolerance: Int64 = 5_000_000
 
     static func isSame(_ one: Int64?, _ other: Int64?) -> Bool {

@@ -2,11 +2,11 @@
 import CarillonCore
 import CarillonMQTT
 
-/// The user properties of a bridge's messages, by their names: the one place that knows them.
+/// The user properties of a bridge's messages. No other code knows their names.
 struct MessageProperties: Equatable {
     enum Key: String {
         case object = "object"
-        /// An object that MQTT would not take as it is, written as a topic's level.
+        /// An object with characters that MQTT forbids, written as a level of a topic.
         case encodedObject = "object-percent"
         case serial = "serial"
         case count = "count"
@@ -17,32 +17,32 @@ struct MessageProperties: Equatable {
         case widths = "widths"
         case whileRun = "while"
         case allSessions = "all-sessions"
-        /// Of ``BridgeTopic/Subject/online``: its being there shows that properties come through.
+        /// On ``BridgeTopic/Subject/online``: its presence shows that properties pass through.
         case carillon = "carillon"
     }
 
-    /// Empty for none.
+    /// The object; empty for none.
     var object = ""
-    /// The place among the posts of its session.
+    /// The serial number of the post in its session.
     var serial: UInt64?
-    /// Where it stands among what its bridge published on its topic: 1, 2, 3 and so on, so that a hole is a loss.
+    /// The number of the message among its bridge's messages on the topic: 1, 2, 3 and so on, so that a hole is a loss.
     var place: Place?
-    /// How many bridges it went through.
+    /// The number of bridges that the message went through.
     var hops: UInt64 = 0
-    /// When it was posted, in microseconds since 1970.
+    /// The time of the post, in microseconds since 1970.
     var time: Int64?
-    /// Whether it is a value that was there before, told anew.
+    /// Whether it is a value that existed before, sent again.
     var isOldValue = false
-    /// Whether the integers of a payload in CBOR have the widths that they had.
+    /// Whether the integers of a CBOR payload keep the widths that they had.
     var keepsWidths = false
-    /// Of a value that goes with its poster (R8): the run of the bridge that published it, as its presence has it. The value is
-    /// over when that presence is.
+    /// The run of the bridge that published a value that ends with its poster (R8), as in the bridge's presence. The
+    /// value is over when that presence is.
     var boundTo: String?
-    /// Of what was posted for the other sessions of its machine, too (G1): what it is known by there. Nil for others.
+    /// The identity in the other sessions of its machine, if it was posted for all sessions (G1); nil otherwise.
     var identity: String?
 
     struct Place: Equatable {
-        /// From when on it counts: the counting begins anew with a process that does not know the earlier one's.
+        /// The run that the count belongs to: a process that does not know the earlier counts begins a new run.
         let run: String
         let count: UInt64
     }
@@ -51,9 +51,9 @@ struct MessageProperties: Equatable {
 
     init() {}
 
-    /// Of several with one name the first counts.
+    /// Reads user properties. Of several with one name the first counts.
     ///
-    /// - Returns: nil where one that is known has a value that it can't have.
+    /// - Returns: nil if a known property has an invalid value.
     init?(_ properties: [UserProperty]) {
         var texts: [Key: String] = [:]
         for property in properties {

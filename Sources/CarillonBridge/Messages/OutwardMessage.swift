@@ -9,21 +9,21 @@ import CarillonWire
     import Musl
 #endif
 
-/// A notification on its way to the broker, or that a value is gone.
+/// A message for the broker: a notification, or the removal of a value.
 struct OutwardMessage: Equatable {
     let name: String
     let object: String
     let payload: [UInt8]
     let contentType: String?
     let isRetained: Bool
-    /// When it is of no use any more, in microseconds since 1970; nil for never.
+    /// The end of its lifetime, in microseconds since 1970; nil for never.
     let expiry: Int64?
     var properties: MessageProperties
 
     /// - Parameters:
-    ///   - details: what the service told of it, which it was asked for (P1).
-    ///   - keepsWidths: whether integers are to keep their widths, for which the payload is CBOR.
-    ///   - run: that of the bridge's presence, to which a value is bound that goes with its poster (R8).
+    ///   - details: the details of the notification that the service was asked for (P1).
+    ///   - keepsWidths: whether integers keep their widths, for which the payload is CBOR.
+    ///   - run: the run of the bridge's presence, to which a value is bound that ends with its poster (R8).
     init(_ notification: ArrivedNotification, details: [String: PropertyList], keepsWidths: Bool, run: String) {
         func isTrue(_ detail: Detail) -> Bool { details[detail.rawValue] == .boolean(true) }
         func microseconds(_ detail: Detail) -> Int64? {
@@ -49,7 +49,7 @@ struct OutwardMessage: Equatable {
         }
     }
 
-    /// The same for a device, which is told what is, and not what was: nothing is retained (G2).
+    /// Creates the message for a device. Devices receive news and no values, so nothing is retained (G2).
     init(toDevice message: OutwardMessage, _ userInfo: [String: PropertyList]) {
         let (payload, contentType) = Payload.plain(of: userInfo)
         self.init(
@@ -60,7 +60,7 @@ struct OutwardMessage: Equatable {
         properties.identity = nil
     }
 
-    /// One that was made before.
+    /// Creates a message from its parts.
     init(
         name: String, object: String, payload: [UInt8], contentType: String?, isRetained: Bool, expiry: Int64?,
         properties: MessageProperties
@@ -74,7 +74,7 @@ struct OutwardMessage: Equatable {
         self.properties = properties
     }
 
-    /// That the value of this name and object is gone.
+    /// Creates the removal of the value of a name and object.
     init(removalOf name: String, _ object: String) {
         self.name = name
         self.object = object
@@ -93,13 +93,13 @@ struct OutwardMessage: Equatable {
         return BridgeTopic(subject, of: origin).text(in: realm)
     }
 
-    /// What it takes while it waits, in bytes, roughly.
+    /// The approximate size in memory, in bytes.
     var byteCount: Int { payload.count + name.utf8.count + object.utf8.count + 256 }
 
-    /// - Parameter now: in microseconds since 1970.
+    /// - Parameter now: microseconds since 1970.
     func isExpired(at now: Int64) -> Bool { expiry.map { $0 <= now } ?? false }
 
-    /// - Parameter now: in microseconds since 1970.
+    /// - Parameter now: microseconds since 1970.
     func publication(on topic: String, now: Int64) -> Publication {
         let seconds = expiry.map { expiry in
             UInt32(clamping: max(1, (expiry.subtractingReportingOverflow(now).partialValue + 500_000) / 1_000_000))

@@ -3,14 +3,14 @@ import CarillonCBOR
 import CarillonJSON
 import CarillonWire
 
-/// The userInfo of a notification as a message's payload.
+/// The userInfo of a notification as the payload of a message.
 enum Payload {
-    /// JSON as the command prints it, for everybody. The widths of integers are not kept.
+    /// The content type of JSON as the command prints it, for all readers. The widths of integers are not kept.
     static let contentType = "application/json"
-    /// For names whose integers are to keep their widths.
+    /// The content type of CBOR, for names whose integers keep their widths.
     static let binaryContentType = "application/cbor"
 
-    /// What is wrong with a payload.
+    /// The fault of a payload.
     struct Malformed: Error, Equatable {
         let reason: String
     }
@@ -23,8 +23,8 @@ enum Payload {
         PropertyListCBOR.cbor(.dictionary(userInfo)).encoded
     }
 
-    /// A payload for devices (G2), as ``userInfo(_:contentType:keepsWidths:)`` reads it: where there is nothing but an entry
-    /// `value`, this alone, and otherwise an object of JSON.
+    /// Returns a payload for devices (G2), as ``userInfo(_:contentType:keepsWidths:)`` reads it. An only entry `value`
+    /// that is no dictionary is written alone; anything else is a JSON object.
     static func plain(of userInfo: [String: PropertyList]) -> (bytes: [UInt8], contentType: String) {
         guard userInfo.count == 1, let value = userInfo["value"] else {
             return (json(of: userInfo), contentType)
@@ -37,19 +37,19 @@ enum Payload {
         }
     }
 
-    /// Reads the payload of any device (G2). An object of JSON is userInfo; any other value is its entry `value`, and so is
-    /// plain text, or data if it is no UTF-8. A `null` of JSON is left out. Without a content type a payload that begins as
-    /// an object or an array is JSON.
+    /// Reads the payload of any device (G2). A JSON object is the userInfo. Any other JSON value, a plain text, or data
+    /// that is no UTF-8 is the entry `value`. A JSON `null` is left out. Without a content type, a payload that begins
+    /// like an object or an array is JSON.
     ///
     /// - Parameters:
-    ///   - contentType: nil where the message has none.
-    ///   - keepsWidths: whether the integers of CBOR have the widths that they had.
-    /// - Throws: ``Malformed`` where the payload is not of its content type.
+    ///   - contentType: nil for a message without a content type.
+    ///   - keepsWidths: whether the integers of CBOR keep the widths that they had.
+    /// - Throws: ``Malformed`` for a payload that is not of its content type.
     static func userInfo(
         _ bytes: [UInt8], contentType: String?, keepsWidths: Bool
     ) throws(Malformed) -> [String: PropertyList] {
         guard !bytes.isEmpty else { return [:] }
-        // Parameters, such as the character set, stand behind a semicolon.
+        // Parameters, such as the character set, follow a semicolon.
         switch contentType?.prefix(while: { $0 != ";" && $0 != " " }).lowercased() {
         case Self.contentType, "text/json": return try json(bytes)
         case Self.binaryContentType: return try cbor(bytes, keepsWidths: keepsWidths)
@@ -70,7 +70,7 @@ enum Payload {
     }
 
     private static func plain(_ bytes: [UInt8]) -> PropertyList {
-        // A text of D-Bus has no NUL.
+        // A string of D-Bus has no NUL.
         guard !bytes.contains(0), let text = String(validating: bytes, as: UTF8.self) else { return .data(bytes) }
         return .string(text)
     }
@@ -85,7 +85,7 @@ enum Payload {
         guard let json = json.withoutNull else { return [:] }
         do throws(PropertyListJSON.Failure) {
             if case .object = json { return try PropertyListJSON.userInfo(from: json) }
-            // Programs that know of no notifications publish a number, a word, a list.
+            // Other programs at the broker publish a single number, string or list.
             return try PropertyListJSON.userInfo(from: .object(["value": json]))
         } catch {
             throw Malformed(reason: error.description)

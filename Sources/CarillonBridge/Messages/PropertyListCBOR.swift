@@ -7,14 +7,15 @@ import CarillonWire
 /// | property list | CBOR |
 /// |---|---|
 /// | `uint8`, `int16`, `int32`, `int64` | an integer of 1, 2, 4, 8 bytes |
-/// | `uint16`, `uint32`, `uint64` | an unsigned bignum (tag 2) of 2, 4, 8 bytes, which every reader takes for a number |
-/// | data, string, array, dictionary, boolean, double | a byte string, a text string, an array, a map, `true` and `false`, a number of double precision |
-/// | date | seconds since 1970 (tag 1); where a double would not hold the microseconds, RFC 9581 (tag 1001) |
+/// | `uint16`, `uint32`, `uint64` | an unsigned bignum (tag 2) of 2, 4, 8 bytes, a number for every reader |
+/// | data, string, array, dictionary | a byte string, a text string, an array, a map |
+/// | boolean, double | `true` and `false`, a number of double precision |
+/// | date | seconds since 1970 (tag 1); if a double does not hold the microseconds, RFC 9581 (tag 1001) |
 ///
-/// Others write each number with as few bytes as it needs, so the width of theirs says nothing: what they write is
-/// `int64`, as with JSON. Who writes widths says so beside the payload.
+/// Other writers encode each number with as few bytes as it needs, so that the width has no meaning: their integers are
+/// `int64`, as in JSON. A writer that keeps widths says so beside the payload.
 enum PropertyListCBOR {
-    /// What is wrong with a value.
+    /// The fault of a value.
     struct Failure: Error, CustomStringConvertible {
         let description: String
     }
@@ -63,7 +64,7 @@ enum PropertyListCBOR {
         if fraction == 0 { return .tagged(Tag.seconds, integer(seconds, .eight)) }
         let double = Double(microseconds) / 1_000_000
         if self.microseconds(double) == microseconds { return .tagged(Tag.seconds, .double(double)) }
-        // Key 1 is the seconds, and -6 the microseconds to add to them.
+        // Key 1 holds the seconds, and key -6 the microseconds to add.
         let whole = fraction < 0 ? seconds - 1 : seconds
         return .tagged(
             Tag.extendedTime,
@@ -75,20 +76,20 @@ enum PropertyListCBOR {
 
     // MARK: Reading
 
-    /// - Parameter keepsWidths: whether who wrote it says that the width of an integer is its type.
-    /// - Returns: what is no map as the one entry `value`.
-    /// - Throws: ``Failure`` for values that a property list can't have.
+    /// - Parameter keepsWidths: whether the writer says that the width of an integer is its type.
+    /// - Returns: the entries of a map; any other value as the only entry `value`.
+    /// - Throws: ``Failure`` for values that a property list can't represent.
     static func userInfo(from value: CBOR, keepsWidths: Bool) throws(Failure) -> [String: PropertyList] {
         if case .tagged(Tag.selfDescribed, let item) = value {
             return try userInfo(from: item, keepsWidths: keepsWidths)
         }
         let reader = Reader(keepsWidths: keepsWidths)
-        // What programs publish that know of no notifications: a number, a word, a list.
+        // Other programs at the broker publish a single number, string or list.
         guard case .map(let entries) = value else { return ["value": try reader.propertyList(value, path: "userInfo")] }
         return try reader.dictionary(entries, path: "userInfo")
     }
 
-    /// In microseconds; nil for what is not finite, or beyond 64 bits of them.
+    /// Returns microseconds; nil for numbers that are not finite, or that exceed 64 bits.
     private static func microseconds(_ seconds: Double) -> Int64? {
         Int64(exactly: (seconds * 1_000_000).rounded())
     }
@@ -154,7 +155,7 @@ enum PropertyListCBOR {
             }
         }
 
-        /// A number without a width, as JSON has it.
+        /// Returns a number without a width, as in JSON.
         private func plain(_ number: UInt64) -> PropertyList {
             Int64(exactly: number).map { .int64($0) } ?? .uint64(number)
         }
@@ -187,14 +188,14 @@ enum PropertyListCBOR {
                 guard let microseconds = Self.extendedTime(entries) else { break }
                 return .date(microsecondsSince1970: microseconds)
             case (Tag.dateText, _), (Tag.unsigned, _), (Tag.negative, _), (Tag.extendedTime, _): break
-            // Such as an address, or a UUID: the tag says what for, and the value is one without it.
+            // The tag tells the purpose, such as an address or a UUID; the value is valid without it.
             case (_, .text), (_, .bytes): return try propertyList(item, path: path)
             default: throw Failure(description: "\(path): a value with the tag \(tag) is no property-list value")
             }
             throw Failure(description: "\(path): the value with the tag \(tag) can't be one, or is out of range")
         }
 
-        /// Of a bignum; nil beyond 64 bits.
+        /// Returns the number of a bignum; nil beyond 64 bits.
         private static func number(_ bytes: [UInt8]) -> UInt64? {
             let digits = bytes.drop { $0 == 0 }
             guard digits.count <= 8 else { return nil }
@@ -215,8 +216,8 @@ enum PropertyListCBOR {
             return isBeyond ? nil : product
         }
 
-        /// Whole seconds, and what is added to them in the units of nine, six or three digits; other keys say how exact
-        /// it is, or in which zone.
+        /// Returns the sum of whole seconds and of a fraction in milliseconds, microseconds or nanoseconds. Other keys,
+        /// for the accuracy or the time zone, are ignored.
         private static func extendedTime(_ entries: [CBOR.Entry]) -> Int64? {
             var sum: Int64 = 0
             for entry in entries {

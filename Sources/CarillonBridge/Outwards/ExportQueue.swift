@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// What waits for the broker, in order and bounded: when it is full the oldest are lost, as what is newer is worth more to
-/// whoever was away, and their numbers are missing there.
+/// The bounded queue of messages for the broker, in order. A full queue drops the oldest messages, because newer ones
+/// are worth more to a receiver that was away. Receivers notice the loss by the missing numbers.
 struct ExportQueue {
     struct Limits: Equatable {
         var count = 10_000
@@ -12,19 +12,19 @@ struct ExportQueue {
     struct Entry: Equatable {
         var message: OutwardMessage
         let topic: String
-        /// Whether it was sent, so that it may have arrived.
+        /// Whether the message was sent, so that it may have arrived.
         var wasSent = false
-        /// How much speaks for this message as the cause of lost connections.
+        /// The evidence that this message is the cause of lost connections.
         var suspicion = 0
-        /// Whether it says that a value is gone.
+        /// Whether the message removes a value.
         var isRemoval: Bool { message.isRetained && message.payload.isEmpty }
     }
 
     let limits: Limits
     private var entries = Deque<Entry>()
     private var byteCountOfEntries = 0
-    /// Entries that were sent on a connection that has ended. They are sent again, ahead of all others. They are not lost for
-    /// want of room, as they may have arrived; there are as many as the window of the connections at most.
+    /// Entries that were sent on a connection that has ended. They are sent again, before all others. A full queue does
+    /// not drop them, because they may have arrived. Their number is at most the window of the connections.
     private var returned = Deque<Entry>()
     private var byteCountOfReturned = 0
 
@@ -38,7 +38,7 @@ struct ExportQueue {
 
     func neverFits(_ entry: Entry) -> Bool { entry.message.byteCount > limits.byteCount }
 
-    /// - Returns: those that had to go; that may be this one, when it alone is beyond the limit.
+    /// - Returns: the dropped entries; this entry is one of them if it alone exceeds the limit.
     mutating func append(_ entry: Entry) -> [Entry] {
         entries.append(entry)
         byteCountOfEntries += entry.message.byteCount
@@ -50,9 +50,9 @@ struct ExportQueue {
         return lost
     }
 
-    /// Takes an entry that an earlier bridge had, behind all others.
+    /// Restores an entry of an earlier bridge, behind all others.
     ///
-    /// - Returns: as ``append(_:)``.
+    /// - Returns: the dropped entries, as ``append(_:)`` does.
     mutating func restore(_ entry: Entry) -> [Entry] {
         guard entry.wasSent else { return append(entry) }
         returned.append(entry)
@@ -72,7 +72,7 @@ struct ExportQueue {
         return entry
     }
 
-    /// Puts an entry back that could not leave, or may not have arrived.
+    /// Puts back an entry that could not be sent, or may not have arrived.
     mutating func prepend(_ entry: Entry) {
         returned.prepend(entry)
         byteCountOfReturned += entry.message.byteCount

@@ -5,7 +5,7 @@ import CarillonMQTT
 import CarillonMainLoop
 import CarillonWire
 
-/// The way from the session to the broker: selects notifications, numbers them, and keeps them until the broker has
+/// The path from the session to the broker: selects notifications, numbers them, and keeps them until the broker has
 /// acknowledged them.
 final class Exporter {
     private struct InFlight {
@@ -15,7 +15,7 @@ final class Exporter {
     }
 
     private let configuration: BridgeConfiguration
-    /// The run of the presence.
+    /// The run of the bridge's presence.
     private let run: String
     private let environment: BridgeEnvironment
     private let context: MainContext
@@ -24,7 +24,7 @@ final class Exporter {
     private let lost: (UInt64, String?, LossReason) -> Void
     private var queue: ExportQueue
     private(set) var counts: TopicCounts
-    /// In the order in which they were sent.
+    /// The unacknowledged messages, in the order in which they were sent.
     private var inFlight: [InFlight] = []
     var values = OwnValues()
     /// Messages that the broker has acknowledged.
@@ -32,10 +32,10 @@ final class Exporter {
     /// The time that the broker took to acknowledge the last message.
     private(set) var acknowledgement: Duration?
     private var hasWarned = false
-    /// Values to remove from the broker, when nothing else waits.
+    /// The values to remove from the broker, when the queue is empty.
     private var removals = Removals()
     private var suspectTimer: EventSource?
-    /// Called when nothing waits for the broker any more.
+    /// Called when no message waits for the broker.
     var onIdle: () -> Void = {}
 
     init(
@@ -74,15 +74,15 @@ final class Exporter {
         }
     }
 
-    /// Exports a notification of the session if the configuration allows its name, and if it is not from outside: an
-    /// imported one is never exported again, so that there are no loops (G2).
+    /// Exports a notification of the session if the configuration allows its name, and if it has no outside origin. An
+    /// imported notification is never exported again, so that there are no loops (G2).
     ///
     /// - Returns: whether it is a new value that is exported.
     @discardableResult
     func take(_ notification: ArrivedNotification) -> Bool {
         guard exports(notification.name) else { return false }
         guard let details = notification.details?.decoded(), details[Detail.retained.rawValue] != nil else {
-            // The service was asked to say where it is from, and did not.
+            // The service was asked for the origin, and did not send it.
             if !hasWarned { Log.warning("the service does not tell where notifications are from: they stay here") }
             hasWarned = true
             lost(1, notification.name, .refused)
@@ -92,9 +92,9 @@ final class Exporter {
         let keepsWidths = configuration.binaryNames.contains { $0.matches(notification.name) }
         let message = OutwardMessage(notification, details: details, keepsWidths: keepsWidths, run: run)
         let topic = message.topic(of: configuration.origin, in: configuration.realm)
-        // Others subscribe to names.
+        // Receivers subscribe to names, so the name is checked besides the topic.
         guard BridgeTopic.isPossible(name: message.name), BridgeTopic.isPossible(topic) else {
-            // A value that is replayed was announced when it was posted.
+            // The loss of a replayed value was announced when the value was posted.
             guard !message.properties.isOldValue else { return false }
             Log.info("\(message.name) can't be exported: its topic has too many levels or bytes for MQTT")
             lost(1, message.name, .noTopic)
@@ -107,7 +107,7 @@ final class Exporter {
             }
         }
         let entry = ExportQueue.Entry(message: message, topic: topic)
-        // One that never fits would be asked for again and again.
+        // A value that never fits would be requested again and again.
         if queue.neverFits(entry) { values.refused(message) }
         lose(queue.append(entry))
         publishToDevice(message, notification)
@@ -115,7 +115,8 @@ final class Exporter {
         return message.isValue && !message.properties.isOldValue
     }
 
-    /// Publishes a notification on the topic that the configuration maps it to (G2). A value that was there before is no news.
+    /// Publishes a notification on the topic to which the configuration maps it (G2). A value that existed before is no
+    /// news.
     private func publishToDevice(_ message: OutwardMessage, _ notification: ArrivedNotification) {
         guard !message.properties.isOldValue else { return }
         switch configuration.map.target(of: message.name, message.object) {
@@ -136,9 +137,9 @@ final class Exporter {
     private func lose(_ entries: [ExportQueue.Entry]) {
         for entry in entries {
             values.lost(entry.message)
-            // A value that was there before comes again.
+            // A value that existed before is sent again.
             if entry.message.properties.isOldValue { continue }
-            // Its number is missing at the receivers, so that they announce the loss as well.
+            // Its number is missing at the receivers, so that they also announce the loss.
             if entry.message.properties.place == nil { _ = nextPlace(on: entry.topic) }
             lost(1, entry.message.name, .queueFull)
         }
@@ -148,7 +149,7 @@ final class Exporter {
         counts.next(on: topic, newRun: environment.makeToken)
     }
 
-    /// The next message to send: one of the queue, or, when that is empty, the removal of a value.
+    /// Returns the next message to send: from the queue, or, if the queue is empty, the removal of a value.
     private func nextEntry() -> ExportQueue.Entry? {
         if let entry = queue.popFirst() { return entry }
         return removals.popFirst().map(removal)
@@ -163,8 +164,8 @@ final class Exporter {
     func pump() {
         let limit = Int(min(configuration.inFlight, broker.limits?.receiveMaximum ?? .max))
         while broker.isConnected, inFlight.count < (isSuspectNext ? 1 : limit), maySendNext(), var entry = nextEntry() {
-            // The number is that of the sending: a message that is not sent leaves no hole. One that has a number is sent,
-            // also when its time is over.
+            // The number is given at the sending: an unsent message leaves no hole. A message that has a number is sent
+            // even after its lifetime.
             if entry.message.properties.place == nil {
                 guard !entry.message.isExpired(at: environment.time()) else { continue }
                 entry.message.properties.place = nextPlace(on: entry.topic)
@@ -202,13 +203,14 @@ final class Exporter {
 
     // MARK: Ends of connections
 
-    /// A message that was in flight at two ends of connections is sent alone, so that it is known whether it is the cause.
+    /// Whether the next message was in flight when a connection ended, and may be the cause. It is sent alone, to find
+    /// out.
     private var isSuspectNext: Bool {
         (inFlight.first?.entry.suspicion ?? 0) > 0 || (queue.first?.suspicion ?? 0) > 0
     }
 
-    /// A suspect waits until the connection has lasted for a second: then nothing else that the bridge sends at its beginning
-    /// is the cause of its end.
+    /// Returns whether the next message may be sent. A suspect waits until the connection has lasted for one second.
+    /// Then no other message that the bridge sends at the beginning is the cause of its end.
     private func maySendNext() -> Bool {
         guard isSuspectNext, let since = broker.connectedAt, context.now - since < .seconds(1) else { return true }
         if suspectTimer == nil {
@@ -220,8 +222,8 @@ final class Exporter {
         return false
     }
 
-    /// A connection has ended. Unacknowledged messages return to the head of the queue, except one that ends the connection
-    /// again and again.
+    /// Handles the end of a connection. Unacknowledged messages return to the head of the queue, except a message that
+    /// ends the connection again and again.
     func connectionEnded(because error: MQTTError?) {
         let isAlone = inFlight.count == 1
         suspectTimer = nil
@@ -238,7 +240,7 @@ final class Exporter {
         inFlight = []
     }
 
-    /// Two ends with a reason, or three without, when the message was alone in flight.
+    /// The evidence at which a message that was alone in flight is given up: two ends with a reason, or three without.
     private static let maxSuspicion = 6
 
     private static func suspicion(_ error: MQTTError, after time: Duration) -> Int {
@@ -274,7 +276,7 @@ final class Exporter {
         return difference
     }
 
-    /// The messages that the broker has not acknowledged, in order.
+    /// The unacknowledged messages, in order.
     var unacknowledged: [ExportQueue.Entry] { inFlight.map(\.entry) + queue.all + removals.all.map(removal) }
 }
 
@@ -289,7 +291,7 @@ extension ReasonCode {
         }
     }
 
-    /// Whether it surely has nothing to do with a message.
+    /// Whether the reason certainly has nothing to do with a message.
     fileprivate var isAboutConnection: Bool {
         switch self {
         case .serverShuttingDown, .serverBusy, .serverUnavailable, .keepAliveTimeout, .sessionTakenOver, .serverMoved,
@@ -300,14 +302,14 @@ extension ReasonCode {
     }
 }
 
-/// Values that are to be removed, each once and in order.
+/// The queue of values to remove, each once and in order.
 private struct Removals {
     private var line = Deque<ValueKind>()
     private var kinds: Set<ValueKind> = []
 
     mutating func append(_ kind: ValueKind) { if kinds.insert(kind).inserted { line.append(kind) } }
 
-    /// The value is there again.
+    /// Cancels a removal, because the value exists again.
     mutating func remove(_ kind: ValueKind) { kinds.remove(kind) }
 
     mutating func popFirst() -> ValueKind? {

@@ -3,37 +3,38 @@ import CarillonCollections
 import CarillonCore
 import CarillonMQTT
 
-/// The values that this host keeps at the broker: the state that the bridge has published, and the state that the broker
-/// shows after a connection. They differ where a broker has forgotten or restored an older state, and where an earlier bridge
-/// was killed. No input and output.
+/// The values that this host keeps at the broker: as the bridge has published them, and as the broker shows them after
+/// a connection. They differ if a broker has forgotten values or restored an older state, or if an earlier bridge was
+/// killed. No input and output.
 struct OwnValues {
-    /// The maximum of values.
+    /// The maximum number of values.
     static let maxCount = 65_536
-    /// The maximum of the name and object of a value that is looked at, in bytes: the standard limits of the service.
+    /// The maximum length of the name and object of a compared value, in bytes: the standard limits of the service.
     private static let maxKeyBytes = 5_120
 
-    /// What the broker has of a value, if it forgets nothing.
+    /// The content that the broker has of a value, if it has not forgotten it.
     private enum Content {
         /// The version that was published last.
         case version(OutwardMessage.Version)
-        /// An older content, or none, as the last one was lost before it was sent.
+        /// An older content, or none, because the last version was lost before it was sent.
         case older
     }
 
     private var published: [ValueKind: Content] = [:]
-    /// The values that the broker has shown since ``beginLooking()``; nil while nobody looks.
+    /// The values that the broker has shown since ``beginLooking()``; nil when no look is open.
     private var shown: [ValueKind: OutwardMessage.Version]?
-    /// Values that are published again as soon as the service sends them.
+    /// The values to publish again as soon as the service sends them.
     private var due: Set<ValueKind> = []
-    /// The versions that the broker does not take, which are not published again by themselves.
+    /// The versions that the broker has refused, which are not published again by themselves.
     private var refused: [ValueKind: OutwardMessage.Version] = [:]
-    /// Values that were published since the service was asked which there are: its answer may not have them yet.
+    /// The values that were published since the service was last asked for its values: its answer may lack them.
     private var recent: Set<ValueKind> = []
     /// Values that were published since ``beginLooking()``: the broker may have shown an older content of them.
     private var publishedMeanwhile: Set<ValueKind> = []
-    /// Whether the service has to send values again that were lost before they were sent.
+    /// Whether the service has to send values again, because some were lost before they were sent.
     private var isReplayDue = false
-    /// How often notifications may not have come from the service, and how many of these times it has sent all values again since.
+    /// The number of times that notifications of the service may be missing; `madeGood` counts those after which it has
+    /// sent all values again.
     private(set) var misses: UInt64 = 0
     private var madeGood: UInt64 = 0
 
@@ -41,8 +42,8 @@ struct OwnValues {
 
     /// Decides whether a value of the session is to be published.
     ///
-    /// - Parameter isReplayed: whether it is a value that was there before.
-    /// - Returns: false when the broker has it.
+    /// - Parameter isReplayed: whether it is a value that existed before.
+    /// - Returns: false if the broker has the value, or has refused it.
     mutating func publish(_ message: OutwardMessage, isReplayed: Bool) -> Bool {
         let kind = ValueKind(message.name, message.object)
         let version = message.version
@@ -57,8 +58,8 @@ struct OwnValues {
         return true
     }
 
-    /// An earlier bridge has left this message to publish, in the order in which it was posted. Its value may be gone meanwhile,
-    /// and the broker may show it later than it is looked at.
+    /// Restores a message that an earlier bridge has left to publish, in the order of the posts. Its value may be gone
+    /// meanwhile, and the broker may show it only after the look.
     mutating func restore(_ message: OutwardMessage) {
         guard message.isRetained else { return }
         let kind = ValueKind(message.name, message.object)
@@ -66,7 +67,7 @@ struct OwnValues {
         if published[kind] != nil || published.count < Self.maxCount { published[kind] = .version(message.version) }
     }
 
-    /// The broker has refused a value. It is not published again by itself.
+    /// Notes that the broker has refused a value, which is not published again by itself.
     mutating func refused(_ message: OutwardMessage) {
         guard message.isValue else { return }
         refused[ValueKind(message.name, message.object)] = message.version
@@ -80,7 +81,7 @@ struct OwnValues {
         one?.isSame(as: other) == true
     }
 
-    /// A value was lost before it was sent. It is due again, if it was the last one.
+    /// Notes that a value was lost before it was sent. It is published again if it was the last version.
     mutating func lost(_ message: OutwardMessage) {
         let kind = ValueKind(message.name, message.object)
         let version = message.version
@@ -90,37 +91,39 @@ struct OwnValues {
         isReplayDue = true
     }
 
-    /// Whether the service has to send its values again, because some of them were lost. Call when nothing else waits.
+    /// Takes whether the service has to send its values again, because some were lost. Call it when no message waits.
     mutating func takeReplay() -> Bool {
         defer { isReplayDue = false }
         return isReplayDue
     }
 
-    /// Notifications may not have come from the service: values may be among them, until it has sent all again.
+    /// Notes that notifications of the service may be missing. Values may be among them until the service has sent all
+    /// again.
     mutating func missedSome() { misses += 1 }
 
-    /// Whether some may be among notifications that did not come.
+    /// Whether values may be among missed notifications.
     var hasMissedSome: Bool { misses != madeGood }
 
-    /// The service has sent all values again.
+    /// Notes that the service has sent all values again.
     ///
-    /// - Parameter misses: those of before it began. A change that was missed meanwhile may be newer than what it sent.
+    /// - Parameter misses: the number of misses before the replay began. A change that was missed meanwhile may be
+    ///   newer than the replayed value.
     mutating func replayed(behind misses: UInt64) { madeGood = max(madeGood, misses) }
 
-    /// The service may not have sent all values again.
+    /// Notes that a replay was cut off, so that the service may not have sent all values again.
     mutating func replayWasCut() { isReplayDue = isReplayDue || !due.isEmpty }
 
-    /// Another configuration may mend what made the broker refuse values.
+    /// Forgets refused values: another configuration may remove the cause.
     mutating func forgetRefused() { refused = [:] }
 
-    /// The service is asked which values there are.
+    /// Prepares for a question to the service for its values.
     mutating func willAsk() { recent = [] }
 
     // MARK: Looking
 
     mutating func beginLooking() { (shown, publishedMeanwhile) = ([:], []) }
 
-    /// The broker has sent a message on a topic of this host.
+    /// Handles a message of the broker on a topic of this host.
     ///
     /// - Parameter now: microseconds since 1970.
     mutating func show(_ name: String, _ object: String, _ publication: Publication, now: Int64) {
@@ -136,7 +139,7 @@ struct OwnValues {
         }
     }
 
-    /// The connection has ended before all was shown.
+    /// Ends the look, for example because the connection has ended.
     mutating func stopLooking() { (shown, publishedMeanwhile) = (nil, []) }
 
     /// The result of a comparison.
@@ -145,7 +148,7 @@ struct OwnValues {
         var gone: [ValueKind]
         /// Whether the service has to send values again because the broker lacks them.
         var isReplayNeeded: Bool
-        /// Whether the service has to be asked again: it does not have values that were published behind the question.
+        /// Whether the service has to be asked again: its answer lacks values that were published after the question.
         var isUnsure: Bool
     }
 
@@ -153,9 +156,9 @@ struct OwnValues {
     ///
     /// - Parameters:
     ///   - kept: the values of the session that are exported.
-    ///   - hasLooked: whether the broker has shown all that it has.
-    ///   - isOwn: whether a bridge of this host has published a value. Others that the broker shows may be those of another
-    ///     program.
+    ///   - hasLooked: whether the broker has shown everything that it has.
+    ///   - isOwn: returns whether a bridge of this host has published a value. Other values that the broker shows may
+    ///     belong to another program.
     mutating func compare(
         with kept: Set<ValueKind>, hasLooked: Bool = true, isOwn: (ValueKind) -> Bool
     ) -> Difference {
@@ -187,10 +190,10 @@ struct OwnValues {
 }
 
 extension OutwardMessage {
-    /// Whether it sets a value; false for one that removes it, too.
+    /// Whether it sets a value; false also for a removal.
     var isValue: Bool { isRetained && !payload.isEmpty }
 
-    /// A value, as far as others notice.
+    /// The identity of a value's content and lifetime, as far as receivers notice it.
     struct Version {
         private let digest: Int
         private let expiry: Int64?

@@ -2,34 +2,34 @@
 import CarillonMQTT
 import CarillonMainLoop
 
-/// The look at the values that the broker keeps of this host, once for each connection. It may have forgotten them, or restored
-/// older ones, or have values of an earlier process that are gone: ``OwnValues`` compares.
+/// The look at the values that the broker keeps of this host, once for each connection. The broker may have forgotten
+/// values, restored older ones, or have values of an earlier process that are gone; ``OwnValues`` compares.
 ///
-/// The look is answered when the broker has shown everything; then the service is asked which values there are. A broker that
-/// does not answer is looked at again, a few times.
+/// When the broker has shown everything, the service is asked for its values. If the broker does not answer, the look
+/// is repeated a few times.
 final class OwnValuesLook {
     private enum Phase {
         case none
-        /// The broker shows them.
+        /// The broker shows the values.
         case looking
-        /// The service is asked which values there are.
+        /// The service is asked for its values.
         case compared
     }
 
-    /// Before the next look, where the broker did not show all, in milliseconds.
+    /// The pause before the next look if the broker did not show everything, in milliseconds.
     private static let pause: UInt32 = 60_000
-    /// The maximum of repeated looks. After them the values that the broker has shown have to do.
+    /// The maximum number of repeated looks. After them the values that the broker has shown count.
     private static let maxRepeats = 5
 
     private let configuration: BridgeConfiguration
     private let broker: BrokerLink
     private let exporter: Exporter
     private let context: MainContext
-    /// Asks the service which values there are.
+    /// Asks the service for its values.
     private let askService: () -> Void
     private var phase = Phase.none
     private var timer: EventSource?
-    /// The number of looks of this connection that were not answered in full.
+    /// The number of incomplete looks on this connection.
     private var failed = 0
 
     init(
@@ -43,10 +43,10 @@ final class OwnValuesLook {
         self.askService = askService
     }
 
-    /// Whether the broker is about to show them.
+    /// Whether the broker is about to show the values.
     var isUnderWay: Bool { phase == .looking }
 
-    /// There is a new connection.
+    /// Handles a new connection.
     func connected() {
         failed = 0
         begin()
@@ -59,7 +59,7 @@ final class OwnValuesLook {
         let filters = BridgeTopic.filters(of: configuration.origin, in: configuration.realm)
         broker.showRetained(filters, excludesOwn: false, usesCanary: true) { [weak self] answer in
             guard let self, phase == .looking else { return }
-            // A broker that shows nothing has not forgotten anything.
+            // A broker that refuses the query counts as having forgotten nothing.
             guard answer.refused.isEmpty else { return stop() }
             let isCertain = answer.isComplete || answer.outcome == .withoutCanary && !broker.showsCanary
             guard isCertain || failed >= Self.maxRepeats else { return tryAgain() }
@@ -77,23 +77,23 @@ final class OwnValuesLook {
         }
     }
 
-    /// The broker has sent a message on a topic of this host.
+    /// Handles a message of the broker on a topic of this host.
     ///
     /// - Parameter now: microseconds since 1970.
     func show(_ name: String, _ object: String, _ publication: Publication, now: Int64) {
         if phase == .looking { exporter.values.show(name, object, publication, now: now) }
     }
 
-    /// The service has answered which values there are.
+    /// Ends the look when the service has listed its values.
     ///
-    /// - Returns: whether the broker had shown everything before it was asked. That ends the look.
+    /// - Returns: whether the broker had shown everything before the service was asked.
     func finish() -> Bool {
         guard phase == .compared else { return false }
         phase = .none
         return true
     }
 
-    /// The connection ends, or the crossing does.
+    /// Stops the look, because the connection or the crossing ends.
     func stop() {
         (phase, timer) = (.none, nil)
         exporter.values.stopLooking()

@@ -5,23 +5,24 @@
     import Musl
 #endif
 
-/// Certificates and keys, as OpenSSL reads them. libmosquitto has loaded it; a build of that without TLS has not, and needs none.
+/// The check of certificates and keys by OpenSSL, which libmosquitto has loaded. A libmosquitto without TLS has not
+/// loaded it, and needs no certificates.
 enum Certificate {
-    /// When one ends.
+    /// The expiry of a certificate.
     enum End: Equatable {
-        /// Nobody can read it.
+        /// The expiry can't be determined.
         case unknown
-        /// It is no certificate.
+        /// The bytes contain no certificate.
         case none
-        /// Negative when it has ended.
+        /// The seconds until the expiry; negative if the certificate has expired.
         case inSeconds(Int)
     }
 
-    /// Whether a key is that of a certificate.
+    /// The relation of a key to a certificate.
     enum Fit: Equatable {
         case unknown
         case fits
-        /// Also one that only a passphrase opens.
+        /// The bytes contain no key, or a key with a passphrase.
         case isNoKey
         case isOfAnother
     }
@@ -78,7 +79,7 @@ enum Certificate {
             self.clearErrors = clearErrors
         }
 
-        /// - Parameter body: gets nil for what is none.
+        /// - Parameter body: receives nil for unreadable bytes.
         func with<Result>(
             _ bytes: [UInt8], read: Read, free: (Pointer) -> Void, _ body: (Pointer?) -> Result
         ) -> Result {
@@ -87,19 +88,19 @@ enum Certificate {
                     return nil
                 }
                 defer { _ = freeReader(reader) }
-                // Nobody is there to be asked for a passphrase.
+                // There is no user to ask for a passphrase.
                 return read(reader, nil, { _, _, _, _ in -1 }, nil)
             }
             defer {
                 if let object { free(object) }
-                // A connection would take them for its own.
+                // A TLS connection would take remaining errors for its own.
                 clearErrors()
             }
             return body(object)
         }
     }
 
-    /// When the first certificate of a file ends.
+    /// Returns the expiry of the first certificate of a file.
     static func end(inPEM bytes: [UInt8]) -> End {
         guard let library = Library() else { return .unknown }
         return library.with(bytes, read: library.readCertificate, free: library.freeCertificate) { certificate in

@@ -7,11 +7,11 @@ import CarillonMainLoop
     import Musl
 #endif
 
-/// Remarks on a configuration, and on the files that it names, as they are on the disk now.
+/// The remarks on a configuration, and on the files that it names, as they are on the disk now.
 package struct FileRemarks {
-    /// With these there can be no connection.
+    /// Faults that prevent a connection.
     package private(set) var faults: [String] = []
-    /// These will be faults, or are dangers.
+    /// Dangers, and future faults.
     package private(set) var warnings: [String] = []
 
     package init(_ configuration: BridgeConfiguration) {
@@ -26,13 +26,13 @@ package struct FileRemarks {
 
     package var all: [String] { faults + warnings }
 
-    /// Adds those of another configuration.
+    /// Adds the remarks of another configuration.
     mutating func add(_ other: FileRemarks) {
         faults += other.faults.filter { !faults.contains($0) }
         warnings += other.warnings.filter { !warnings.contains($0) }
     }
 
-    /// - Returns: the contents, of a file that can be read.
+    /// - Returns: the contents of a readable file.
     private mutating func check(_ file: BridgeConfiguration.NamedFile) -> [UInt8]? {
         let bytes: [UInt8]
         do throws(FileError) {
@@ -56,7 +56,7 @@ package struct FileRemarks {
         return bytes
     }
 
-    /// Of a file with several, as those of authorities have, the first counts.
+    /// Checks the first certificate of a file, which may contain several, as files of authorities do.
     private mutating func check(certificate bytes: [UInt8], _ file: BridgeConfiguration.NamedFile) {
         switch Certificate.end(inPEM: bytes) {
         case .unknown: break
@@ -64,12 +64,12 @@ package struct FileRemarks {
         case .inSeconds(let seconds):
             guard let end = Self.end(secondsLeft: seconds) else { return }
             let remark = "\(file.key): the certificate in \(file.path) \(end)"
-            // Behind one of an authority that has ended may stand the next.
+            // In a file of authorities, a valid certificate may follow an expired one.
             if seconds <= 0, file.key == .certificateFile { faults.append(remark) } else { warnings.append(remark) }
         }
     }
 
-    /// A certificate by which the broker knows this machine needs its key, and the key its certificate.
+    /// Checks the certificate by which the broker knows this machine: certificate and key need each other.
     private mutating func checkOwnCertificate(
         _ configuration: BridgeConfiguration, _ contents: [BridgeConfiguration.NamedFile.Key: [UInt8]]
     ) {
@@ -95,7 +95,7 @@ package struct FileRemarks {
 
     private static let daysOfWarning = 14
 
-    /// The words on the end of a certificate, or nil where it is far away.
+    /// Returns the remark on the expiry of a certificate; nil if it is far away.
     static func end(secondsLeft seconds: Int) -> String? {
         switch seconds / 86_400 {
         case _ where seconds <= 0: "has ended"

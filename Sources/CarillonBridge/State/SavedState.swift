@@ -5,8 +5,8 @@ import CarillonJSON
 import CarillonMQTT
 import CarillonWire
 
-/// The state that a bridge hands over when it is reloaded, and leaves to the next process of its session when it ends. With
-/// it nothing is lost, and nothing comes twice.
+/// The state that a bridge hands over at a reload, and leaves to the next process of its session at its end. With it no
+/// message is lost or repeated.
 package struct SavedState {
     var realm: String
     var origin: Origin
@@ -18,31 +18,31 @@ package struct SavedState {
     var queue: [ExportQueue.Entry]
     /// Imported messages that are acknowledged and not posted, in order.
     var inbox: [InwardMessage] = []
-    /// Values of other hosts that go with their posters, and whether the session has them.
+    /// Values of other hosts that end with their posters, and whether the session has them.
     var bound: [BoundValues.Value] = []
     /// The filters that a broker's session has.
     struct Subscriptions: Equatable {
-        /// Its host and port.
+        /// The broker's host and port.
         var broker = ""
         var filters: Set<String> = []
     }
 
     var subscriptions = Subscriptions()
-    /// The names of which values were taken.
+    /// The names whose values were imported.
     var imports: [NamePattern] = []
-    /// Hosts of which there are values on other topics than a bridge's.
+    /// The hosts with values on topics that no bridge uses.
     var irregular = IrregularHosts()
-    /// Since when hosts are not there, in microseconds since 1970.
+    /// The times since when hosts are absent, in microseconds since 1970.
     var absences: [Origin: Int64] = [:]
-    /// Whether values may be missing, so that all are to be shown again.
+    /// Whether values may be missing, so that the broker has to show all again.
     var isDoubtful = false
-    /// Losses that are not announced.
+    /// The losses that are not announced.
     var losses: [LossLedger.Entry: UInt64] = [:]
 
-    /// A larger file is no state of a bridge.
+    /// The maximum size of a state, in bytes.
     static let maxBytes = 2 << 30 - 1
 
-    /// As JSON.
+    /// Returns the state as JSON.
     ///
     /// - Parameter now: microseconds since 1970 in UTC.
     package func bytes(now: Int64) -> [UInt8] {
@@ -70,6 +70,8 @@ package struct SavedState {
         return Array(PropertyListJSON.text(.dictionary(entries)).utf8)
     }
 
+    /// Reads a state.
+    ///
     /// - Parameter now: microseconds since 1970 in UTC.
     /// - Returns: nil for bytes that no bridge of this version has written.
     package init?(_ bytes: [UInt8], now: Int64) {
@@ -85,13 +87,13 @@ package struct SavedState {
         for element in counts {
             guard let pair = element.list, pair.count == 2, let topic = pair[0].text, let count = pair[1].unsigned
             else {
-                // A number that is used twice is a notification that nobody receives.
+                // Receivers would drop a notification whose number is used twice, so a new run begins.
                 self.counts = TopicCounts(run: String(UInt64.random(in: .min ... .max), radix: 36))
                 break
             }
             self.counts.set(count, of: topic)
         }
-        // Of the rest an element that can't be read is left out.
+        // In the other lists an unreadable element is left out.
         self.places = []
         for element in places {
             if let place = SequenceTracker.Saved(element) { self.places.append(place) }
@@ -100,7 +102,7 @@ package struct SavedState {
         for element in queue {
             if let entry = ExportQueue.Entry(element) { self.queue.append(entry) }
         }
-        // An earlier version did not write them.
+        // Earlier versions did not write the following lists.
         for element in entries["inbox"]?.list ?? [] {
             if let message = InwardMessage(element, now: now) { inbox.append(message) }
         }
@@ -224,8 +226,8 @@ extension ExportQueue.Entry {
 }
 
 extension InwardMessage {
-    /// As it came from the broker, with the time of its expiry in the place of the seconds that are left. Its realm may be
-    /// another one than that of the bridge.
+    /// The message as it came from the broker, with the time of its expiry in place of the remaining seconds. Its realm
+    /// may differ from the bridge's.
     fileprivate func propertyList(now: Int64) -> PropertyList {
         var entries: [String: PropertyList] = [
             "topic": .string(publication.topic), "payload": .data(publication.payload),
@@ -237,7 +239,7 @@ extension InwardMessage {
         return .dictionary(entries)
     }
 
-    /// Nil also for a message whose time is over.
+    /// Reads a message; nil also for an expired one.
     fileprivate init?(_ value: PropertyList, now: Int64) {
         guard case .dictionary(let entries) = value, let topic = entries["topic"]?.text,
             case .data(let payload)? = entries["payload"], case .boolean(let isRetained)? = entries["retained"],
@@ -290,7 +292,7 @@ extension PropertyList {
     fileprivate var text: String? { if case .string(let text) = self { text } else { nil } }
     fileprivate var list: [PropertyList]? { if case .array(let elements) = self { elements } else { nil } }
     fileprivate var signed: Int64? { if case .int64(let number) = self { number } else { nil } }
-    /// JSON has one type of integers; those that fit are read as signed ones.
+    /// The unsigned number. JSON has one integer type, so that numbers which fit are read as signed.
     fileprivate var unsigned: UInt64? {
         switch self {
         case .int64(let number): UInt64(exactly: number)

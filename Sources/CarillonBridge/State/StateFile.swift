@@ -7,22 +7,23 @@ import CarillonMainLoop
     import Musl
 #endif
 
-/// Where a bridge keeps ``SavedState`` between two runs: a file, or what a simulation puts in its place.
+/// The storage of ``SavedState`` between two runs of a bridge: a file, or the substitute of a simulation.
 package protocol StateStore {
-    /// The part of the bridge's client identifier that nobody can guess. Created once.
+    /// Returns the unguessable part of the bridge's client identifier, which is created once.
     ///
-    /// - Returns: nil where it can't be kept, as it would be another one each time.
+    /// - Returns: nil if it can't be stored, because it would differ each time.
     func clientID() -> String?
     /// Takes the state that an earlier bridge left.
     func take() -> SavedState?
-    /// - Returns: whether it is kept.
+    /// - Returns: whether the state is saved.
     func save(_ state: SavedState) -> Bool
 }
 
-/// Where a bridge keeps ``SavedState`` between two runs: `carillon/bridge-state.json` in `$XDG_STATE_HOME`, or in the
-/// directory that systemd gives it.
+/// The file that stores ``SavedState`` between two runs of a bridge: `carillon/bridge-state.json` in `$XDG_STATE_HOME`,
+/// or in the directory that systemd sets.
 ///
-/// It is written at the end, and gone while the bridge runs: what a crash leaves is nothing, and not what was true once.
+/// It is written at the end and removed while the bridge runs: after a crash there is no state, instead of an outdated
+/// one.
 struct StateFile: StateStore {
     private let directory: String?
 
@@ -30,7 +31,7 @@ struct StateFile: StateStore {
         directory = Self.standardDirectory
     }
 
-    /// - Parameter directory: nil where there is none, so that nothing is kept.
+    /// - Parameter directory: nil for none, so that nothing is kept.
     init(directory: String?) {
         self.directory = directory
     }
@@ -40,7 +41,7 @@ struct StateFile: StateStore {
             guard let value = getenv(name), value.pointee == CChar(bitPattern: UInt8(ascii: "/")) else { return nil }
             return String(cString: value)
         }
-        // systemd's is a list where a unit names several.
+        // systemd sets a list if a unit names several directories.
         if let given = variable("STATE_DIRECTORY") { return given.split(separator: ":").first.map(String.init) }
         if let home = variable("XDG_STATE_HOME") { return home + "/carillon" }
         return variable("HOME").map { $0 + "/.local/state/carillon" }
@@ -79,7 +80,7 @@ struct StateFile: StateStore {
                 Log.warning("\(path) is no state of a bridge, and is not used; it is called \(path).bad now")
                 return nil
             }
-            // Numbers of this file that come again after a power cut would be used twice.
+            // If the file returned after a power failure, its numbers would be used twice.
             unlink(path)
             RegularFile.syncDirectory(of: path)
             return state
@@ -104,7 +105,7 @@ struct StateFile: StateStore {
         }
     }
 
-    /// With those above it; a failure shows when the file is opened.
+    /// Creates a directory and those above it; a failure shows when the file is opened.
     private func makeDirectory(_ path: String) {
         var end = path.startIndex
         while let slash = path[end...].dropFirst().firstIndex(of: "/") {

@@ -2,29 +2,30 @@
 import CarillonCollections
 import CarillonCore
 
-/// A topic of the bridge's part of a broker: `carillon/1/<realm>/<host>/<user>/…`, version 1 of it. The one place that
-/// knows how topics are written.
+/// A topic in the bridges' part of a broker: `carillon/1/<realm>/<host>/<user>/…`, version 1. No other code knows how
+/// topics are written.
 struct BridgeTopic {
-    /// What is published there.
+    /// The subject of the messages on a topic.
     enum Subject {
-        /// `n/com/example/Saved`: the points of a name are levels, so that the beginning of names is a wildcard.
+        /// `n/com/example/Saved`: a notification. The dots of a name separate levels, so that a wildcard matches a
+        /// prefix of names.
         case notification(name: String)
-        /// `v/com/example/Battery/BAT0`: one that is kept and has an object. A broker keeps one message for a topic, and
-        /// the session one value for a name and object.
+        /// `v/com/example/Battery/BAT0`: a value with an object. A broker retains one message for each topic, and the
+        /// session keeps one value for each name and object.
         case value(name: String, object: String)
-        /// `online`: whether the bridge is there.
+        /// `online`: the presence of the bridge.
         case online
-        /// `status`: what it lost.
+        /// `status`: the losses of the bridge.
         case status
-        /// `test`: what it sends to itself.
+        /// `test`: messages of the bridge to itself.
         case test
     }
 
-    /// The first level.
+    /// The first level of each topic.
     static let top = "carillon"
-    /// The longest that MQTT has, in bytes.
+    /// The maximum length of a topic in MQTT, in bytes.
     private static let maxBytes = 65_535
-    /// Brokers bound the levels of a topic: mosquitto has 200.
+    /// The maximum number of levels: brokers limit them, mosquitto to 200.
     private static let maxLevels = 200
 
     let origin: Origin
@@ -35,16 +36,16 @@ struct BridgeTopic {
         self.subject = subject
     }
 
-    /// The topic on which a bridge publishes a value.
+    /// Creates the topic on which a bridge publishes a value.
     ///
     /// - Parameter object: empty for none.
     init(value name: String, _ object: String, of origin: Origin) {
         self.init(object.isEmpty ? .notification(name: name) : .value(name: name, object: object), of: origin)
     }
 
-    /// - Returns: nil for a topic of another realm or version, and for what is none of them.
+    /// - Returns: nil for a topic of another realm or version, and for any other text.
     init?(_ text: String, in realm: String) {
-        // Not by characters: one that combines with the slash before it makes another one of both.
+        // Not split by characters: a combining scalar behind a slash would form one character with it.
         let levels = text.unicodeScalars.split(separator: "/", omittingEmptySubsequences: false).map(Substring.init)
         guard levels.count >= 6, levels[0] == "carillon", levels[1] == "1",
             ExactText.matches(TopicLevel.encoded(realm), String(levels[2])),
@@ -69,7 +70,7 @@ struct BridgeTopic {
         }
     }
 
-    /// The realm that a topic is of; nil for a topic that is none of a bridge.
+    /// Returns the realm of a bridge's topic; nil for a topic that can't be a bridge's.
     static func realm(of topic: String) -> String? {
         let levels = topic.unicodeScalars.split(separator: "/", maxSplits: 3, omittingEmptySubsequences: false)
         guard levels.count == 4 else { return nil }
@@ -106,7 +107,7 @@ struct BridgeTopic {
             .map { TopicLevel.encoded(Substring($0)) }.joined(separator: "/")
     }
 
-    /// Whether MQTT, and the brokers that bound the levels, take a topic.
+    /// Whether MQTT, and brokers that limit the levels, accept a topic.
     static func isPossible(_ topic: String) -> Bool {
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.topicUnchecked) { return true }
@@ -114,27 +115,28 @@ struct BridgeTopic {
         return topic.utf8.count <= maxBytes && topic.utf8.lazy.filter { $0 == UInt8(ascii: "/") }.count < maxLevels
     }
 
-    /// Whether notifications of a name can have a topic, and be subscribed to.
+    /// Whether notifications of a name can have a topic, and can be subscribed to.
     static func isPossible(name: String) -> Bool {
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.topicUnchecked) { return true }
         #endif
         let count = name.utf8.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false).count
-        // With root, kind and an object before and behind it, each text as long as it can be.
+        // Root, kind and an object stand before and behind the name, each text at its maximum length.
         return count + 8 <= maxLevels && levels(of: name).utf8.count + 3 * 4 * OutsideOrigin.maxBytes <= maxBytes
     }
 
     // MARK: Filters
 
-    /// The filters for all that a host, or each, publishes of a name: notifications, and values of its objects.
+    /// Returns the filters for everything that one host, or each host, publishes under a name: notifications, and
+    /// values of its objects.
     static func filters(name: String, of origin: Origin? = nil, in realm: String) -> [String] {
         let root = root(of: origin, in: realm)
         return [root + "n/" + levels(of: name), root + "v/" + levels(of: name) + "/+"]
     }
 
-    /// The same for all names that begin so.
+    /// Returns the filters for everything that one host, or each host, publishes under names with a prefix.
     ///
-    /// - Parameter prefix: with the point at its end.
+    /// - Parameter prefix: the prefix, with the dot at its end.
     static func filters(below prefix: String, of origin: Origin? = nil, in realm: String) -> [String] {
         let root = root(of: origin, in: realm)
         let levels = levels(of: String(prefix.unicodeScalars.dropLast()))
@@ -144,7 +146,7 @@ struct BridgeTopic {
     /// Whether a filter is for topics of bridges, in any realm and version.
     static func isOfBridges(_ filter: String) -> Bool { filter.utf8.starts(with: (top + "/").utf8) }
 
-    /// Whether a filter is for a topic.
+    /// Whether a filter matches a topic.
     static func matches(_ filter: String, _ topic: String) -> Bool {
         let wanted = filter.utf8.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
         let levels = topic.utf8.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
@@ -164,23 +166,24 @@ struct BridgeTopic {
 
     static func presenceFilter(in realm: String) -> String { root(of: nil, in: realm) + "online" }
 
-    /// A filter for the same topics as one for what is wanted: a broker has one subscription for each text.
+    /// Returns another filter for the same topics as a subscription's filter: a broker has one subscription for each
+    /// filter text.
     static func alias(of filter: String) -> String {
         "carillon/+/" + filter.dropFirst("carillon/1/".count)
     }
 
-    /// A filter for all hosts, for one of them only; nil for another filter.
+    /// Returns the filter for one host in place of a filter for all hosts; nil for any other filter.
     static func filter(_ filter: String, of origin: Origin, in realm: String) -> String? {
         let all = root(realm, "+", "+")
         return filter.hasPrefix(all) ? root(of: origin, in: realm) + filter.dropFirst(all.count) : nil
     }
 
-    /// A filter for the presence of a host that is not its topic.
+    /// Returns a filter that matches the presence of a host, and is not its topic.
     static func presenceCanary(of origin: Origin, in realm: String) -> String {
         root(realm, TopicLevel.encoded(origin.host), "+") + "online"
     }
 
-    /// All that one origin keeps at the broker.
+    /// Returns the filters for everything that one origin keeps at the broker.
     static func filters(of origin: Origin, in realm: String) -> [String] {
         let root = root(of: origin, in: realm)
         return [root + "n/#", root + "v/#"]

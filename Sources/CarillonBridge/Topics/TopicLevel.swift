@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/// One level of an MQTT topic that stands for any text: what MQTT forbids there or gives a meaning is written as its
-/// bytes of UTF-8, each as a per cent sign and two digits.
+/// One level of an MQTT topic that represents any text. Characters that MQTT forbids or interprets are written as their
+/// UTF-8 bytes, each as a percent sign and two hexadecimal digits.
 enum TopicLevel {
     static func encoded(_ text: some StringProtocol) -> String {
         guard text.unicodeScalars.contains(where: isSpecial) else { return String(text) }
@@ -18,8 +18,8 @@ enum TopicLevel {
         return result
     }
 
-    /// - Returns: nil where a per cent sign has no two digits behind it, and for what is no text of D-Bus: bytes that are
-    ///   no UTF-8, or a NUL character.
+    /// - Returns: nil if two hexadecimal digits do not follow a percent sign, and for a text that D-Bus does not allow:
+    ///   invalid UTF-8, or a NUL character.
     static func decoded(_ level: some StringProtocol) -> String? {
         guard level.utf8.contains(UInt8(ascii: "%")) else { return String(level) }
         var bytes: [UInt8] = []
@@ -37,8 +37,8 @@ enum TopicLevel {
         return bytes.contains(0) ? nil : String(validating: bytes, as: UTF8.self)
     }
 
-    /// Whether MQTT takes a text as it is, in a topic's level or a property: without control characters and those that
-    /// are no characters, which a broker may end the connection for.
+    /// Whether MQTT accepts a scalar unescaped in a topic's level or a property. Control characters and noncharacters
+    /// are not accepted: a broker may end the connection because of them.
     static func isAllowed(_ scalar: Unicode.Scalar) -> Bool {
         switch scalar.value {
         case 0...0x1F, 0x7F...0x9F, 0xFDD0...0xFDEF: false

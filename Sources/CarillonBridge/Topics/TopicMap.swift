@@ -4,23 +4,23 @@ import CarillonCore
 import CarillonMQTT
 import CarillonWire
 
-/// Topics of others that are joined with names (G2): what their devices publish arrives as notifications, and notifications
-/// are published to them. A mapping opens nothing: the lists of names hold for it as for everything else (G2).
+/// The mapping between topics of devices and names (G2): messages of devices arrive as notifications, and notifications
+/// are published to devices. A mapping grants nothing: the lists of imports and exports apply to it as well (G2).
 struct TopicMap: Equatable {
     struct Rule: Equatable {
         let name: String
         /// The topics whose messages arrive under the name; nil for none.
         var source: TopicPattern?
-        /// The topic on which notifications of the name are published besides; nil for none.
+        /// The additional topic on which notifications of the name are published; nil for none.
         var target: TopicPattern?
     }
 
-    /// In the order of the configuration.
+    /// The rules, in the order of the configuration.
     private(set) var rules: [Rule] = [] {
         didSet { takingRules = rules.filter { $0.source != nil && !isShadowed($0) } }
     }
 
-    /// Those of them whose messages arrive.
+    /// The rules whose messages arrive.
     private var takingRules: [Rule] = []
 
     /// The user of a device's origin.
@@ -35,13 +35,14 @@ struct TopicMap: Equatable {
 
     mutating func remove(_ name: String) { rules.removeAll { ExactText.matches($0.name, name) } }
 
-    /// Whether an earlier rule takes some of the same topics: a broker would send their messages twice, and they have no numbers.
+    /// Whether an earlier rule takes some of the same topics: a broker would send their messages twice, and they have
+    /// no numbers.
     func isShadowed(_ rule: Rule) -> Bool {
         guard let source = rule.source else { return false }
         return rules.prefix { $0 != rule }.contains { $0.source?.overlaps(source) == true }
     }
 
-    /// The filters of the subscriptions for the names that are wanted.
+    /// Returns the filters of the subscriptions for the wanted names.
     func filters(where isWanted: (_ name: String) -> Bool) -> Set<String> {
         Set(takingRules.compactMap { isWanted($0.name) ? $0.source?.text : nil })
     }
@@ -53,8 +54,9 @@ struct TopicMap: Equatable {
         }
     }
 
-    /// The message of a device as a client of this realm would publish it; nil for one that no rule takes, and for what a bridge
-    /// has published for devices: it is on that bridge's own topic as well. The topic's first level is the host.
+    /// Returns the message of a device as a client of this realm would publish it; the topic's first level is the host.
+    /// Nil for a message that no rule takes, and for a bridge's message to devices, which is also on that bridge's own
+    /// topic.
     func translated(_ publication: Publication, in realm: String) -> Publication? {
         for rule in takingRules {
             guard let object = rule.source?.object(of: publication.topic),
@@ -68,18 +70,18 @@ struct TopicMap: Equatable {
             properties.object = object
             var translated = publication
             translated.topic = BridgeTopic(subject, of: origin).text(in: realm)
-            // A device means something else by them, if it has any.
+            // The user properties of a device, if it has any, have another meaning.
             translated.userProperties = properties.all
             return translated
         }
         return nil
     }
 
-    /// Where a notification is published for devices.
+    /// The topic on which a notification is published for devices.
     enum Target: Equatable {
         case none
         case topic(String)
-        /// Its object can't be what stands for the wildcards.
+        /// The object can't stand for the wildcards.
         case impossible
     }
 
@@ -90,9 +92,9 @@ struct TopicMap: Equatable {
 }
 
 /// A topic in which wildcards stand for a notification's object: `zigbee2mqtt/+/set` with `+` for one level of it, or
-/// `owntracks/#` with `#` for the rest. The parts of several are joined by `/`.
+/// `owntracks/#` with `#` for the rest. The parts of several wildcards are joined by `/`.
 struct TopicPattern: Equatable {
-    /// A text that is none.
+    /// The error for a text that is no pattern.
     struct Malformed: Error, Equatable {
         let reason: String
     }
@@ -125,17 +127,17 @@ struct TopicPattern: Equatable {
 
     private static let wildcards = Array("+#".utf8)
 
-    /// Not by characters: one that combines with the slash before it makes another one of both.
+    /// Not split by characters: a combining scalar behind a slash would form one character with it.
     private static func levels(of text: String) -> [String] {
         text.unicodeScalars.split(separator: "/", omittingEmptySubsequences: false).map { String(Substring($0)) }
     }
 
     var root: String { levels[0] }
 
-    /// Whether some topic is one of both.
+    /// Whether both patterns match some topic.
     func overlaps(_ other: TopicPattern) -> Bool {
         for index in 0..<max(levels.count, other.levels.count) {
-            // A # is also for the topic above it.
+            // A # also matches the topic above it.
             if index < levels.count, levels[index] == "#" { return other.levels.count >= index }
             if index < other.levels.count, other.levels[index] == "#" { return levels.count >= index }
             guard index < levels.count, index < other.levels.count else { return false }
@@ -145,7 +147,7 @@ struct TopicPattern: Equatable {
         return true
     }
 
-    /// - Returns: what the wildcards stand for in a topic; nil for a topic of others.
+    /// - Returns: the text that the wildcards stand for in a topic; nil for a topic that does not match.
     func object(of topic: String) -> String? {
         let given = Self.levels(of: topic)
         var parts: [String] = []
@@ -164,7 +166,7 @@ struct TopicPattern: Equatable {
         return given.count == levels.count ? parts.joined(separator: "/") : nil
     }
 
-    /// - Returns: the topic in which the wildcards stand for an object; nil where they can't.
+    /// - Returns: the topic in which an object replaces the wildcards; nil for an object that can't.
     func topic(of object: String) -> String? {
         guard levels.contains(where: { $0 == "+" || $0 == "#" }) else { return text }
         guard object.unicodeScalars.allSatisfy({ TopicLevel.isAllowed($0) && $0 != "+" && $0 != "#" }) else {
