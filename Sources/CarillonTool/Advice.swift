@@ -3,14 +3,14 @@ import CarillonClient
 import CarillonDBus
 import CarillonWire
 
-/// What to do next when something did not go.
+/// The advice after an error: the next step for the user.
 enum Advice {
     static let withoutBus = """
         A session bus belongs to a session. Where there is none, as in a container or behind sudo, 'dbus-run-session -- bash' \
         starts one.
         """
 
-    /// - Returns: nil where the error says all.
+    /// - Returns: nil if the error explains itself.
     static func after(_ error: ServiceError) -> String? {
         switch error {
         case .unavailable:

@@ -7,7 +7,7 @@ import CarillonMainLoop
     import Musl
 #endif
 
-/// `carillon COMMAND …`
+/// The program `carillon COMMAND …`.
 @main
 struct CarillonTool {
     typealias Run = @Sendable ([String]) throws(UsageError) -> ExitCode
@@ -18,7 +18,7 @@ struct CarillonTool {
         let run: Run
     }
 
-    /// In the order of the help.
+    /// The commands, in the order of the help.
     static let commands = [
         Command(name: "post", help: "Post a notification", run: PostCommand.run),
         Command(name: "observe", help: "Print the notifications that arrive", run: ObserveCommand.run),
@@ -43,7 +43,7 @@ struct CarillonTool {
     ]
 
     static func command(_ name: String) -> Run? {
-        // For the shells, and so not in the help.
+        // For the shells, so it is not in the help.
         if name == "complete" { return CompleteCommand.run }
         return commands.first { $0.name == name }?.run
     }
@@ -97,7 +97,7 @@ struct CarillonTool {
         return try run(Array(rest.dropFirst()))
     }
 
-    /// The error for a command that there is not.
+    /// Returns the error for an unknown command.
     static func unknown(_ name: String) -> UsageError {
         let closest = Spelling.closest(to: name, among: commands.map(\.name))
         return UsageError("there is no command '\(name)'" + (closest.map { "; did you mean '\($0)'?" } ?? ""))

@@ -7,7 +7,7 @@ import CarillonMainLoop
     import Musl
 #endif
 
-/// `carillon check [FILE ...]`: whether configuration files have mistakes, before anything reads them (E9).
+/// `carillon check [FILE ...]`: the check of configuration files, before a program reads them (E9).
 enum CheckCommand {
     static func run(_ arguments: [String]) throws(UsageError) -> ExitCode {
         let parser = CommandLineParser(
@@ -22,7 +22,7 @@ enum CheckCommand {
         let files = try parser.parse(arguments)
         if parser.value(version) { return Output.writeVersion() }
         if files.contains("") { throw UsageError("'' is no FILE") }
-        // The programs that read the files know what may be in them.
+        // The programs that read the files know the valid contents.
         let bridges = files.filter { $0.hasSuffix("bridge.conf") }
         let services = files.filter { !$0.hasSuffix("bridge.conf") }
         var checks: [[String]] = []
@@ -39,7 +39,7 @@ enum CheckCommand {
         return code
     }
 
-    /// The program beside this one; else its name, for one that may be in PATH.
+    /// Returns the path of the program beside this one; otherwise its name, for a program in PATH.
     private static func program(_ name: String) -> String {
         var buffer = [CChar](repeating: 0, count: Int(PATH_MAX))
         let length = readlink("/proc/self/exe", &buffer, buffer.count - 1)

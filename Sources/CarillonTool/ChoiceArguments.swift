@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Options whose values are some of a few words.
+/// Options whose values are keywords.
 enum ChoiceArguments {
     typealias Choice = RawRepresentable<String> & CaseIterable
 
-    /// All words, for a person.
+    /// Returns all keywords, as a text for people.
     static func names<Value: Choice>(_: Value.Type) -> String {
         Value.allCases.map(\.rawValue).joined(separator: ", ")
     }
 
-    /// The value of an option; nil when it was not given.
+    /// Returns the value of an option; nil if it was not given.
     static func one<Value: Choice>(_ text: String?, _ option: String) throws(UsageError) -> Value? {
         guard let text else { return nil }
         return try value(text, option)
     }
 
-    /// The values of an option that may be given more than once, each a word or several with commas between them.
+    /// Returns the values of a repeatable option. Each argument is a keyword, or several separated by commas.
     static func several<Value: Choice>(_ texts: [String], _ option: String) throws(UsageError) -> [Value] {
         var values: [Value] = []
         for text in texts {

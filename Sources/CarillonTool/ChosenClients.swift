@@ -3,11 +3,11 @@ import CarillonBusNames
 import CarillonMainLoop
 import CarillonWire
 
-/// Clients as a person names them: by unique name, process id, name of the program, or id of the application.
+/// The clients that a user names: by unique name, process ID, program name, or application ID.
 struct ChosenClients {
     let text: String
 
-    /// - Throws: when `text` can't name any.
+    /// - Throws: an error if `text` can't name a client.
     init(_ text: String) throws(UsageError) {
         guard !text.isEmpty else {
             throw UsageError("a CLIENT is a unique name such as :1.42, a process id or a program")
@@ -21,16 +21,17 @@ struct ChosenClients {
     func contains(_ client: ListedClient) -> Bool {
         if let name = UniqueName(rawValue: text) { return client.name == name }
         if let id = UInt32(text) { return client.processID == id }
-        // The kernel keeps so much of a program's name.
+        // The kernel keeps only 15 bytes of a program's name.
         return (!client.process.isEmpty && client.process.utf8.elementsEqual(text.utf8.prefix(15)))
             || (!client.application.isEmpty && client.application == text)
     }
 
-    /// Asks the service for those that it knows, and about one after the other; then, or where there is none, the run ends.
+    /// Asks the service for its clients, and then a question about each chosen client in turn. Ends the run afterwards,
+    /// or if no client is chosen.
     ///
     /// - Parameters:
-    ///   - question: what is asked about a client.
-    ///   - answered: gets each answer.
+    ///   - question: returns the question about a client.
+    ///   - answered: receives each answer.
     func ask<Method: CenterMethod>(
         _ question: @escaping @Sendable (ListedClient) -> Method, on session: CommandSession,
         answered: @escaping @Sendable (ListedClient, Method.Reply) -> Void
@@ -50,7 +51,7 @@ struct ChosenClients {
         }
     }
 
-    /// Ends the run, as no client is one of them.
+    /// Ends the run, because no client is chosen.
     func reportNone(on session: CommandSession) {
         printError("carillon: no client is '\(text)'; 'carillon clients' lists them")
         session.finish(.nothing)

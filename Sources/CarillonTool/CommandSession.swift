@@ -12,12 +12,12 @@ import CarillonWire
 
 /// One run of a command: a client of the service on the main loop, which ends with an exit code.
 ///
-/// It is the same client that the Swift library has, with other eyes: what the library reports to its program, the
-/// command tells on standard error.
+/// It is the same client as in the Swift library. The command prints on standard error the events that the library
+/// reports to its program.
 final class CommandSession: @unchecked Sendable {
     // Sendable: the command has one thread, on which everything here runs.
 
-    /// What a command that goes on for a while wants to know. Without it whatever is told ends the run.
+    /// The receiver of events for a command that continues for a while.
     protocol Listener: AnyObject {
         func received(_ notification: ArrivedNotification)
         func mayHaveMissed(_ gap: Gap)
@@ -41,9 +41,9 @@ final class CommandSession: @unchecked Sendable {
             startsService: startsService, wish: TransportWish(ofUser: .ofEnvironment), outbox: outbox, receiver: self)
     }
 
-    /// Has `start` say what is wanted, and runs until ``finish(_:)``.
+    /// Calls `start`, which submits the requests, and runs until ``finish(_:)``.
     ///
-    /// - Parameter startsService: let the bus start a service when there is none.
+    /// - Parameter startsService: whether the bus may start a service if there is none.
     static func run<Failure: Error>(
         startsService: Bool = true, _ start: (CommandSession) throws(Failure) -> Void
     ) throws(Failure) -> ExitCode {
@@ -55,16 +55,16 @@ final class CommandSession: @unchecked Sendable {
         return session.exitCode ?? .done
     }
 
-    /// Whether the run is over, and nothing is told any more.
+    /// Whether the run is over, so that no event is reported any more.
     var hasEnded: Bool { exitCode != nil }
 
-    /// Ends the run. The first code counts.
+    /// Ends the run. The code of the first call counts.
     func finish(_ code: ExitCode) {
         exitCode = exitCode ?? code
         loop.quit()
     }
 
-    // MARK: Asking
+    // MARK: Requests
 
     func submit(_ request: Request) {
         do throws(ServiceError) {
@@ -80,7 +80,7 @@ final class CommandSession: @unchecked Sendable {
         submit(.call(method) { [self] in take($0, answer) })
     }
 
-    /// All properties of the service; an error ends the run.
+    /// Asks for all properties of the service; an error ends the run.
     func askProperties(_ answer: @escaping @Sendable (CenterProperties) -> Void) {
         submit(.properties { [self] in take($0, answer) })
     }
@@ -92,14 +92,14 @@ final class CommandSession: @unchecked Sendable {
         }
     }
 
-    // MARK: Telling
+    // MARK: Output
 
-    /// Prints a line for the caller; where that fails, the run ends.
+    /// Prints a line for the caller; a failure ends the run.
     func print(_ line: String) {
         if exitCode == nil, !Output.write(line) { finish(.outputFailed) }
     }
 
-    /// Ends the run with what an error of the bus or the service means, and says it.
+    /// Ends the run with the exit code for an error of the bus or the service, and prints the error.
     func fail(_ error: ServiceError) {
         guard exitCode == nil else { return }
         if case .unavailable = error, !startsService {
@@ -110,14 +110,14 @@ final class CommandSession: @unchecked Sendable {
         if case .refused(let error) = error, error.isRefusal { finish(.usage) } else { finish(.unavailable) }
     }
 
-    // MARK: Ends from outside
+    // MARK: Timers and signals
 
-    /// Does something once, when the time is up.
+    /// Runs an action once, after a time in seconds.
     func after(_ seconds: Double, _ action: @escaping () -> Void) {
         sources.append(.once(milliseconds: UInt32(max(1, seconds * 1000)), on: .default, action: action))
     }
 
-    /// Ends the run on SIGINT and SIGTERM, with what `code` says then.
+    /// Ends the run on SIGINT and SIGTERM, with the exit code that `code` returns then.
     func finishWhenInterrupted(_ code: @escaping () -> ExitCode) {
         for signal in [SIGINT, SIGTERM] {
             sources.append(

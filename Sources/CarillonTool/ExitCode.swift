@@ -21,5 +21,5 @@ enum ExitCode: Int32, CaseIterable {
     case interrupted = 130
 }
 
-/// What was wrong with the arguments; ends with ``ExitCode/usage``.
+/// The error for wrong arguments; the command ends with ``ExitCode/usage``.
 typealias UsageError = CommandLineParser.UsageError

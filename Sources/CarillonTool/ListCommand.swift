@@ -19,7 +19,7 @@ enum ListCommand {
         return CommandSession.run(startsService: false) { session in
             guard !wantsPosters else {
                 return session.ask(ListPosters()) { posters in
-                    // Of those that posted as much the one that came first.
+                    // Among posters with the same count, the one listed first comes first.
                     let busiest = posters.enumerated().sorted {
                         ($1.element.posted, $0.offset) < ($0.element.posted, $1.offset)
                     }
@@ -48,7 +48,7 @@ enum ListCommand {
             Self.show(rows, columns: observerColumns, isJSON: isJSON, on: terminal, session)
         }
         return CommandSession.run(startsService: false) { session in
-            // One that has left has none, and one that hides from lists may still be asked about.
+            // A client that has left has no observers. A client that hides from lists can still be asked about.
             if let chosen, UniqueName(rawValue: chosen.text) != nil {
                 return collect(of: [chosen.text], on: session, show: show)
             }
@@ -68,7 +68,7 @@ enum ListCommand {
     private static let posterColumns = ["name", "pid", "process", "posted", "refused", "app"]
     private static let observerColumns = ["client", "id", "name", "object", "suspension-behavior"]
 
-    /// - Returns: nil when only the version was wanted.
+    /// - Returns: nil if only the version was requested.
     private static func parse(
         _ parser: CommandLineParser, _ arguments: [String]
     ) throws(UsageError) -> (isJSON: Bool, terminal: Terminal, rest: [String])? {
@@ -80,7 +80,7 @@ enum ListCommand {
         return (parser.value(json), Terminal(color: try ColorChoice.value(of: color, from: parser)), rest)
     }
 
-    /// Asks for the observers of one client after the other, in pieces.
+    /// Asks for the observers of one client after the other, in pages.
     private static func collect(
         of clients: [String], after last: ObserverID = ObserverID(rawValue: 0), on session: CommandSession,
         rows: [Row] = [], show: @escaping @Sendable ([Row], CommandSession) -> Void
@@ -112,7 +112,7 @@ enum ListCommand {
         }
     }
 
-    /// Prints a table for people. Columns of numbers are aligned by their last digits.
+    /// Prints a table for people. Columns of numbers are right-aligned.
     static func show(_ rows: [Row], columns: [String], on terminal: Terminal, _ session: CommandSession) {
         var table = Table(
             columns.map { column in
@@ -120,7 +120,7 @@ enum ListCommand {
                 return Table.Column(column, isNumber ? .right : .left)
             })
         for row in rows {
-            // An older service does not know all of them.
+            // An older service does not send all columns.
             table.append(columns.map { column in row.first { $0.key == column }.map(cell) ?? Table.Cell(Sign.unknown) })
         }
         for line in table.lines(on: terminal) { session.print(line) }
@@ -143,7 +143,7 @@ enum ListCommand {
         return Table.Cell(text, style(of: entry.key, entry.value))
     }
 
-    /// What somebody who looks for trouble should see first.
+    /// Returns the style that marks signs of trouble.
     private static func style(of key: String, _ value: PropertyList) -> Terminal.Style? {
         switch (key, value) {
         case ("suspended", .boolean(true)): .warning
@@ -155,7 +155,7 @@ enum ListCommand {
 }
 
 extension PropertyList {
-    /// A number that is not negative, as those of lists are; nil for anything else.
+    /// A number that is not negative, as in lists; nil for any other value.
     fileprivate var count: UInt64? {
         switch self {
         case .uint32(let number): UInt64(number)

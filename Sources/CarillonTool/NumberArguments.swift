@@ -3,7 +3,7 @@ import CarillonMainLoop
 
 /// Options whose values are numbers or times.
 enum NumberArguments {
-    /// A whole number from 1 to 4,000,000; nil when the option was not given.
+    /// Returns a whole number from 1 to 4,000,000; nil if the option was not given.
     static func count(_ text: String?, _ option: String) throws(UsageError) -> Int? {
         guard let text else { return nil }
         guard let number = Int(text), (1...4_000_000).contains(number) else {
@@ -12,7 +12,7 @@ enum NumberArguments {
         return number
     }
 
-    /// A time in seconds; nil when the option was not given.
+    /// Returns a time in seconds; nil if the option was not given.
     static func seconds(
         _ text: String?, _ option: String, from least: Double = 0.001, to most: Double = 4_000_000
     ) throws(UsageError) -> Double? {
@@ -26,7 +26,7 @@ enum NumberArguments {
         return seconds
     }
 
-    /// A time in whole seconds that the service can count; nil when the option was not given.
+    /// Returns a time in whole seconds that the service can count; nil if the option was not given.
     static func wholeSeconds(_ text: String?, _ option: String) throws(UsageError) -> UInt32? {
         guard let seconds = try seconds(text, option, from: 1, to: Double(UInt32.max)) else { return nil }
         guard let whole = UInt32(exactly: seconds) else {
@@ -35,7 +35,8 @@ enum NumberArguments {
         return whole
     }
 
-    /// Reads `90`, `0.5`, `250ms`, `5m`, `1h30m`, `2d`: a number of seconds, or numbers with units, the largest first.
+    /// Reads `90`, `0.5`, `250ms`, `5m`, `1h30m`, `2d`: a number of seconds, or numbers with units, the largest unit
+    /// first.
     ///
     /// - Returns: nil for anything else.
     static func seconds(in text: String) -> Double? {
@@ -55,7 +56,7 @@ enum NumberArguments {
 
     private static let sizes = ["d": 86_400.0, "h": 3600, "m": 60, "min": 60, "s": 1, "ms": 0.001]
 
-    /// Digits, and a point among them.
+    /// Reads digits with an optional point.
     private static func decimal(_ text: Substring) -> Double? {
         guard text.first?.isNumber ?? false, text.allSatisfy({ $0.isASCII && ($0.isNumber || $0 == ".") }) else {
             return nil

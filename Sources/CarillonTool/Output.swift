@@ -2,9 +2,9 @@
 import CarillonMainLoop
 import CarillonWire
 
-/// What the command prints for its caller: on standard output, at once, and never lost silently.
+/// The output of the command for its caller: on standard output, at once, and never lost silently.
 enum Output {
-    /// Writes a line. What fails is told on standard error; the command then ends with ``ExitCode/outputFailed``.
+    /// Writes a line. A failure is reported on standard error; the command then ends with ``ExitCode/outputFailed``.
     ///
     /// - Returns: whether the line was written.
     static func write(_ line: String) -> Bool {
@@ -17,7 +17,7 @@ enum Output {
         }
     }
 
-    /// Writes the version: the whole of a run with `--version`.
+    /// Writes the version, the only output of a run with `--version`.
     static func writeVersion() -> ExitCode {
         write("carillon \(Wire.softwareVersion)") ? .done : .outputFailed
     }

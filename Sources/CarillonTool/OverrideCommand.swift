@@ -2,8 +2,7 @@
 import CarillonMainLoop
 import CarillonWire
 
-/// `carillon suspend CLIENT`, `carillon resume CLIENT` and `carillon follow CLIENT`: for those who test an application
-/// (B3).
+/// `carillon suspend CLIENT`, `carillon resume CLIENT` and `carillon follow CLIENT`, for tests of applications (B3).
 enum OverrideCommand {
     static func runSuspend(_ arguments: [String]) throws(UsageError) -> ExitCode {
         try run(

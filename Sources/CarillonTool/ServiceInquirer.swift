@@ -4,17 +4,17 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// Asks the service, and tells whoever asked what came of it, errors too: for what goes on without a service, or says
-/// nothing of its absence. It never has the bus start one.
+/// A client that asks the service and passes all answers on, errors included: for callers that continue without a
+/// service, or do not report its absence. It never has the bus start one.
 ///
-/// Threads: all on the one that runs the default context.
+/// Threads: all on the thread that runs the default context.
 final class ServiceInquirer: @unchecked Sendable {
     // Sendable: the command has one thread, on which everything here runs.
     private let outbox = SharedOutbox()
     private var session: ServiceSession!
-    /// Is told whenever the service is there, also when it is another one than before.
+    /// Called whenever a service is there, also when it is a new one.
     var served: () -> Void = {}
-    /// Why there is no service, as far as that is known.
+    /// The reason why there is no service, if it is known.
     private(set) var absence: ServiceError?
 
     init() {
@@ -25,7 +25,7 @@ final class ServiceInquirer: @unchecked Sendable {
 
     func start() { session.start() }
 
-    /// Closes the connection. What was asked is not answered any more.
+    /// Closes the connection. Pending questions are not answered any more.
     func stop() { session.stop() }
 
     func ask<Method: CenterMethod>(
@@ -74,7 +74,7 @@ extension ServiceInquirer: ServiceReceiver {
         }
     }
 
-    // It registers and posts nothing.
+    // The inquirer registers and posts nothing.
     func received(_: ArrivedNotification, for _: [RegistrationKey]) {}
     func mayHaveMissed(_: Gap) {}
     func registrationRefused(_: RegistrationKey, because _: ServiceError) {}

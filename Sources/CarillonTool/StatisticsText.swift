@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonWire
 
-/// The meaning of the service's counters, for people.
+/// The meaning of the service's counters, as texts for people.
 enum StatisticsText {
-    /// In the order in which they are shown, with their titles.
+    /// The groups in the order in which they are shown, with their titles.
     enum Group: String, CaseIterable {
         case now = "Now"
         case waiting = "Waiting now"
         case traffic = "Since the service started"
         case losses = "Lost or refused since then"
-        /// Those of a later service.
+        /// The counters of a later service.
         case others = "Others"
     }
 
@@ -25,7 +25,7 @@ enum StatisticsText {
         }
     }
 
-    /// Whether it counts notifications that somebody should have had.
+    /// Whether the counter counts lost notifications.
     static func isLoss(_ key: String) -> Bool {
         switch StatisticsKey(rawValue: key) {
         case .dropped, .lostPosts, .unretained, .displaced, .rejected: true
@@ -33,7 +33,7 @@ enum StatisticsText {
         }
     }
 
-    /// One line; empty for what this command does not know.
+    /// Returns one line; empty for a counter that this command does not know.
     static func help(of key: String) -> String {
         switch StatisticsKey(rawValue: key) {
         case .clients: "programs that observe, or have said something of themselves"

@@ -26,7 +26,7 @@ enum StatusCommand {
                         entries["Bridge"] = bridge.map { .dictionary($0.entries) }
                         session.print(PropertyListJSON.text(.dictionary(entries)))
                     } else {
-                        // Sentences are whole on a narrow terminal, too.
+                        // A narrow terminal does not cut sentences either.
                         let paper = Terminal(width: nil, hasColors: terminal.hasColors)
                         for line in lines(of: properties, bridge: bridge, on: paper) { session.print(line) }
                     }
@@ -36,7 +36,7 @@ enum StatusCommand {
         }
     }
 
-    /// Who may do what. A service without policy tells nothing.
+    /// Returns the permissions of programs; empty for a service that does not send its policy.
     private static func text(of policy: ShownPolicy) -> [(label: String, text: String)] {
         guard !policy.unidentified.isEmpty else { return [] }
         func names(_ names: [String]) -> String { names.isEmpty ? "none" : names.joined(separator: "; ") }
@@ -53,7 +53,7 @@ enum StatusCommand {
         return lines
     }
 
-    /// The other sessions of the machine, where there is anything to do with them.
+    /// Returns the other sessions of the machine; empty if they are off.
     private static func text(of sessions: [String: PropertyList]) -> [(label: String, text: String)] {
         func text(_ values: [String: PropertyList], _ key: String) -> String {
             switch values[key] {
@@ -77,7 +77,7 @@ enum StatusCommand {
         return lines
     }
 
-    /// The state of the service, then its counters by groups, each with its meaning.
+    /// Returns the state of the service, followed by its counters in groups, each with its meaning.
     private static func lines(
         of properties: CenterProperties, bridge: BridgeStatus?, on terminal: Terminal
     ) -> [String] {

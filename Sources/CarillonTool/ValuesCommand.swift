@@ -2,7 +2,7 @@
 import CarillonMainLoop
 import CarillonWire
 
-/// `carillon get NAME`, `carillon forget NAME` and `carillon retained`: values that stay (R1 to R3).
+/// `carillon get NAME`, `carillon forget NAME` and `carillon retained`: retained values (R1 to R3).
 enum ValuesCommand {
     static func runGet(_ arguments: [String]) throws(UsageError) -> ExitCode {
         let parser = CommandLineParser(
@@ -96,7 +96,7 @@ enum ValuesCommand {
 
     private static func show(_ values: [KeptValue], on terminal: Terminal, _ session: CommandSession) {
         let now = WallClock.microseconds()
-        // Only where there is such a thing: most have never seen a value from elsewhere.
+        // Shown only if a value comes from elsewhere, which is rare.
         let showsOrigin = values.contains { $0.origin != nil }
         var table = Table(
             (["name", "object", "posted", "poster", "app"] + (showsOrigin ? ["from"] : [])).map { Table.Column($0) })
@@ -116,7 +116,8 @@ enum ValuesCommand {
 }
 
 extension KeptValue {
-    /// The user and the machine that it comes from, as far as they are told, as `anna@alpha`; nil for this session.
+    /// The user and the machine that the value comes from, as far as they are known, such as `anna@alpha`; nil for this
+    /// session.
     var origin: String? {
         guard host != nil || user != nil else { return nil }
         return (user ?? "") + (host.map { "@\($0)" } ?? "")

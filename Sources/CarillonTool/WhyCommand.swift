@@ -2,7 +2,7 @@
 import CarillonMainLoop
 import CarillonWire
 
-/// `carillon why CLIENT [NAME]`: why something does not arrive (B3).
+/// `carillon why CLIENT [NAME]`: the reasons why a notification does not arrive (B3).
 enum WhyCommand {
     static func run(_ arguments: [String]) throws(UsageError) -> ExitCode {
         let parser = CommandLineParser(

@@ -54,7 +54,7 @@ enum BridgeCommand {
     private static let words = Action.allCases.map(\.rawValue).joined(separator: ", ")
 }
 
-/// One question, and its answer.
+/// A run with one question and its answer.
 private final class BridgeRun: @unchecked Sendable {
     // Sendable: the command has one thread, on which everything here runs.
     private let isJSON: Bool
@@ -145,7 +145,7 @@ private final class BridgeRun: @unchecked Sendable {
         }
     }
 
-    /// Everything is answered; where there is no bus, before anybody waits for it.
+    /// Ends the run after the answer. Without a bus that happens before the loop runs.
     private func end() {
         isOver = true
         loop.quit()

@@ -4,19 +4,19 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// Asks the session's bridge to other machines, on a connection of its own. It is not started by that.
+/// A client of the session's bridge to other machines, on a connection of its own. It does not start the bridge.
 ///
-/// Threads: all on the one that runs the default context.
+/// Threads: all on the thread that runs the default context.
 final class BridgeInquirer: @unchecked Sendable {
     // Sendable: the command has one thread, on which everything here runs.
 
-    /// Longer than the bridge itself waits for anything.
+    /// The time limit for an answer. It is longer than the 10 seconds of the bridge's test message.
     static let patience = ReplyTimeout.milliseconds(15_000)
 
     private var connection: Connection?
     private var isGreeted = false
 
-    /// - Parameter answer: gets the bridge's answer, or what the bus said instead.
+    /// - Parameter answer: receives the bridge's answer, or the error of the bus.
     func ask(
         _ member: MemberName, within patience: ReplyTimeout = patience,
         _ answer: @escaping (Result<Message, BusError>) -> Void
@@ -42,7 +42,7 @@ final class BridgeInquirer: @unchecked Sendable {
         }
     }
 
-    /// Whether there is a bus to ask on.
+    /// Whether there is a connection to a bus.
     var isConnected: Bool { connection != nil }
 
     private func connected() throws(BusError) -> Connection {
@@ -52,7 +52,7 @@ final class BridgeInquirer: @unchecked Sendable {
         return connection
     }
 
-    /// - Parameter answer: gets nil where there is no bridge.
+    /// - Parameter answer: receives nil if there is no bridge.
     func askStatus(
         within patience: ReplyTimeout = patience, _ answer: @escaping (Result<BridgeStatus?, BusError>) -> Void
     ) {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonWire
 
-/// What people read of a bridge to other machines.
+/// The text for people about a bridge to other machines.
 enum BridgeText {
     typealias Line = (label: String, text: String, style: Terminal.Style?)
 
-    /// In one line.
+    /// Returns a summary in one line.
     ///
-    /// - Parameter rates: how many go out and come in in a second; nil where that is not known.
+    /// - Parameter rates: the exported and the imported notifications per second; nil if they are unknown.
     static func summary(_ status: BridgeStatus, rates: (out: Double, in: Double)? = nil) -> Line {
         let online = status.hosts.count(where: \.isOnline)
         var text = state(status)
@@ -35,7 +35,7 @@ enum BridgeText {
         }
     }
 
-    /// All of it.
+    /// Returns the full text.
     static func lines(_ status: BridgeStatus) -> [Line] {
         func names(_ names: [String]) -> String {
             names.isEmpty ? "nothing" : names.map(NotificationFormat.readable).joined(separator: "; ")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a word could become.
+/// A possible completion of a word.
 struct Candidate: Sendable {
     let word: String
     var description = ""

@@ -2,18 +2,18 @@
 import CarillonCore
 import CarillonMainLoop
 
-/// A command line that is being typed, understood by what the commands declare of themselves.
+/// A command line that is being typed, parsed by the declarations of the commands.
 struct CommandWords {
-    /// What the service knows.
+    /// The kinds of words that the service knows.
     enum Known: Equatable, Sendable {
         case names
-        /// Of a name; nil for those of all.
+        /// The objects of a name; nil for the objects of all names.
         case objects(String?)
         case clients
     }
 
     enum Wanted {
-        /// - Parameter prefix: what stands in the word before them.
+        /// - Parameter prefix: the part of the word before the candidates.
         case words([Candidate], prefix: String)
         case known(Known, prefix: String)
         case files
@@ -24,15 +24,15 @@ struct CommandWords {
     private typealias Option = CommandLineParser.Declarations.Option
 
     private let declarations: CommandLineParser.Declarations?
-    /// The words that are no options, without the command.
+    /// The arguments that are no options, without the command.
     private var arguments: [String] = []
-    /// The one whose value comes next.
+    /// The option whose value comes next.
     private var pending: Option?
     private var hasOptionsEnded = false
-    /// Nil before it.
+    /// The command; nil before it.
     private let command: String?
 
-    /// - Parameter words: all before the one that is being typed, without the program's name.
+    /// - Parameter words: all words before the one being typed, without the program's name.
     init(before words: some Collection<String>) {
         let own = words.drop { $0.hasPrefix("-") }
         command = own.first
@@ -43,7 +43,7 @@ struct CommandWords {
         for word in own.dropFirst() { take(word) }
     }
 
-    /// Asks a command for what it declares, which runs nothing.
+    /// Asks a command for its declarations, which runs nothing.
     private static func declarations(
         of command: ([String]) throws(UsageError) -> ExitCode
     ) -> CommandLineParser.Declarations? {
@@ -66,7 +66,7 @@ struct CommandWords {
             let option = option(long: word.dropFirst(2))
             if option?.placeholder != nil { pending = option }
         } else {
-            // The first that takes a value takes the rest of the word, or the next one.
+            // The first option that takes a value takes the rest of the word, or the next word.
             for (index, letter) in word.dropFirst().enumerated() {
                 guard let option = declarations?.options.first(where: { $0.short == letter }) else { return }
                 guard option.placeholder != nil else { continue }
@@ -80,7 +80,7 @@ struct CommandWords {
         declarations?.options.first { $0.long == name }
     }
 
-    // MARK: The word that is being typed
+    // MARK: Current word
 
     func wanted(for current: String) -> Wanted {
         guard let declarations else { return .nothing }
@@ -103,8 +103,8 @@ struct CommandWords {
         CarillonTool.commands.map { Candidate(word: $0.name, description: $0.help) }
     }
 
-    /// What the usage calls an argument, as `CLIENT` in `CLIENT [NAME]`, or the last of `[NAME ...]`; empty beyond the
-    /// last.
+    /// Returns the placeholder of an argument in the usage, such as `CLIENT` in `CLIENT [NAME]`, or the last one of
+    /// `[NAME ...]`; empty beyond the last.
     private func argument(_ index: Int, in usage: String) -> String {
         let words = usage.split { " []".utf8.contains($0.asciiValue ?? 0) }.map(String.init)
         let names = words.filter { $0 != "..." }
@@ -112,7 +112,7 @@ struct CommandWords {
         return words.last == "..." ? names.last ?? "" : ""
     }
 
-    /// What helps and usages call a value tells what it can be.
+    /// Returns the completions for a placeholder of the help or the usage.
     private func wanted(_ placeholder: String, for current: String, prefix: String) -> Wanted {
         switch placeholder {
         case "NAME": .known(.names, prefix: prefix)
@@ -136,7 +136,7 @@ struct CommandWords {
         }
     }
 
-    /// The name that an object belongs to, where it was given before.
+    /// The name that an object belongs to, if it was given before.
     private var name: String? {
         guard let usage = declarations?.usage else { return nil }
         return arguments.indices.first { argument($0, in: usage) == "NAME" }.map { arguments[$0] }
@@ -146,7 +146,7 @@ struct CommandWords {
         .words(Value.allCases.map { Candidate(word: $0.rawValue) }, prefix: prefix)
     }
 
-    /// Words with commas between them, of which each is given once.
+    /// Returns completions of keywords that are separated by commas, each of which is given once.
     private func several<Value: ChoiceArguments.Choice>(_: Value.Type, _ current: String, _ prefix: String) -> Wanted {
         let given = current.split(separator: ",", omittingEmptySubsequences: false).dropLast().map(String.init)
         let candidates = Value.allCases.map(\.rawValue).filter { !given.contains($0) }.map { Candidate(word: $0) }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMainLoop
 
-/// `carillon complete -- WORD ...`, for the scripts in `data/completions`: what the last of the words, which is begun,
-/// could become.
+/// `carillon complete -- WORD ...`, for the scripts in `data/completions`: the completion of the last word, which is
+/// unfinished.
 ///
-/// The first line says what kind of thing that is: `words`, which follow, each with a tab and a description where it has
-/// one; or `files`, which the shell knows itself. It does not fail, and says nothing of what is wrong: somebody is in the
-/// middle of typing.
+/// The first line is the kind of the completions. `words` is followed by the words, one in a line, each with a tab and
+/// a description if it has one. `files` lets the shell complete file names itself. Faulty command lines are not
+/// reported, because the user is still typing.
 enum CompleteCommand {
     static func run(_ arguments: [String]) throws(UsageError) -> ExitCode {
-        // Not by the parser of options, as the words are those of another command line.
+        // Without the option parser, because the words are those of another command line.
         guard arguments.first == "--", let current = arguments.last, arguments.count > 1 else {
             throw UsageError("complete is for shells: complete -- WORD ...")
         }
@@ -21,13 +21,13 @@ enum CompleteCommand {
         }
     }
 
-    /// - Parameter prefix: what stands in the word before the candidates.
+    /// - Parameter prefix: the part of the word before the candidates.
     private static func write(_ candidates: [Candidate], _ current: String, _ prefix: String) -> ExitCode {
         var lines = ["words"]
         var seen: Set<String> = []
         for candidate in candidates {
             let word = prefix + candidate.word
-            // Shells take candidates line by line. Nobody types a name with such characters.
+            // Shells read candidates line by line, and users do not type names with such characters.
             guard word.utf8.starts(with: current.utf8), word.utf8.allSatisfy({ $0 >= 0x20 && $0 != 0x7F }),
                 seen.insert(word).inserted
             else { continue }

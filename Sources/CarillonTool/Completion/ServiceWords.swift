@@ -4,26 +4,27 @@ import CarillonCore
 import CarillonMainLoop
 import CarillonWire
 
-/// What a running service knows, for whoever types it. None is started, and none is waited for: somebody waits for the
-/// next key to have an effect.
+/// The search for words that a running service knows, for a completion. It starts no service, and waits for a limited
+/// time, because the user waits at the keyboard.
 final class ServiceWords: @unchecked Sendable {
     // Sendable: the command has one thread, on which everything here runs.
     private static let maxMilliseconds: UInt32 = 1000
-    /// What a terminal can show, and a service answers in that time.
+    /// The maximum number of clients whose observers are listed: as many as a terminal can show, and as a service
+    /// answers in the time limit.
     private static let maxClients = 256
 
     private let kind: CommandWords.Known
     private let loop = EventLoop()
     private let inquirer = ServiceInquirer()
     private var candidates: [Candidate] = []
-    /// Questions that are not answered yet.
+    /// The number of unanswered questions.
     private var open = 0
 
     private init(_ kind: CommandWords.Known) {
         self.kind = kind
     }
 
-    /// - Returns: what was found in the time that there is.
+    /// - Returns: the words found within the time limit.
     static func find(_ kind: CommandWords.Known) -> [Candidate] {
         let words = ServiceWords(kind)
         let limit = EventSource.once(milliseconds: maxMilliseconds, on: .default) { words.loop.quit() }

@@ -8,11 +8,12 @@ import CarillonMainLoop
     import Musl
 #endif
 
-/// Posts what stands in the lines of a file or of standard input, as they come, on one connection.
+/// The poster of the lines of a file or of standard input, as they arrive, on one connection.
 ///
-/// A line that is wrong, or whose post is refused, is reported with its number; the others are posted all the same.
+/// An invalid line, or a line whose post is refused, is reported with its number; the other lines are posted all the
+/// same.
 final class LinePoster {
-    /// What becomes of a line: nil when there is nothing to post in it.
+    /// The conversion of a line into a post; nil if the line contains none.
     typealias Conversion = (_ line: String) throws(UsageError) -> (outgoing: OutgoingPost, delay: Duration)?
 
     private let session: CommandSession
@@ -23,8 +24,8 @@ final class LinePoster {
     private var lineNumber = 0
 
     /// - Parameters:
-    ///   - source: how messages begin that name a line; empty for standard input.
-    ///   - report: gets the number of clients that each matched.
+    ///   - source: the prefix of line numbers in messages; empty for standard input.
+    ///   - report: receives the number of clients that each post matched.
     init(
         session: CommandSession, reading descriptor: Int32, source: String = "", showsProgress: Bool,
         report: @escaping (Int) -> Void, convert: @escaping Conversion

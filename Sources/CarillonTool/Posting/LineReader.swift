@@ -7,16 +7,16 @@ import CarillonMainLoop
     import Musl
 #endif
 
-/// Reads lines from a descriptor on the main loop, as they come, and no faster than it is told to.
+/// A reader of lines from a descriptor on the main loop, as they arrive, and no faster than its user allows.
 final class LineReader: PolledSourceDelegate {
-    /// Why no more is read.
+    /// The reason why reading has ended.
     enum End {
         case ofInput
         case tooLong
         case failure(String)
     }
 
-    /// A line beyond it can't be posted anyway: it is larger than any userInfo.
+    /// The maximum length of a line, in bytes. A longer line can't be posted, because it is larger than any userInfo.
     private static let longestLine = 80 << 20
 
     private let descriptor: Int32
@@ -25,16 +25,16 @@ final class LineReader: PolledSourceDelegate {
     private var source: PolledSource!
     /// The registration of the descriptor, while it is read.
     private var tag: PolledSource.Tag?
-    /// What was read, from the beginning of a line that was not taken yet.
+    /// The bytes read so far, from the beginning of the first line that was not taken.
     private var input: [UInt8] = []
-    /// How far there is no end of a line in it.
+    /// The number of bytes in it that are known to contain no line end.
     private var searched = 0
     private var isPaused = true
     private var hasReadAll = false
     private var hasEnded = false
 
     /// - Parameters:
-    ///   - take: gets each line without its end.
+    ///   - take: receives each line without its line end.
     ///   - ended: called once, behind the last line.
     init(_ descriptor: Int32, take: @escaping (ArraySlice<UInt8>) -> Void, ended: @escaping (End) -> Void) {
         self.descriptor = descriptor
@@ -43,7 +43,7 @@ final class LineReader: PolledSourceDelegate {
         source = PolledSource(delegate: self, priority: .default, context: .default)
     }
 
-    /// Reads, from the loop, until it is paused.
+    /// Reads from the loop until it is paused.
     func resume() {
         guard isPaused, !hasEnded else { return }
         isPaused = false
@@ -52,14 +52,14 @@ final class LineReader: PolledSourceDelegate {
         }
     }
 
-    /// Takes no line more, also of what was read. May be called while a line is taken.
+    /// Takes no further line, not even a line that was read already. May be called while a line is taken.
     func pause() {
         isPaused = true
         if let tag { source.remove(tag) }
         tag = nil
     }
 
-    /// Lines that were read before a pause.
+    /// Whether lines that were read before a pause wait.
     func hasPendingWork() -> Bool { !isPaused && !hasEnded && (hasReadAll || searched < input.count) }
 
     func dispatch() {
@@ -102,7 +102,7 @@ final class LineReader: PolledSourceDelegate {
             if !input.isEmpty { take(input[...]) }
             input = []
             searched = 0
-            // Where the last line paused it, the end waits too.
+            // If the last line has paused the reader, the end waits too.
             if !isPaused { end(.ofInput) }
         } else if input.count > Self.longestLine {
             end(.tooLong)
@@ -117,7 +117,7 @@ final class LineReader: PolledSourceDelegate {
     }
 }
 
-// The system's function of the name that a method has, too.
+// The system's function, which has the same name as a method.
 
 private func systemRead(_ descriptor: Int32, _ buffer: UnsafeMutableRawBufferPointer) -> Int {
     read(descriptor, buffer.baseAddress, buffer.count)

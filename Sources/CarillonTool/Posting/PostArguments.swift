@@ -4,7 +4,7 @@ import CarillonCore
 import CarillonMainLoop
 import CarillonWire
 
-/// What the command line says of a post.
+/// The arguments of a post on the command line.
 struct PostArguments: Sendable {
     let name: String
     let object: String
@@ -12,9 +12,9 @@ struct PostArguments: Sendable {
     let options: PostOptions
     let isVerbose: Bool
 
-    /// The post, which nobody waits for yet.
+    /// Returns the post, without a completion.
     ///
-    /// - Parameter more: entries beside those of the command line, which they replace.
+    /// - Parameter more: further entries of userInfo, which replace those of the command line.
     func outgoing(adding more: [String: PropertyList] = [:]) throws(UsageError) -> OutgoingPost {
         do throws(CenterError) {
             let userInfo = userInfo.merging(more) { $1 }

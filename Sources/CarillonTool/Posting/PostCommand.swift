@@ -105,11 +105,11 @@ enum PostCommand {
         }
     }
 
-    /// Posts the same again and again.
+    /// Posts the same notification repeatedly.
     private static func repeated(
         _ post: PostArguments, _ count: Int, every seconds: Double
     ) throws(UsageError) -> ExitCode {
-        // What is wrong with it is wrong before the first.
+        // An error in the post is found before the first one is sent.
         let first = try post.outgoing()
         var stream: PostStream?
         var number = 0

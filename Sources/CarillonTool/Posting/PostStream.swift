@@ -5,29 +5,30 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// Many posts on one connection, in their order, each when it is due, with a bounded number that wait for an answer.
+/// A stream of posts on one connection, in order, each at its time, with a limited number of unanswered posts.
 ///
-/// A refused post is told with its label, and the others are posted all the same. Where the service ended before it
-/// answered, nobody knows whether the posts were made: they are told, and not repeated.
+/// A refused post is reported with its label, and the others are posted all the same. If the service ends before it
+/// answers, it is unknown whether the posts were made: they are reported, and not repeated.
 final class PostStream: @unchecked Sendable {
     // Sendable: the command has one thread.
 
-    /// A post, and when it is to be made.
+    /// A post, and its time.
     struct Item {
         let outgoing: OutgoingPost
-        /// As messages name it, such as "line 3".
+        /// The name of the post in messages, such as "line 3".
         let label: String
-        /// After the first one; 0 for at once.
+        /// The delay after the first post; 0 for none.
         let delay: Duration
     }
 
-    /// Posts without an answer at most.
+    /// The maximum number of unanswered posts.
     private static let window = 256
 
     private let session: CommandSession
     private let report: (Int) -> Void
     private let progress: Progress?
-    /// Has more items come, by ``add(_:)`` or ``end()``; may do so before it returns.
+    /// Requests more items, which are added by ``add(_:)`` or announced as complete by ``end()``, perhaps before it
+    /// returns.
     private let wantMore: () -> Void
     private var items = Deque<Item>()
     private var unanswered = 0
@@ -36,14 +37,14 @@ final class PostStream: @unchecked Sendable {
     private var timer: EventSource?
     private var isAsking = false
     private var hasEnded = false
-    /// The exit status: ``ExitCode/usage`` after a refusal, ``ExitCode/unavailable`` after an answer that never came.
+    /// The exit status: ``ExitCode/usage`` after a refusal, ``ExitCode/unavailable`` after a missing answer.
     private var outcome = ExitCode.done
-    /// Consecutive posts without an answer that were not told yet.
+    /// Consecutive unanswered posts that are not reported yet.
     private var uncertain: (first: String, last: String, count: Int, reason: String)?
 
     /// - Parameters:
-    ///   - total: how many there will be, where that is known.
-    ///   - report: gets the number of clients that each matched.
+    ///   - total: the number of posts, if it is known.
+    ///   - report: receives the number of clients that each post matched.
     init(
         session: CommandSession, total: Int? = nil, showsProgress: Bool, report: @escaping (Int) -> Void,
         wantMore: @escaping () -> Void
@@ -59,11 +60,11 @@ final class PostStream: @unchecked Sendable {
             progress?.end()
             return .interrupted
         }
-        // The time that it takes to reach the service is none between the first post and the second.
+        // The first post waits for the service, so that the time to reach it does not shorten the first delay.
         session.submit(.barrier { [self] _ in pump() })
     }
 
-    /// Whether another item is to be kept back: enough wait already.
+    /// Whether no item should be added, because enough posts wait.
     var isFull: Bool { items.count + unanswered >= Self.window }
 
     func add(_ item: Item) {
@@ -71,13 +72,13 @@ final class PostStream: @unchecked Sendable {
         if !isAsking { pump() }
     }
 
-    /// There are no more items.
+    /// Notes that there are no more items.
     func end() {
         hasEnded = true
         if !isAsking { pump() }
     }
 
-    /// Tells of an item that can't be posted.
+    /// Reports an item that can't be posted.
     func fail(_ reason: String, _ label: String) {
         if outcome == .done { outcome = .usage }
         progress?.clear()
@@ -155,7 +156,7 @@ extension PostStream {
 }
 
 extension BusError {
-    /// The message, and by which name manuals and scripts know the error.
+    /// The message, with the error name that manuals and scripts use.
     fileprivate var words: String {
         let text = NotificationFormat.harmless(message)
         return text.hasSuffix(name.rawValue) ? text : "\(text) (\(name.rawValue))"

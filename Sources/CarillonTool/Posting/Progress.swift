@@ -7,7 +7,7 @@ import CarillonMainLoop
     import Musl
 #endif
 
-/// How far long work has come, on a line of a terminal that is written over; nothing elsewhere, nor for what is soon done.
+/// The progress of long work, on a line of a terminal that is overwritten. Short work, and other outputs, show none.
 final class Progress {
     private let verb: String
     private let total: Int?
@@ -15,7 +15,7 @@ final class Progress {
     private var lastShown: ContinuousClock.Instant
     private var isVisible = false
 
-    /// - Returns: nil where standard error is no terminal.
+    /// - Returns: nil if standard error is no terminal.
     init?(_ verb: String, of total: Int? = nil) {
         guard isatty(STDERR_FILENO) == 1 else { return nil }
         self.verb = verb
@@ -34,7 +34,7 @@ final class Progress {
         write("\r\u{1B}[K\(count)\(of) \(verb), \(Int(rate)) a second")
     }
 
-    /// Makes room for a line that stays.
+    /// Clears the line, so that a permanent one can be written.
     func clear() {
         if isVisible { write("\r\u{1B}[K") }
     }
@@ -50,7 +50,7 @@ final class Progress {
     }
 }
 
-// The system's function of the name that a method has, too.
+// The system's function, which has the same name as a method.
 
 private func systemWrite(_ descriptor: Int32, _ bytes: UnsafeRawBufferPointer) -> Int {
     write(descriptor, bytes.baseAddress, bytes.count)

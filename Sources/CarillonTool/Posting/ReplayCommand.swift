@@ -11,7 +11,7 @@ import CarillonWire
     import Musl
 #endif
 
-/// `carillon replay FILE`: posts again what `--record` kept.
+/// `carillon replay FILE`: posts recorded notifications again.
 enum ReplayCommand {
     static func run(_ arguments: [String]) throws(UsageError) -> ExitCode {
         let parser = CommandLineParser(
@@ -57,12 +57,13 @@ enum ReplayCommand {
     }
 }
 
-/// What is played, and how far it has come.
+/// A recording that is played, and its position.
 private struct Recording {
-    /// How many times as fast as it was recorded; nil for as fast as possible.
+    /// The factor of the recording's speed; nil for as fast as possible.
     let pace: Double?
     private var start: Int64?
-    /// Of the last post: the next is no earlier, whatever clock was put back meanwhile.
+    /// The delay of the last post. The next one has no shorter delay, even if the clock was set back during the
+    /// recording.
     private var delay = Duration.zero
     private(set) var losses: UInt64 = 0
 
@@ -70,7 +71,7 @@ private struct Recording {
         self.pace = pace
     }
 
-    /// - Returns: nil for what is no notification.
+    /// - Returns: nil for a line without a notification.
     mutating func post(in line: String) throws(UsageError) -> (outgoing: OutgoingPost, delay: Duration)? {
         guard line.utf8.contains(where: { $0 != 0x20 && $0 != 0x09 && $0 != 0x0D }) else { return nil }
         let object: JSON

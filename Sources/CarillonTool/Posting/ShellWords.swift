@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMainLoop
 
-/// Words as a shell takes a line apart: blanks separate them; quotes and backslashes keep blanks, and are taken away.
+/// The words of a line, split like a shell does: blanks separate them; quotes and backslashes keep blanks, and are
+/// removed.
 ///
-/// Nothing else of a shell's is meant: no variables, no comments, no patterns.
+/// No other syntax of shells is supported: no variables, no comments, no patterns.
 enum ShellWords {
-    /// - Throws: for a quote without its end, and a backslash at the end.
+    /// - Throws: an error for a quote without its end, and for a backslash at the end.
     static func split(_ line: String) throws(UsageError) -> [String] {
         var words: [String] = []
         var word: String?
@@ -17,7 +18,7 @@ enum ShellWords {
             case ("\\", nil):
                 guard let next = rest.popFirst() else { throw UsageError("the line ends with a backslash") }
                 word = (word ?? "") + String(next)
-            // In double quotes it is only for what would otherwise mean something there.
+            // In double quotes a backslash quotes only characters that have a meaning there.
             case ("\\", "\""?) where rest.first == "\"" || rest.first == "\\":
                 word = (word ?? "") + String(rest.removeFirst())
             case ("'", nil), ("\"", nil):

@@ -7,12 +7,12 @@ import CarillonMainLoop
     import Musl
 #endif
 
-/// What somebody pipes into the command.
+/// The input that is piped into the command.
 enum StandardInput {
-    /// More can't be posted anyway.
+    /// The maximum size of the input, in bytes. Larger input can't be posted.
     private static let maxBytes = 80 << 20
 
-    /// All of it, up to its end.
+    /// Returns the whole input, up to its end.
     static func readAll() throws(UsageError) -> String {
         var bytes: [UInt8] = []
         var buffer = [UInt8](repeating: 0, count: 65_536)

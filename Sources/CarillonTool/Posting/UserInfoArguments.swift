@@ -2,12 +2,12 @@
 import CarillonJSON
 import CarillonWire
 
-/// userInfo from a command line.
+/// The userInfo of a command line.
 enum UserInfoArguments {
     /// - Parameters:
     ///   - pairs: `KEY=VALUE`, with the type inferred from VALUE.
     ///   - strings: `KEY=VALUE`, always strings.
-    ///   - json: a JSON object, which goes with neither.
+    ///   - json: a JSON object, which excludes the other two.
     static func userInfo(
         pairs: [String], strings: [String], json: String?
     ) throws(UsageError) -> [String: PropertyList] {
@@ -35,7 +35,8 @@ enum UserInfoArguments {
         return userInfo
     }
 
-    /// A line of standard input: a JSON object, or `KEY=VALUE` pairs with blanks between them, quoted as in a shell.
+    /// Reads a line of standard input: a JSON object, or `KEY=VALUE` pairs with blanks between them, quoted as in a
+    /// shell.
     static func userInfo(line: String) throws(UsageError) -> [String: PropertyList] {
         let isJSON = line.first { $0 != " " && $0 != "\t" } == "{"
         return try userInfo(pairs: isJSON ? [] : ShellWords.split(line), strings: [], json: isJSON ? line : nil)
@@ -43,14 +44,14 @@ enum UserInfoArguments {
 
     private static let blanks: [UInt8] = Array(" \t\r\n".utf8)
 
-    /// What JSON reads as a number is one, `true` and `false` are booleans, all else is a string.
+    /// Returns a number if JSON reads one, a boolean for `true` and `false`, and otherwise a string.
     static func infer(_ text: String) throws(UsageError) -> PropertyList {
         switch text {
         case "true": return .boolean(true)
         case "false": return .boolean(false)
         default: break
         }
-        // Blanks around a number would be fine for JSON, but belong to the text.
+        // JSON allows blanks around a number, but here they belong to the text.
         guard let first = text.utf8.first, let last = text.utf8.last, !Self.blanks.contains(first),
             !Self.blanks.contains(last), case .number(let digits)? = try? JSON(text)
         else { return .string(text) }

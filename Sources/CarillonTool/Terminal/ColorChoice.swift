@@ -3,12 +3,12 @@ import CarillonMainLoop
 
 /// `--color`: whether output has colors.
 enum ColorChoice: String, CaseIterable, Sendable {
-    /// On a terminal that can, unless `NO_COLOR` is set.
+    /// Colors on a terminal that supports them, unless `NO_COLOR` is set.
     case auto
     case always
     case never
 
-    /// The declared option, to ask for its value with.
+    /// The declared option, by which its value is read.
     struct Option {
         fileprivate let option: CommandLineParser.Option<String?>
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/// Sizes and times as people read them. What programs read stays exact.
+/// Sizes and times for people. Output for programs stays exact.
 enum Readable {
-    /// Bytes, with the units of 1024: `812 B`, `4.7 MiB`, `120 GiB`.
+    /// Returns bytes, with the units of 1024: `812 B`, `4.7 MiB`, `120 GiB`.
     static func size(_ bytes: UInt64) -> String {
         let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"]
         var unit = 0
@@ -10,21 +10,21 @@ enum Readable {
         guard unit > 0 else { return "\(bytes) B" }
         let one = UInt64(1) << (10 * UInt64(unit))
         let (whole, rest) = bytes.quotientAndRemainder(dividingBy: one)
-        // Rounded to what is shown. The largest unit has room for ten of its rests.
+        // Rounded to the digits that are shown. In the largest unit, ten times the rest still fits into 64 bits.
         let tenths = whole * 10 + (rest * 10 + one / 2) / one
         if tenths < 1000 { return "\(tenths / 10).\(tenths % 10) \(units[unit])" }
         let rounded = whole + (rest >= one / 2 ? 1 : 0)
         return rounded == 1024 ? "1.0 \(units[unit + 1])" : "\(rounded) \(units[unit])"
     }
 
-    /// How long something takes, in the two units that matter: `0.4 s`, `12 s`, `3 min 20 s`, `5 h 2 min`, `9 d 4 h`.
+    /// Returns a duration in its two largest units: `0.4 s`, `12 s`, `3 min 20 s`, `5 h 2 min`, `9 d 4 h`.
     static func duration(seconds: Double) -> String {
         guard seconds.isFinite, seconds < 1e15 else { return "for ever" }
         let seconds = max(0, seconds)
         return seconds < 9.95 ? "\(decimal(seconds, places: 1)) s" : duration(wholeSeconds: seconds)
     }
 
-    /// The same without tenths.
+    /// Returns a duration without tenths.
     static func duration(wholeSeconds seconds: Double) -> String {
         guard seconds.isFinite, seconds < 1e15 else { return "for ever" }
         let all = Int64(max(0, seconds).rounded())
@@ -33,14 +33,14 @@ enum Readable {
         return parts.drop { $0.0 == 0 }.prefix(2).filter { $0.0 > 0 }.map { "\($0.0) \($0.1)" }.joined(separator: " ")
     }
 
-    /// How long ago something was, in one unit: `now`, `12 s ago`, `3 min ago`, `2 d ago`. What is yet to come is now:
-    /// somebody has set a clock.
+    /// Returns the time since an event, in one unit: `now`, `12 s ago`, `3 min ago`, `2 d ago`. A time in the future,
+    /// after a change of the clock, is `now`.
     static func ago(seconds: Double) -> String {
         guard seconds >= 1 else { return "now" }
         return age(seconds: seconds) + " ago"
     }
 
-    /// The same without a word: `12 s`, `3 min`, `2 d`.
+    /// Returns an age in one unit: `12 s`, `3 min`, `2 d`.
     static func age(seconds: Double) -> String {
         guard seconds.isFinite, seconds < 1e15 else { return "for ever" }
         let all = Int64(max(0, seconds))
@@ -52,14 +52,14 @@ enum Readable {
         }
     }
 
-    /// How many in a second: `0`, `0.2`, `12`, `3400`.
+    /// Returns a rate per second: `0`, `0.2`, `12`, `3400`.
     static func rate(_ perSecond: Double) -> String {
         guard perSecond.isFinite, perSecond > 0 else { return "0" }
         if perSecond < 0.05 { return "<0.1" }
         return perSecond < 9.95 ? decimal(perSecond, places: 1) : "\(Int64(min(perSecond.rounded(), 1e18)))"
     }
 
-    /// A number that is not negative, with so many decimal places.
+    /// Returns a number that is not negative, with a number of decimal places.
     static func decimal(_ number: Double, places: Int) -> String {
         let power = (0..<places).reduce(Int64(1)) { power, _ in power * 10 }
         let scaled = Int64((number * Double(power)).rounded())

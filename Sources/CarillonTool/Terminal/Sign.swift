@@ -2,10 +2,10 @@
 
 /// The signs of a table for a cell without a text.
 enum Sign {
-    /// There is none, as an object of a notification that has none.
+    /// There is no value, such as no object of a notification.
     static let none = "-"
-    /// Nobody could tell.
+    /// The value is unknown.
     static let unknown = "?"
-    /// An observer's name or object that stands for all.
+    /// The name or object of an observer for any.
     static let any = "*"
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMainLoop
 
-/// A line with styles, for whatever shows it.
+/// A line with styles, independent of the output.
 struct StyledLine: Equatable, Sendable {
     struct Part: Equatable, Sendable {
         var text: String
@@ -16,12 +16,12 @@ struct StyledLine: Equatable, Sendable {
         append(text, style)
     }
 
-    /// - Parameter text: what could move the cursor in it is shown as JSON writes it.
+    /// - Parameter text: characters that could move the cursor are shown as in JSON.
     mutating func append(_ text: String, _ style: Terminal.Style? = nil) {
         if !text.isEmpty { parts.append(Part(text: NotificationFormat.harmless(text), style: style)) }
     }
 
-    /// All of it in one style.
+    /// Returns the line in one style.
     func styled(_ style: Terminal.Style) -> StyledLine {
         var line = self
         for index in line.parts.indices { line.parts[index].style = style }
@@ -30,7 +30,7 @@ struct StyledLine: Equatable, Sendable {
 
     var text: String { parts.reduce("") { $0 + $1.text } }
 
-    /// No more of it than takes so many columns.
+    /// Returns the beginning of the line, up to a number of columns.
     func cut(to columns: Int) -> StyledLine {
         var line = StyledLine()
         var left = columns

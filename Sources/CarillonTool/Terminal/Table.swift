@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMainLoop
 
-/// Rows for people, in columns that are aligned by what characters take on a terminal.
+/// A table for people, in columns that are aligned by the width of their characters on a terminal.
 ///
-/// Nothing in a cell breaks a line or moves the cursor: what could is shown as JSON writes it. Lines are cut to the
+/// Nothing in a cell breaks a line or moves the cursor: such characters are shown as in JSON. Lines are cut to the
 /// width of a terminal, and are whole elsewhere.
 struct Table: Sendable {
     enum Alignment: Sendable {
@@ -38,7 +38,7 @@ struct Table: Sendable {
 
     private let columns: [Column]
     private(set) var rows: [[Cell]] = []
-    /// Columns of text are not made narrower than that, or than their titles, to make room.
+    /// The width below which columns of text are not narrowed, unless their titles are narrower.
     private static let least = 8
     private static let gap = 2
 
@@ -52,30 +52,30 @@ struct Table: Sendable {
         rows.append(cells)
     }
 
-    /// The titles, then the rows.
+    /// Returns the titles, followed by the rows.
     ///
     /// - Parameter showsTitles: whether the first line has the titles.
     func lines(on terminal: Terminal, showsTitles: Bool = true) -> [String] {
         lines(within: terminal.width, showsTitles: showsTitles).map(terminal.text(of:))
     }
 
-    /// The same before it is known how styles are shown.
+    /// Returns the lines with their styles, which are not applied.
     ///
-    /// - Parameter width: columns that there are; nil for as many as it takes.
+    /// - Parameter width: the number of columns; nil for no limit.
     func lines(within width: Int?, showsTitles: Bool = true) -> [StyledLine] {
         let all = (showsTitles ? [columns.map { Cell($0.title, .bold) }] : []) + rows
         let widths = widths(of: all, within: width)
         return all.map { line(Array($0.prefix(widths.count)), widths, within: width) }
     }
 
-    /// The titles of the columns that a terminal is too narrow to show, which are the last ones.
+    /// Returns the titles of the last columns, which a terminal is too narrow to show.
     func hiddenColumns(on terminal: Terminal) -> [String] {
         let all = [columns.map { Cell($0.title) }] + rows
         return columns.dropFirst(widths(of: all, within: terminal.width).count).map(\.title)
     }
 
-    /// Each as wide as its widest cell. Where a terminal is narrower than that, the widest texts give way first, and the
-    /// last columns are left out when that is not enough.
+    /// Returns the widths of the columns: the width of the widest cell. On a narrower terminal the widest texts are cut
+    /// first. If that is not enough, the last columns are left out.
     private func widths(of rows: [[Cell]], within limit: Int?) -> [Int] {
         var widths = columns.indices.map { index in rows.map { $0[index].columns }.max() ?? 0 }
         guard let limit else { return widths }
@@ -90,7 +90,7 @@ struct Table: Sendable {
         while excess > 0 {
             let texts = widths.indices.filter { columns[$0].alignment == .left && widths[$0] > least[$0] }
             guard let widest = texts.max(by: { widths[$0] < widths[$1] }) else { break }
-            // One at a time, so that those that are as wide share what is missing.
+            // One column at a time, so that equally wide texts share the missing width.
             widths[widest] -= 1
             excess -= 1
         }
@@ -100,7 +100,7 @@ struct Table: Sendable {
     private func line(_ cells: [Cell], _ widths: [Int], within width: Int?) -> StyledLine {
         var line = StyledLine()
         var used = 0
-        /// Blanks that come only before something: no line ends with them.
+        /// Blanks that are written only before a text, so that no line ends with them.
         var blanks = 0
         let limit = width ?? .max
         for (index, cell) in cells.enumerated() {
@@ -108,7 +108,7 @@ struct Table: Sendable {
             let isRight = columns[index].alignment == .right
             if isRight { blanks += widths[index] - cell.columns }
             let room = min(widths[index], max(0, limit - used - blanks))
-            // A number that is cut tells nothing; so it is not shown where it has no room.
+            // A number that is cut says nothing, so a number that does not fit is not shown.
             if room == 0 || isRight && room < cell.columns { break }
             let text = Self.cut(cell.text, cell.columns, to: room)
             let taken = DisplayWidth.columns(of: text)
@@ -123,7 +123,7 @@ struct Table: Sendable {
         return line
     }
 
-    /// With an ellipsis where something is missing.
+    /// Cuts a text, with an ellipsis in place of the missing part.
     private static func cut(_ text: String, _ columns: Int, to room: Int) -> String {
         columns > room ? DisplayWidth.prefix(of: text, columns: room - 1) + "…" : text
     }

@@ -7,19 +7,19 @@ import CarillonMainLoop
     import Musl
 #endif
 
-/// What can be shown on standard output.
+/// The capabilities of standard output.
 struct Terminal: Sendable {
-    /// How something is made to stand out. It is never all that tells it, as not every terminal shows it.
+    /// A way to emphasize a text. It is never the only carrier of a meaning, because not every terminal shows it.
     enum Style: Sendable {
         case bold
         case dim
-        /// What is chosen of several.
+        /// The chosen one of several texts.
         case reverse
-        /// What somebody should look at.
+        /// A text that needs attention.
         case warning
-        /// What was lost, or is refused.
+        /// A loss, or a refusal.
         case bad
-        /// What is as it should be.
+        /// A good state.
         case good
 
         /// The parameters of Select Graphic Rendition (ECMA-48).
@@ -35,7 +35,7 @@ struct Terminal: Sendable {
         }
     }
 
-    /// Columns of the terminal; nil when it is none, and so has no width that lines must keep to.
+    /// The number of columns of the terminal; nil if it is none, and has no width to keep to.
     let width: Int?
     let hasColors: Bool
 
@@ -44,7 +44,7 @@ struct Terminal: Sendable {
         self.hasColors = hasColors
     }
 
-    /// Standard output as it is now.
+    /// Creates the description of standard output as it is now.
     init(color: ColorChoice = .auto) {
         let isTerminal = isatty(STDOUT_FILENO) == 1
         width = isTerminal ? Self.columns(of: STDOUT_FILENO) : nil
@@ -57,14 +57,14 @@ struct Terminal: Sendable {
             }
     }
 
-    /// The text in that style, where there are styles.
+    /// Returns the text in a style, if there are styles.
     func styled(_ text: String, _ style: Style?) -> String {
         guard hasColors, let style, !text.isEmpty else { return text }
         return "\u{1B}[\(style.parameters)m\(text)\u{1B}[0m"
     }
 
-    /// The lines that a sentence takes on the terminal: it is broken between words, and all but the first are indented. A
-    /// word that is wider than the terminal has a line for itself.
+    /// Returns the lines that a sentence takes on the terminal. It is broken between words, and all lines but the first
+    /// are indented. A word that is wider than the terminal has a line of its own.
     func wrapped(_ text: String) -> [String] {
         guard let width else { return [text] }
         var lines: [String] = []
@@ -85,8 +85,8 @@ struct Terminal: Sendable {
         line.parts.reduce("") { $0 + styled($1.text, $1.style) }
     }
 
-    /// An exported COLUMNS is somebody's wish; else the terminal itself tells, unless it does not know, as on a serial
-    /// line.
+    /// Returns the exported COLUMNS, which the user has set; otherwise the terminal's own number, and 80 if it does not
+    /// know any, as on a serial line.
     private static func columns(of descriptor: Int32) -> Int {
         if let text = variable("COLUMNS"), let columns = Int(text), columns > 0 { return columns }
         var size = winsize()
@@ -94,7 +94,7 @@ struct Terminal: Sendable {
         return Int(size.ws_col)
     }
 
-    /// Nil also when it is set to nothing: so says no-color.org, and a TERM of nothing names no terminal.
+    /// Returns nil also for an empty variable: no-color.org says so, and an empty TERM names no terminal.
     private static func variable(_ name: String) -> String? {
         guard let value = getenv(name), value.pointee != 0 else { return nil }
         return String(cString: value)

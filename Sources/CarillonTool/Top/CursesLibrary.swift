@@ -7,7 +7,8 @@ import CCarillonNcurses
     import Musl
 #endif
 
-/// ncurses, found when a full screen is wanted: who never does, as in a container, need not have it.
+/// ncurses, loaded when a full screen is needed. An installation without full screens, as in a container, does not need
+/// it.
 struct CursesLibrary {
     typealias Window = UnsafeMutableRawPointer
 
@@ -38,10 +39,10 @@ struct CursesLibrary {
     let clearNext: clearok_function
     let refresh: wrefresh_function
     let resize: resizeterm_function
-    /// `stdscr`, which has its value once there is a terminal.
+    /// The symbol `stdscr`, whose value is set once there is a terminal.
     let standardWindow: UnsafeMutablePointer<Window?>
 
-    /// - Throws: ``Missing`` where it is not installed.
+    /// - Throws: ``Missing`` if it is not installed.
     init() throws(Missing) {
         // Never closed: the functions stay for the life of the process.
         guard let library = dlopen(Self.name, RTLD_NOW | RTLD_LOCAL) else {

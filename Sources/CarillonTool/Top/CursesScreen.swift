@@ -7,7 +7,7 @@ import CCarillonNcurses
     import Musl
 #endif
 
-/// The whole terminal, by ncurses. It is as it was again when this object goes away, or after ``close()``.
+/// The whole terminal, by ncurses. Its state is restored by ``close()``, or when this object is released.
 ///
 /// Threads: one thread only.
 final class CursesScreen {
@@ -22,17 +22,17 @@ final class CursesScreen {
     private let hasColors: Bool
     private var isOpen = true
 
-    /// Takes the terminal. Whoever wants to hear of signals has to say so before: ncurses takes those that nobody
-    /// else does, and Control-Z, which it handles as a shell expects.
+    /// Takes the terminal. Handlers of signals have to be set before: ncurses takes the signals that have none, and
+    /// Control-Z, which it handles as a shell expects.
     ///
-    /// - Throws: ``CursesLibrary/Missing`` where ncurses is not installed, or does not know the terminal.
+    /// - Throws: ``CursesLibrary/Missing`` if ncurses is not installed, or does not know the terminal.
     init(color: ColorChoice) throws(CursesLibrary.Missing) {
         let terminal = getenv("TERM").map { String(cString: $0) } ?? ""
         guard !["", "dumb"].contains(terminal) else {
             throw CursesLibrary.Missing(description: "this terminal can't move its cursor, as TERM says")
         }
         curses = try CursesLibrary()
-        // Wide characters are those of the locale. Where that has none, as in LC_ALL=C, the terminal still may.
+        // The locale determines wide characters. If it has none, as with LC_ALL=C, the terminal may still support them.
         setlocale(LC_CTYPE, "")
         if String(cString: nl_langinfo(Int32(CODESET))) != "UTF-8" { setlocale(LC_CTYPE, "C.UTF-8") }
         guard carillon_newterm(curses.newTerminal) != nil, let window = curses.standardWindow.pointee else {
@@ -44,7 +44,7 @@ final class CursesScreen {
         _ = curses.noNewline()
         _ = curses.keypad(window, true)
         _ = curses.noDelay(window, true)
-        // Nobody types the rest of a key's sequence; a line that takes longer for it is rare.
+        // The rest of a key's sequence is not typed by hand, and lines that need longer for it are rare.
         _ = curses.setEscapeDelay(50)
         _ = curses.setCursor(0)
         let mayHaveColors =
@@ -69,7 +69,7 @@ final class CursesScreen {
         _ = curses.endWindows()
     }
 
-    /// As the terminal says now; 80 to 24 where it does not know.
+    /// The size that the terminal reports now; 24 lines of 80 columns if it does not know its size.
     private(set) lazy var size = Self.terminalSize
 
     private static var terminalSize: (lines: Int, columns: Int) {
@@ -86,21 +86,21 @@ final class CursesScreen {
         _ = curses.resize(Int32(size.lines), Int32(size.columns))
     }
 
-    /// Has the next ``show(_:cursor:)`` draw all anew, for a terminal on which something else has written.
+    /// Has the next ``show(_:cursor:)`` draw everything anew, for a terminal on which another program has written.
     func redraw() {
         _ = curses.clearNext(window, true)
     }
 
-    /// Shows these lines, from the top.
+    /// Shows lines, from the top.
     ///
-    /// - Parameter cursor: where the cursor is shown; nil for nowhere.
+    /// - Parameter cursor: the position of the cursor; nil for no cursor.
     func show(_ lines: [StyledLine], cursor: (line: Int, column: Int)? = nil) {
         _ = curses.erase(window)
         for (number, line) in lines.prefix(size.lines).enumerated() {
             _ = curses.move(window, Int32(number), 0)
             for part in line.cut(to: size.columns).parts {
                 set(part.style)
-                // The last column of the last line is written, too, though the cursor has nowhere to go behind it.
+                // The last column of the last line is written as well, although the cursor can't move behind it.
                 _ = curses.add(window, part.text, -1)
             }
         }
@@ -126,13 +126,13 @@ final class CursesScreen {
 
     // MARK: Keys
 
-    /// Whether anybody can still press a key.
+    /// Whether the terminal can still send keys.
     var isConnected: Bool {
         var state = pollfd(fd: STDIN_FILENO, events: Int16(POLLIN), revents: 0)
         return poll(&state, 1, 0) <= 0 || Int32(state.revents) & (POLLHUP | POLLERR | POLLNVAL) == 0
     }
 
-    /// The next key that was pressed; nil when there is none yet.
+    /// Returns the next key that was pressed; nil if there is none.
     func nextKey() -> Key? {
         while true {
             let code = curses.getKey(window)
@@ -150,13 +150,13 @@ final class CursesScreen {
             case 0..<0x80: return .character(Unicode.Scalar(UInt8(code)))
             case 0x80..<0x100:
                 if let scalar = readScalar(after: UInt8(code)) { return .character(scalar) }
-            // Any other key, or that the size has changed, of which the signal tells.
+            // Another key, or a change of the size, which the signal reports.
             default: break
             }
         }
     }
 
-    /// The rest of a character that takes several bytes, which the terminal sends together.
+    /// Reads the rest of a character of several bytes, which the terminal sends together.
     private func readScalar(after first: UInt8) -> Unicode.Scalar? {
         let count =
             switch first {
@@ -175,7 +175,7 @@ final class CursesScreen {
 }
 
 extension Terminal.Style {
-    /// Of ncurses, with the same numbers as its color.
+    /// The color pair of ncurses, which has the same number as its color.
     fileprivate var pair: Int16 {
         switch self {
         case .warning, .bad, .good: color

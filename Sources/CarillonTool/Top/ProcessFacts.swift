@@ -5,23 +5,23 @@
     import Musl
 #endif
 
-/// What the kernel tells of a process in `/proc`.
+/// The facts about a process that the kernel shows in `/proc`.
 struct ProcessFacts: Equatable, Sendable {
     let id: UInt32
-    /// Since when it runs, in seconds on the clock that starts with the machine: with the id it names one process.
+    /// The start time, in seconds on the clock that starts with the machine. With the ID it identifies one process.
     let start: Double
-    /// Resident, in bytes.
+    /// The resident memory, in bytes.
     let memory: UInt64
 
-    /// Nil when it is gone, or hidden, as from inside a sandbox.
+    /// Nil for a process that is gone, or hidden, as from inside a sandbox.
     init?(of processID: UInt32) {
-        // The name is in parentheses, and may hold some itself.
+        // The name is in parentheses, and may contain parentheses itself.
         guard let status = Self.read("/proc/\(processID)/stat"), let name = status.lastIndex(of: ")") else {
             return nil
         }
         let fields = status[status.index(after: name)...].split(separator: " ")
         let ticks = sysconf(Int32(_SC_CLK_TCK))
-        // The 22nd of all; the first here is the third.
+        // The 22nd field of all; the first field here is the third.
         guard fields.count > 19, let start = Double(fields[19]), ticks > 0 else { return nil }
         guard let pages = Self.read("/proc/\(processID)/statm")?.split(separator: " ").dropFirst().first,
             let resident = UInt64(pages)
@@ -31,7 +31,7 @@ struct ProcessFacts: Equatable, Sendable {
         memory = resident * UInt64(max(0, sysconf(Int32(_SC_PAGESIZE))))
     }
 
-    /// For how long it has run, in seconds.
+    /// The time since its start, in seconds.
     var age: Double {
         var now = timespec()
         clock_gettime(CLOCK_BOOTTIME, &now)
@@ -42,14 +42,14 @@ struct ProcessFacts: Equatable, Sendable {
         let descriptor = open(path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else { return nil }
         defer { close(descriptor) }
-        // Each is one line of numbers.
+        // Each file is one line of numbers.
         var buffer = [UInt8](repeating: 0, count: 1024)
         let count = buffer.withUnsafeMutableBytes { bytes in readBytes(descriptor, bytes) }
         return count > 0 ? String(decoding: buffer[..<count], as: UTF8.self) : nil
     }
 }
 
-/// The C library's `read`, which has the name of a method there.
+/// The C library's `read`, which has the same name as a method there.
 private func readBytes(_ descriptor: Int32, _ bytes: UnsafeMutableRawBufferPointer) -> Int {
     read(descriptor, bytes.baseAddress, bytes.count)
 }

@@ -3,12 +3,12 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// The status of the session's bridge to other machines, and the notifications a second since the status that was shown before.
+/// The status of the session's bridge to other machines, with the rates since the status that was shown before.
 struct BridgeSample: Sendable {
     let status: BridgeStatus
-    /// When, on a clock that nobody sets, in seconds.
+    /// The time of the status, on a monotonic clock, in seconds.
     let moment: Double
-    /// Nil when it told nothing before, or is another one since.
+    /// The rate of exports; nil without an earlier status, and after a change of the bridge.
     let outPerSecond: Double?
     let inPerSecond: Double?
 
@@ -20,7 +20,7 @@ struct BridgeSample: Sendable {
         }
         self.status = status
         self.moment = moment
-        // Both count from its start.
+        // Both counters start with the bridge.
         let rates = (perSecond(\.exported), perSecond(\.imported))
         let isSame = rates.0 != nil && rates.1 != nil
         outPerSecond = isSame ? rates.0 : nil
@@ -28,9 +28,10 @@ struct BridgeSample: Sendable {
     }
 }
 
-/// Asks the bridge beside the service: what it told last is there at once, and nothing waits for what it tells next.
+/// The questions to the bridge beside those to the service. The last status is available at once, and the display does
+/// not wait for the next one.
 ///
-/// Threads: all on the one that runs the default context.
+/// Threads: all on the thread that runs the default context.
 final class TopBridge: @unchecked Sendable {
     // Sendable: the command has one thread, on which everything here runs.
     private static let maxMilliseconds: UInt32 = 1000
@@ -41,10 +42,10 @@ final class TopBridge: @unchecked Sendable {
     private var waiting: (() -> Void)?
     private var timer: EventSource?
     private var known: Result<BridgeSample, BusError>?
-    /// The last one that was shown. Rates begin there: of two answers between two pages only one is shown.
+    /// The last sample that was shown. Rates begin there, because of two answers between two pages only one is shown.
     private var shown: BridgeSample?
 
-    /// Asks, unless what was asked before is not answered yet.
+    /// Asks the bridge, unless an earlier question is unanswered.
     func ask() {
         guard !isAsking else { return }
         isAsking = true
@@ -62,17 +63,16 @@ final class TopBridge: @unchecked Sendable {
         goOn()
     }
 
-    /// The status to show.
+    /// Returns the status to show.
     ///
-    /// - Returns: the newest one; an error while the bridge does not answer, and nil where there is none, as far as that is
-    ///   known.
+    /// - Returns: the newest status; an error while the bridge does not answer, and nil if no bridge is known.
     func show() -> Result<BridgeSample, BusError>? {
         if case .success(let sample)? = known { shown = sample }
         return known
     }
 
-    /// Runs `body` when it is known whether there is a bridge, and after a second at the latest: at once from the second
-    /// time on.
+    /// Runs `body` when it is known whether there is a bridge, after one second at the latest. Later calls run it at
+    /// once.
     func whenKnown(_ body: @escaping () -> Void) {
         guard !hasAnswered, isAsking else { return body() }
         waiting = body
@@ -85,7 +85,7 @@ final class TopBridge: @unchecked Sendable {
         waiting.take()?()
     }
 
-    /// Closes the connection. What was asked is not answered any more.
+    /// Closes the connection. Pending questions are not answered any more.
     func stop() {
         (timer, waiting) = (nil, nil)
         inquirer.stop()

@@ -10,7 +10,7 @@ import CarillonWire
     import Musl
 #endif
 
-/// `carillon top`: what the service does, as it does it (B3).
+/// `carillon top`: a live display of the service's activity (B3).
 enum TopCommand {
     static func run(_ arguments: [String]) throws(UsageError) -> ExitCode {
         let parser = CommandLineParser(

@@ -4,7 +4,7 @@ import CarillonWire
 
 /// A sample for programs: one JSON object, with exact numbers.
 enum TopJSON {
-    /// - Parameter bus: its address.
+    /// - Parameter bus: the address of the bus.
     static func text(of sample: TopSample, rates: TopRates, bus: String) -> String {
         let properties = sample.properties
         var service = [("version", JSON.quoted(properties.version))]
@@ -71,7 +71,7 @@ enum TopJSON {
 
     private static func array(_ texts: [String]) -> String { "[" + texts.joined(separator: ", ") + "]" }
 
-    /// Null where it is not known, as before the second sample.
+    /// Returns null for an unknown number, as before the second sample.
     private static func number(_ number: Double?) -> String {
         number.map { PropertyListJSON.text(.double($0)) } ?? "null"
     }

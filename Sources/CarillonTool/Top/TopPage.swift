@@ -4,17 +4,17 @@ import CarillonCore
 import CarillonMainLoop
 import CarillonWire
 
-/// What is shown: lines, made of the last sample and of what somebody has chosen to see.
+/// The displayed page: lines that are made from the last sample and the user's choices.
 struct TopPage {
     let sample: TopSample?
     let rates: TopRates?
-    /// Why nothing newer is known; nil while the service answers.
+    /// The reason why there is no newer sample; nil while the service answers.
     let absence: ServiceError?
     let bus: String
 
-    // MARK: On paper
+    // MARK: Paper
 
-    /// All of it, for a printer or a pipe.
+    /// Returns the whole page, for a printer or a pipe.
     func lines(_ state: TopState, width: Int?) -> [StyledLine] {
         var lines = header()
         guard let sample, let rates else { return lines }
@@ -23,18 +23,18 @@ struct TopPage {
         return lines + table(state.arrange(state.view.rows(of: sample, rates: rates)), state).lines(within: width)
     }
 
-    // MARK: On a screen
+    // MARK: Screen
 
-    /// - Returns: a line for each of the screen, and where the cursor is.
+    /// - Returns: a line for each line of the screen, and the position of the cursor.
     func screen(
         _ state: inout TopState, lines height: Int, columns width: Int
     ) -> (lines: [StyledLine], cursor: (line: Int, column: Int)?) {
-        // On a terminal of 24 lines the help has just enough room.
+        // The help just fits on a terminal of 24 lines.
         var lines = state.showsHelp ? [title()] + help(state) : header() + [tabs(state)]
         if !state.showsHelp, let sample, let rates {
             if let problem = problem(of: state) { lines.append(problem) }
             let rows = state.arrange(state.view.rows(of: sample, rates: rates))
-            // Titles above, keys below.
+            // The titles are above the rows, and the keys below.
             state.count = rows.count
             state.room = max(1, height - lines.count - 2)
             state.keepInside()
@@ -98,7 +98,7 @@ struct TopPage {
         let sorted = state.order.column
         var table = Table(
             state.view.columns.enumerated().map { number, column in
-                // Numbers come with the largest first.
+                // Columns of numbers begin with the largest.
                 let mark = number != sorted ? "" : column.isNumber != state.order.isReversed ? "↓" : "↑"
                 return Table.Column(column.title + mark, column.isNumber ? .right : .left)
             })
@@ -111,7 +111,7 @@ struct TopPage {
         return StyledLine("no values: \(error.reason)", .warning)
     }
 
-    // MARK: The header
+    // MARK: Header
 
     private func header() -> [StyledLine] {
         var lines = [title()]
@@ -146,7 +146,7 @@ struct TopPage {
         return lines
     }
 
-    /// Nil where there is none.
+    /// Returns nil if there is no bridge.
     private func bridge(_ sample: TopSample) -> StyledLine? {
         switch sample.bridge {
         case .success(let bridge)?:

@@ -3,16 +3,16 @@ import CarillonClient
 import CarillonMainLoop
 import CarillonWire
 
-/// Asks the service at an interval what it does. A question that is not answered yet is not asked again.
+/// The periodic questions to the service about its activity. An unanswered question is not repeated.
 final class TopPoll: @unchecked Sendable {
     // Sendable: the command has one thread, on which everything here runs.
 
-    /// Whether the values that are kept are wanted too, which may be many.
+    /// Whether the retained values, which may be many, are requested as well.
     var wantsValues = false
-    /// Gets each sample, or why there is none.
+    /// Called with each sample, or with the reason why there is none.
     var told: (Result<TopSample, ServiceError>) -> Void = { _ in }
-    /// Whether the first sample waits, a second at most, until it is known whether there is a bridge: it can't be shown
-    /// again then.
+    /// Whether the first sample waits, for at most one second, until it is known whether there is a bridge. Output on
+    /// paper can't be corrected later.
     var waitsForBridge = false
     private let inquirer = ServiceInquirer()
     private let bridge = TopBridge()
@@ -21,10 +21,10 @@ final class TopPoll: @unchecked Sendable {
     private var processID: UInt32?
     private var isProcessKnown = false
     private var isAsking = false
-    /// Somebody wants it sooner than the interval says.
+    /// Whether a sample is wanted sooner than the interval says.
     private var isHurried = false
 
-    /// - Parameter seconds: between two questions.
+    /// - Parameter seconds: the interval between two questions.
     init(every seconds: Double) {
         interval = seconds
     }
@@ -45,14 +45,14 @@ final class TopPoll: @unchecked Sendable {
         inquirer.stop()
     }
 
-    /// Asks now, or as soon as what was asked is answered.
+    /// Asks now, or as soon as the pending question is answered.
     func hurry() {
         isHurried = isAsking
         ask()
     }
 
     private func ask() {
-        // While the service does not answer, somebody has to hear that.
+        // While the service does not answer, its absence is reported.
         guard !isAsking else { return inquirer.absence.map { told(.failure($0)) } ?? () }
         isAsking = true
         bridge.ask()
@@ -68,11 +68,11 @@ final class TopPoll: @unchecked Sendable {
         }
     }
 
-    /// Those that only post come behind the clients, as such without observers.
+    /// Appends programs that only post to the clients, as clients without observers.
     private func add(_ posters: Result<[ListedPoster], ServiceError>, to clients: [ListedClient]) -> [ListedClient]? {
         switch posters {
         case .success(let posters): return ListedClient.adding(posters, to: clients)
-        // An earlier service does not tell.
+        // An earlier service does not list posters.
         case .failure(.refused): return clients
         case .failure(let error):
             fail(error)
@@ -94,7 +94,7 @@ final class TopPoll: @unchecked Sendable {
         inquirer.ask(Get(name: "")) { [self] in
             switch $0 {
             case .success(let values): tell(properties, clients, .success(values))
-            // Too many for one answer, or not for everybody: the rest is there.
+            // The values are too many for one answer, or not allowed; the rest of the sample is complete.
             case .failure(.refused(let error)): tell(properties, clients, .failure(.init(reason: error.message)))
             case .failure(let error): fail(error)
             }

@@ -16,7 +16,7 @@ final class TopRun: @unchecked Sendable {
     private let loop = EventLoop()
     private let poll: TopPoll
     private var state: TopState
-    /// So many samples are left to be shown; nil for no end.
+    /// The number of samples that are still to be shown; nil for no end.
     private var remaining: Int?
     private var exitCode: ExitCode?
     private var sources: [AnyObject] = []
@@ -31,7 +31,7 @@ final class TopRun: @unchecked Sendable {
         self.state = state
         remaining = times
         poll = TopPoll(every: seconds)
-        // Which bus it is, is told by where it is; the rest of its address says nothing to anybody.
+        // The place of the bus identifies it; the rest of its address is not informative.
         let address = (try? Connection.sessionBusAddress()) ?? "not known"
         bus = String(address.prefix { $0 != "," })
     }
@@ -81,9 +81,9 @@ final class TopRun: @unchecked Sendable {
 
     private var show: () -> Void = {}
 
-    // MARK: On paper
+    // MARK: Paper
 
-    /// Prints something for each sample.
+    /// Prints lines for each sample.
     func print(_ lines: @escaping (TopSample, TopRates, String) -> [String]) -> ExitCode {
         poll.waitsForBridge = true
         watch([SIGINT, SIGTERM]) { [unowned self] in finish(remaining == nil ? .done : .interrupted) }
@@ -106,7 +106,7 @@ final class TopRun: @unchecked Sendable {
         }
     }
 
-    /// Once there was a service, the next is waited for.
+    /// Waits for the next service, if there was one before; otherwise ends the run.
     private func miss(_ error: ServiceError, isNew: Bool) {
         if sample == nil {
             if case .unavailable = error {
@@ -119,16 +119,16 @@ final class TopRun: @unchecked Sendable {
         if isNew { printError("carillon: waiting for the service: \(error)") }
     }
 
-    // MARK: On the screen
+    // MARK: Screen
 
     func takeScreen(color: ColorChoice) -> ExitCode {
-        // Before ncurses, which takes those that nobody watches, and would not give the terminal back in time.
+        // Set before ncurses, which takes signals without a handler, and would not restore the terminal in time.
         watch([SIGINT, SIGTERM, SIGHUP]) { [unowned self] in finish(.done) }
         watch([SIGWINCH]) { [unowned self] in
             screen?.resize()
             show()
         }
-        // GLib can't watch this one. It would end the process, and leave the terminal as it is.
+        // GLib can't watch this signal, which would end the process without restoring the terminal.
         signal(SIGQUIT) { _ in _ = kill(getpid(), SIGTERM) }
         do throws(CursesLibrary.Missing) {
             screen = try CursesScreen(color: color)
@@ -140,7 +140,7 @@ final class TopRun: @unchecked Sendable {
         show = { [unowned self] in draw() }
         sources.append(
             DescriptorSource(on: .default, descriptor: STDIN_FILENO) { [unowned self] in takeKeys() })
-        // The signal of a terminal that goes away does not reach who ignores it, as under nohup.
+        // The signal of a terminal that goes away does not reach a process that ignores it, as under nohup.
         sources.append(
             EventSource.timer(milliseconds: 1000, on: .default) { [unowned self] in
                 if screen?.isConnected == false { finish(.done) }

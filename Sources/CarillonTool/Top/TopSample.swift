@@ -4,20 +4,20 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// What the service was at one moment.
+/// The state of the service at one moment.
 struct TopSample: Sendable {
-    /// When, on a clock that nobody sets, in seconds.
+    /// The time of the sample on a monotonic clock, in seconds.
     let moment: Double
-    /// When, in microseconds since 1970 in UTC.
+    /// The wall-clock time of the sample, in microseconds since 1970 in UTC.
     let time: Int64
-    /// Nil where the bus or the kernel does not tell.
+    /// The process of the service; nil if neither bus nor kernel reveals it.
     let process: ProcessFacts?
     let properties: CenterProperties
-    /// With those that only post.
+    /// The clients, followed by programs that only post.
     let clients: [ListedClient]
-    /// Nil when they were not asked for; an error where the service did not list them.
+    /// The retained values; nil if they were not requested, and an error if the service did not list them.
     let values: Result<[KeptValue], ValuesError>?
-    /// What the bridge to other machines told last; an error where it does not answer, and nil where there is none.
+    /// The last status of the bridge to other machines; an error if it does not answer, and nil if there is none.
     let bridge: Result<BridgeSample, BusError>?
 
     struct ValuesError: Error {
@@ -25,9 +25,9 @@ struct TopSample: Sendable {
     }
 }
 
-/// What happened between two moments.
+/// The activity between two samples.
 struct TopRates: Sendable {
-    /// In seconds; nil when there was no moment before, or the service is another one since.
+    /// The elapsed time in seconds; nil without an earlier sample, and after a change of the service.
     private let elapsed: Double?
     private let before: TopSample?
     private let clients: [UniqueName: ListedClient]
@@ -47,7 +47,7 @@ struct TopRates: Sendable {
         clients = Dictionary(before.clients.map { ($0.name, $0) }) { $1 }
     }
 
-    /// Of a number that only grows. Nil where it is not known.
+    /// Returns the rate of a counter that only grows; nil if it is unknown.
     func perSecond(_ key: StatisticsKey) -> Double? { perSecond(named: key.rawValue) }
 
     func perSecond(named key: String) -> Double? {
@@ -60,7 +60,7 @@ struct TopRates: Sendable {
         return Double(now - before) / elapsed
     }
 
-    /// Of a client. All of one that has come since happened since.
+    /// Returns the rate of a client's counter. The whole count of a new client falls between the two samples.
     func perSecond(_ count: KeyPath<ListedClient, UInt64>, of client: ListedClient) -> Double? {
         guard let elapsed else { return nil }
         let before = clients[client.name]?[keyPath: count] ?? 0
@@ -69,7 +69,7 @@ struct TopRates: Sendable {
 }
 
 extension ListedClient {
-    /// Clients, and behind them those of the posters that are none. What was refused goes with each that posts.
+    /// Returns the clients, followed by the posters that are no clients. Each poster has its number of refused posts.
     static func adding(_ posters: [ListedPoster], to clients: [ListedClient]) -> [ListedClient] {
         let refused = Dictionary(posters.map { ($0.name, $0.refused) }) { $1 }
         let known = Set(clients.map(\.name))

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMainLoop
 
-/// What somebody has chosen to see, and what keys make of it.
+/// The user's choices for the display, and the effect of keys on them.
 struct TopState: Sendable {
     struct Order: Equatable, Sendable {
-        /// The number of a column.
+        /// The number of the column.
         var column: Int
         var isReversed = false
     }
 
     enum Effect {
         case none
-        /// Other values are wanted than those that were asked for.
+        /// The values have to be requested.
         case ask
         case redraw
         case quit
@@ -22,11 +22,11 @@ struct TopState: Sendable {
     private(set) var orders: [TopView: Order]
     private(set) var isPaused = false
     private(set) var showsHelp = false
-    /// What is typed for the filter, and what that was before; nil while nothing is typed.
+    /// The text that is typed for the filter, and the filter before; nil while no text is typed.
     private(set) var editing: (old: String, text: String)?
     /// The number of the first row that is shown.
     var first = 0
-    /// How many rows there are, and how many have room; whoever shows them says so.
+    /// The number of rows, and the number that fits; the display sets both.
     var count = 0
     var room = 1
 
@@ -43,7 +43,7 @@ struct TopState: Sendable {
 
     // MARK: Rows
 
-    /// Those that the filter lets through, in the chosen order. Numbers come with the largest first, texts in the order
+    /// Returns the rows that pass the filter, in the chosen order. Numbers are in descending order, texts in the order
     /// of their characters.
     func arrange(_ rows: [TopView.Row]) -> [TopView.Row] {
         let wanted = shownFilter.lowercased()
@@ -58,7 +58,7 @@ struct TopState: Sendable {
                 let (x, y) = (left.shown.text, right.shown.text)
                 if x != y { return order.isReversed ? y.comesBefore(x) : x.comesBefore(y) }
             }
-            // As the service lists them, so that what is equal does not jump.
+            // In the order of the service's list, so that equal rows do not change places.
             return a.offset < b.offset
         }
         return sorted.map(\.element)
@@ -104,7 +104,7 @@ struct TopState: Sendable {
             if TopView.allCases.indices.contains(number) { return show(TopView.allCases[number]) }
         default:
             guard let column = view.columns.firstIndex(where: { $0.key == character }) else { break }
-            // The same letter again turns it round.
+            // The same key again reverses the order.
             order = Order(column: column, isReversed: order.column == column && !order.isReversed)
         }
         return .none
@@ -144,15 +144,16 @@ struct TopState: Sendable {
 }
 
 extension String {
-    /// Whether another text is a part of it, byte for byte. (That of the standard library brings the whole of its
-    /// regular expressions into the program.)
+    /// Whether the text contains another one, byte for byte. The function of the standard library would link its
+    /// regular expressions into the program.
     func holds(_ other: String) -> Bool {
         let (all, part) = (Array(utf8), Array(other.utf8))
         guard part.count <= all.count else { return false }
         return (0...all.count - part.count).contains { all[$0..<$0 + part.count].elementsEqual(part) }
     }
 
-    /// In an order for people: numbers inside a text count as such, so that `:1.9` comes before `:1.10`.
+    /// Whether the text comes before another one in an order for people: numbers inside texts are compared as numbers,
+    /// so that `:1.9` comes before `:1.10`.
     func comesBefore(_ other: String) -> Bool {
         var (left, right) = (Array(utf8)[...], Array(other.utf8)[...])
         func isDigit(_ byte: UInt8) -> Bool { UInt8(ascii: "0")...UInt8(ascii: "9") ~= byte }

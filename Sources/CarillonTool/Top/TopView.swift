@@ -3,22 +3,22 @@ import CarillonCore
 import CarillonMainLoop
 import CarillonWire
 
-/// What `carillon top` can show below its header.
+/// The views that `carillon top` can show below its header.
 enum TopView: String, CaseIterable, Sendable {
     case clients
     case values
     case limits
 
     struct Column: Sendable {
-        /// At the head of the column, and for `--sort`.
+        /// The title at the head of the column, and for `--sort`.
         let title: String
-        /// The key that sorts by it.
+        /// The key that sorts by the column.
         let key: Unicode.Scalar
         let help: String
         var isNumber = false
     }
 
-    /// From left to right.
+    /// The columns, from left to right.
     var columns: [Column] {
         switch self {
         case .clients: Self.clientColumns
@@ -27,7 +27,7 @@ enum TopView: String, CaseIterable, Sendable {
         }
     }
 
-    /// The number of the column that it is sorted by at first.
+    /// The number of the column by which the view is sorted at first.
     var firstColumn: Int { self == .clients ? 5 : 0 }
 
     private static let clientColumns = [
@@ -67,7 +67,7 @@ enum TopView: String, CaseIterable, Sendable {
 
     struct Row: Sendable {
         var cells: [TopCell]
-        /// What the filter looks in.
+        /// The text that the filter searches.
         var text: String { cells.map(\.shown.text).joined(separator: " ") }
     }
 
@@ -104,7 +104,7 @@ enum TopView: String, CaseIterable, Sendable {
         ])
     }
 
-    /// Totals that have a limit under the same name stand beside it; then what else is counted; then the other limits.
+    /// Returns totals beside their limits of the same name, then the other counters, then the other limits.
     private static func limitRows(of sample: TopSample, _ rates: TopRates) -> [Row] {
         let (statistics, limits) = (sample.properties.statistics.entries, sample.properties.limits.entries)
         func cell(_ key: String, _ value: UInt64?) -> TopCell {
@@ -131,7 +131,7 @@ enum TopView: String, CaseIterable, Sendable {
 /// A cell of a table that can be sorted.
 struct TopCell: Sendable {
     let shown: Table.Cell
-    /// What a column of numbers is sorted by; nil comes last.
+    /// The number by which a column of numbers is sorted; nil comes last.
     let number: Double?
 
     init(_ text: String, _ style: Terminal.Style? = nil, ifEmpty sign: String = Sign.none) {
@@ -139,7 +139,7 @@ struct TopCell: Sendable {
         number = nil
     }
 
-    /// - Parameter text: nil for what is not known.
+    /// - Parameter text: nil for an unknown value.
     init(_ text: String?, number: Double?, _ style: Terminal.Style? = nil) {
         shown = Table.Cell(text ?? Sign.unknown, style)
         self.number = number
@@ -159,9 +159,9 @@ struct TopCell: Sendable {
 }
 
 extension KeptValue {
-    /// Of its name, its object, and its userInfo as it is on the bus.
+    /// The size of its name, its object, and its userInfo as on the bus, in bytes.
     var byteCount: Int {
-        // What no service accepts is no value of one.
+        // A service has no value with a userInfo that it does not accept.
         name.utf8.count + object.utf8.count + ((try? UserInfoLayout.byteCount(of: userInfo)) ?? 0)
     }
 }

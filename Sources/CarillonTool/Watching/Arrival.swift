@@ -2,15 +2,15 @@
 import CarillonCore
 import CarillonWire
 
-/// A notification that arrived, with what this process knows of its arrival.
+/// A notification that arrived, with the facts about its arrival that this process knows.
 struct Arrival {
     let notification: ArrivedNotification
-    /// When it was posted where the service tells, otherwise when it arrived: microseconds since 1970.
+    /// The time of the post if the service sends it, otherwise of the arrival, in microseconds since 1970.
     let time: Int64
-    /// How long after the registration it came.
+    /// The time between the registration and the arrival.
     let sinceRegistration: Duration
     let userInfo: [String: PropertyList]
-    /// What the service tells besides, by the contract's keys.
+    /// The details that the service sends, by the keys of the contract.
     let details: [String: PropertyList]
 
     init(_ notification: ArrivedNotification, at now: Int64, sinceRegistration: Duration) {
@@ -21,16 +21,16 @@ struct Arrival {
         time = if case .int64(let time)? = details[Detail.time.rawValue] { time } else { now }
     }
 
-    /// Whether it is a value that was there before, as far as the service was asked to tell.
+    /// Whether it is a value that existed before, if the service was asked for that detail.
     var isRetained: Bool { details[Detail.retained.rawValue] == .boolean(true) }
 
-    /// Where it stands from the registration on: its number, and how long after it, or that it was there before.
+    /// Its position after the registration: its number, and the time since the registration, or that it existed before.
     var mark: String {
         let time = isRetained ? "before" : "+\(Self.seconds(sinceRegistration)) s"
         return String(repeating: " ", count: max(0, 12 - time.utf8.count)) + time + "  #\(notification.sequence)"
     }
 
-    /// Seconds with three places.
+    /// Returns seconds with three decimal places.
     static func seconds(_ duration: Duration) -> String {
         let (seconds, attoseconds) = duration.components
         let fraction = String(attoseconds / 1_000_000_000_000_000)

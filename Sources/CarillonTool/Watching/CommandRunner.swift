@@ -3,10 +3,10 @@ import CarillonCollections
 import CarillonMainLoop
 import CarillonWire
 
-/// `--exec`: runs a command of the shell for each notification, one after the other, in their order.
+/// The runner of `--exec`: it runs a shell command for each notification, one after the other, in order.
 ///
-/// The fields are in its environment, and the notification as JSON is on its standard input. What arrives while one
-/// runs waits, bounded; of more the oldest go, and that is told.
+/// The command has the fields in its environment, and the notification as JSON on its standard input. Notifications
+/// that arrive while a command runs are queued. A full queue drops the oldest ones, and the loss is reported.
 final class CommandRunner: NotificationOutput {
     private struct Run {
         let variables: [(name: String, value: String)]
@@ -17,7 +17,8 @@ final class CommandRunner: NotificationOutput {
 
     private static let maxWaiting = 1000
     private static let maxBytes = 64 << 20
-    /// The kernel refuses a variable of 128 KiB, and many large ones together.
+    /// The maximum size of the variables, in bytes. The kernel refuses a variable of 128 KiB, and many large ones
+    /// together.
     private static let largestVariable = 32 << 10
 
     private unowned let session: CommandSession
@@ -26,7 +27,7 @@ final class CommandRunner: NotificationOutput {
     private var waiting = Deque<Run>()
     private var waitingBytes = 0
     private var child: ChildProgram?
-    /// So that a command that fails each time is not told each time.
+    /// The reason of the last failure, so that a repeated failure is reported once.
     private var lastFailure: String?
     private(set) var hasFailed = false
     private var lost = 0
@@ -68,7 +69,7 @@ final class CommandRunner: NotificationOutput {
                 ["/bin/sh", "-c", command], variables: run.variables, input: run.input, on: .default
             ) { [unowned self] ending in ended(ending) }
         } catch {
-            // The next may be smaller, or find more of what lacked.
+            // The next notification may be smaller, or find more resources.
             fail("\(error)")
             next()
         }
@@ -110,7 +111,7 @@ final class CommandRunner: NotificationOutput {
         return variables.filter { $0.1.utf8.count <= largestVariable }
     }
 
-    /// Whether a shell can say it behind `CARILLON_INFO_`.
+    /// Whether a shell variable can have the key behind `CARILLON_INFO_`.
     private static func isName(_ key: String) -> Bool {
         !key.isEmpty
             && key.utf8.allSatisfy { byte in

@@ -3,13 +3,13 @@ import CarillonCore
 import CarillonMainLoop
 import CarillonWire
 
-/// Which of the notifications that arrive are meant: `--glob` and `--match`. It is this process that looks, not the service,
-/// which sends all that is registered for.
+/// The filter of `--glob` and `--match` for arriving notifications. This process applies it: the service sends all
+/// notifications of the registrations.
 struct NotificationFilter {
-    /// What an entry of userInfo has to be.
+    /// The condition on an entry of userInfo.
     fileprivate struct Condition {
         let key: String
-        /// Nil when it only has to be there.
+        /// Nil if the entry only has to exist.
         let value: (text: String, inferred: PropertyList)?
     }
 
@@ -20,7 +20,7 @@ struct NotificationFilter {
 
     /// - Parameters:
     ///   - glob: a pattern for names; nil for all.
-    ///   - matches: `KEY=VALUE` or `KEY`, all of which have to hold.
+    ///   - matches: conditions `KEY=VALUE` or `KEY`, all of which have to hold.
     init(glob: String?, matches: [String]) throws(UsageError) {
         if glob?.isEmpty == true { throw UsageError("--glob: '' matches no name") }
         self.glob = glob
@@ -50,7 +50,7 @@ extension NotificationFilter.Condition {
         return found == wanted
     }
 
-    /// The entry of this key, or the one to which the points in it lead.
+    /// Returns the entry of this key, or the nested entry to which the dots in the key lead.
     private static func entry(_ key: String, in dictionary: [String: PropertyList]) -> PropertyList? {
         if let value = dictionary[key] { return value }
         for (index, character) in zip(key.indices, key) where character == "." {
@@ -62,7 +62,7 @@ extension NotificationFilter.Condition {
 }
 
 extension PropertyList {
-    /// A number of any type, to compare with another one.
+    /// The value as a number, for comparison with a number of any type; nil for other types.
     fileprivate var number: Double? {
         switch self {
         case .uint8(let value): Double(value)

@@ -3,30 +3,30 @@ import CarillonCore
 import CarillonJSON
 import CarillonWire
 
-/// How a notification is printed.
+/// The format in which a notification is printed.
 struct NotificationFormat {
     enum Style {
-        /// Name, object, userInfo on a line.
+        /// Name, object and userInfo on one line.
         case line
-        /// Name and object on a line, and one for each entry of userInfo.
+        /// Name and object on one line, followed by one line for each entry of userInfo.
         case long
-        /// One JSON object a line.
+        /// One JSON object on each line.
         case json
         case template(NotificationTemplate)
     }
 
     let style: Style
-    /// Where lines for people go.
+    /// The output of lines for people.
     var terminal = Terminal(width: nil, hasColors: false)
-    /// Of lines for people.
+    /// Whether lines for people begin with the poster.
     var showsPoster = false
     var showsDetails = false
-    /// Whether each begins with when it came after the registration, and its number.
+    /// Whether each line begins with the time since the registration, and with the notification's number.
     var showsMark = false
 
     var isJSON: Bool { if case .json = style { true } else { false } }
 
-    /// What the service has to be asked for.
+    /// The details to request from the service.
     var details: Details {
         var details: Details = showsMark ? [.retained] : []
         if showsDetails {
@@ -60,7 +60,7 @@ struct NotificationFormat {
         return parts.joined(separator: "  ")
     }
 
-    /// A line for each entry, and further in for each of what is in it.
+    /// Returns a line for each entry, with nested entries indented.
     private func entries(_ userInfo: [String: PropertyList], indented count: Int) -> String {
         userInfo.sorted { $0.key < $1.key }.map { key, value in
             let head = "\n" + String(repeating: " ", count: count) + terminal.styled(Self.readable(key), .dim)
@@ -86,7 +86,7 @@ struct NotificationFormat {
         return PropertyListJSON.object(members)
     }
 
-    /// Who posted, and when, in the order of the contract.
+    /// Returns the poster and the time, in the order of the contract.
     private static func readable(_ values: [String: PropertyList]) -> String {
         let parts = Detail.allCases.compactMap { detail -> String? in
             guard let value = values[detail.rawValue] else { return nil }
@@ -98,7 +98,7 @@ struct NotificationFormat {
         return "[\(parts.joined(separator: ", "))]"
     }
 
-    /// A sentence as it is, with what could confuse a reader or a terminal in it as JSON has it.
+    /// Returns a sentence, in which characters that could confuse a reader or a terminal are written as in JSON.
     static func harmless(_ sentence: String) -> String {
         var text = String.UnicodeScalarView()
         for scalar in sentence.unicodeScalars {
@@ -111,7 +111,7 @@ struct NotificationFormat {
         return String(text)
     }
 
-    /// A text as it is, unless that could confuse a reader or a terminal.
+    /// Returns a text as it is, or as JSON if it could confuse a reader or a terminal.
     static func readable(_ text: String) -> String {
         let isPlain = text.unicodeScalars.allSatisfy { !$0.properties.isWhitespace && !JSON.isDeceptive($0) }
         return isPlain ? text : JSON.quoted(text)
@@ -119,7 +119,7 @@ struct NotificationFormat {
 }
 
 extension PropertyList {
-    /// As people read it: a string as it is, everything else as JSON.
+    /// The text for people: a string as it is, any other value as JSON.
     var readable: String {
         if case .string(let text) = self { text } else { PropertyListJSON.text(self) }
     }

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonWire
 
-/// One of the places to which what arrives goes: a program, a file, the desktop.
+/// An output for arriving notifications: a command, a file, the desktop.
 protocol NotificationOutput: AnyObject {
     func take(_ arrival: Arrival)
-    /// Something else that whoever reads the output has to know.
+    /// Takes another event that readers of the output have to know.
     func take(_ event: ObservationEvent)
-    /// Whether something that it took is not done yet. When it is, the output calls what it was given for that.
+    /// Whether notifications are not done yet. Afterwards the output calls the closure that it was given for that.
     var isBusy: Bool { get }
-    /// Gives up what is not done.
+    /// Discards the notifications that are not done.
     ///
-    /// - Returns: how many notifications that were.
+    /// - Returns: the number of these notifications.
     func abandon() -> Int
-    /// Whether something that it took came to nothing, which it has told.
+    /// Whether the output of a notification has failed, which the output has reported.
     var hasFailed: Bool { get }
-    /// Whether there was more than it can keep, which it has told.
+    /// Whether notifications exceeded the queue, which the output has reported.
     var hasLost: Bool { get }
 }
 
@@ -26,7 +26,7 @@ extension NotificationOutput {
     func take(_ event: ObservationEvent) {}
 }
 
-/// Prints a line for each.
+/// An output that prints a line for each notification.
 final class Printer: NotificationOutput {
     private unowned let session: CommandSession
     private let format: NotificationFormat

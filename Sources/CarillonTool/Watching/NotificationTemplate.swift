@@ -9,7 +9,7 @@ import CarillonWire
     import Musl
 #endif
 
-/// The text of `--format`: what stands in it as it is, and fields of each notification.
+/// The template of `--format`: fixed text, and fields of each notification.
 struct NotificationTemplate {
     enum Field: Character, CaseIterable {
         case name = "n"
@@ -27,7 +27,7 @@ struct NotificationTemplate {
         case application = "A"
         case unit = "N"
 
-        /// What the service has to tell for it.
+        /// The detail that the service has to send for the field.
         var detail: Detail? {
             switch self {
             case .time, .clockTime: .time
@@ -50,7 +50,7 @@ struct NotificationTemplate {
 
     private let parts: [Part]
 
-    /// - Throws: for a field that there is not.
+    /// - Throws: an error for an unknown field.
     init(_ format: String) throws(UsageError) {
         var parts: [Part] = []
         var text = ""
@@ -91,7 +91,7 @@ struct NotificationTemplate {
         self.parts = parts
     }
 
-    /// What the service has to be asked for.
+    /// The details to request from the service.
     var details: Details {
         Details(parts.compactMap { if case .field(let field) = $0 { field.detail } else { nil } })
     }
@@ -124,9 +124,9 @@ struct NotificationTemplate {
     }
 }
 
-/// Times as a clock on the wall shows them.
+/// Times in the local time zone.
 enum LocalTime {
-    /// The time of day where the user is, such as `09:30:00.125`.
+    /// Returns the local time of day, such as `09:30:00.125`.
     static func clock(_ microseconds: Int64) -> String {
         let milliseconds = microseconds / 1000
         var seconds = time_t(milliseconds >= 0 ? milliseconds / 1000 : (milliseconds - 999) / 1000)

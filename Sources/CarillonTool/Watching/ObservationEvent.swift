@@ -2,7 +2,8 @@
 import CarillonJSON
 import CarillonWire
 
-/// What `observe --json` prints beside notifications: an object with the member `event`, where those have a `name`.
+/// An event that `observe --json` prints beside notifications: an object with the member `event`, where notifications
+/// have a `name`.
 enum ObservationEvent {
     case dropped(count: UInt64, reason: String)
     case missing(count: UInt64)

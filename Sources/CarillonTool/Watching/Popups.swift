@@ -5,10 +5,10 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// `--popup`: shows what arrives on the desktop, by `org.freedesktop.Notifications`.
+/// The output of `--popup`: shows notifications on the desktop, by `org.freedesktop.Notifications`.
 ///
-/// A newer one of the same name and object takes the place of the one that is shown. One call is under way at a time;
-/// what arrives meanwhile waits, the last of each name and object.
+/// A newer notification replaces the shown one of the same name and object. One call is pending at a time. Meanwhile
+/// the latest notification of each name and object is queued.
 final class Popups: NotificationOutput {
     private struct Key: Hashable {
         let name: ExactText
@@ -20,7 +20,7 @@ final class Popups: NotificationOutput {
         let body: String
     }
 
-    /// Names and objects that wait, and those of which it is known what is shown.
+    /// The maximum number of queued popups, and of popups whose ID on the desktop is known.
     private static let most = 200
 
     private unowned let session: CommandSession
@@ -62,7 +62,7 @@ final class Popups: NotificationOutput {
         let key = Key(name: ExactText(notification.name), object: ExactText(notification.object))
         let entries = arrival.userInfo.sorted { $0.key < $1.key }.map { "\($0.key): \($0.value.readable)" }
         let lines = (notification.object.isEmpty ? [] : [notification.object]) + entries
-        // The body may have markup, so what could be some is escaped.
+        // The body may contain markup, so it is escaped.
         let popup = Popup(
             title: NotificationFormat.harmless(notification.name),
             body: lines.map { Self.escaped(NotificationFormat.harmless($0)) }.joined(separator: "\n"))
@@ -118,7 +118,7 @@ final class Popups: NotificationOutput {
         }
     }
 
-    /// Without popups there is nothing to go on for.
+    /// Ends the run, which has no purpose without popups.
     private func fail(_ reason: String) {
         failure = reason
         printError("carillon: --popup: \(NotificationFormat.harmless(reason))")

@@ -9,15 +9,15 @@ import CarillonWire
     import Musl
 #endif
 
-/// `--record FILE`: appends what arrives, as JSON lines that ``ReplayCommand`` plays.
+/// The output of `--record FILE`: appends notifications as JSON lines, which ``ReplayCommand`` plays.
 final class Recorder: NotificationOutput {
     private unowned let session: CommandSession
     private let path: String
     private let descriptor: Int32
 
-    /// - Throws: when the file can't be written.
+    /// - Throws: an error if the file can't be written.
     init(_ path: String, on session: CommandSession) throws(UsageError) {
-        // For whoever made the notifications may not want others to read them.
+        // Only the user may read the file, because posters may not want others to read their notifications.
         descriptor = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0o600)
         guard descriptor >= 0 else { throw UsageError("--record: \(path): \(String(cString: strerror(errno)))") }
         self.path = path
@@ -29,7 +29,7 @@ final class Recorder: NotificationOutput {
     func take(_ arrival: Arrival) { write(NotificationFormat.json(arrival), at: arrival.time) }
     func take(_ event: ObservationEvent) { write(event.json, at: WallClock.microseconds()) }
 
-    /// - Parameter object: JSON, to which the time is added.
+    /// - Parameter object: a JSON object, to which the time is added.
     private func write(_ object: String, at time: Int64) {
         let line = "{\"time\": \(JSON.quoted(ISO8601Date.text(time))), " + object.dropFirst()
         do throws(StreamError) {

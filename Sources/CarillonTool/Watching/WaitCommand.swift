@@ -8,9 +8,9 @@ import CarillonMainLoop
     import Musl
 #endif
 
-/// `carillon wait NAME [-- COMMAND ...]`: until something was posted, which a command may cause.
+/// `carillon wait NAME [-- COMMAND ...]`: waits for a post, which a command may cause.
 enum WaitCommand {
-    /// The exit status when the command was not found, or could not be run, as `env` and shells have it.
+    /// The exit status if the command was not found, or could not be run, as in `env` and shells.
     private static let notRun: Int32 = 127
 
     static func run(_ arguments: [String]) throws(UsageError) -> ExitCode {

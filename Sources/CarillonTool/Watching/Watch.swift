@@ -5,21 +5,21 @@ import CarillonCore
 import CarillonMainLoop
 import CarillonWire
 
-/// What is observed or monitored, and what came of it.
+/// An observation by a command, with its outcome.
 final class Watch: CommandSession.Listener, @unchecked Sendable {
     // Sendable: as its session, on one thread.
 
-    /// What is registered for, and what of it is meant.
+    /// The registrations and the filter of the observation.
     struct Scope {
-        /// Empty for any.
+        /// The names; empty for any.
         let names: [String]
-        /// Empty for any.
+        /// The object; empty for any.
         let object: String
         let options: ObserverOptions
         let filter: NotificationFilter
-        /// After so many it ends; nil for never.
+        /// The number of notifications after which the observation ends; nil for no end.
         let wanted: Int?
-        /// What the service is to tell besides.
+        /// The details to request from the service.
         let details: Details
     }
 
@@ -34,10 +34,10 @@ final class Watch: CommandSession.Listener, @unchecked Sendable {
     private var hasBegun = false
     private var isServed = true
     private var hasLost = false
-    /// Whether enough has arrived, and only what was done with it is waited for.
+    /// Whether enough notifications have arrived, and only their outputs are awaited.
     private var isEnding = false
 
-    /// - Parameter word: what it does, as standard error says when that has begun.
+    /// - Parameter word: the activity, which standard error names when it begins.
     init(_ scope: Scope, word: String) {
         self.scope = scope
         self.word = word
@@ -45,7 +45,7 @@ final class Watch: CommandSession.Listener, @unchecked Sendable {
     }
 
     /// - Parameters:
-    ///   - outputs: makes those to which what arrives goes; they are given what to call when they have done all.
+    ///   - outputs: returns the outputs for notifications. They receive the closure to call when they are idle.
     ///   - begun: called when the registration is done.
     func start(
         on session: CommandSession, outputs: (_ becameIdle: @escaping () -> Void) -> [any NotificationOutput],
@@ -99,7 +99,7 @@ final class Watch: CommandSession.Listener, @unchecked Sendable {
         if isEnding, !outputs.contains(where: \.isBusy) { session.finish(outcome) }
     }
 
-    /// Ends the run before enough has arrived.
+    /// Ends the run before enough notifications have arrived.
     func end(_ code: ExitCode) {
         tellAbandoned()
         session.finish(hasLost ? .lost : code)
@@ -117,7 +117,7 @@ final class Watch: CommandSession.Listener, @unchecked Sendable {
         return outputs.contains(where: \.hasFailed) ? .commandFailed : .done
     }
 
-    // MARK: What people and programs have to know besides
+    // MARK: Other events
 
     func mayHaveMissed(_ gap: Gap) {
         switch gap {
@@ -130,7 +130,7 @@ final class Watch: CommandSession.Listener, @unchecked Sendable {
         case .undecodable(let reason):
             hasLost = true
             tell(.undecodable(reason: reason), "a message of the service was not understood: \(reason)")
-        // Told by the change of state before it; this process has no queue of its own.
+        // The change of state before it has reported it; this process has no queue of its own.
         case .serviceChanged, .overflow: break
         }
     }
@@ -146,7 +146,7 @@ final class Watch: CommandSession.Listener, @unchecked Sendable {
             isServed = true
             tell(.serviceBack, "the service is back")
         case .serviceUnavailable(let reason):
-            // Once there was one, the next is waited for.
+            // If there was a service before, the next one is awaited.
             if !hasBegun { session.fail(.unavailable(reason)) }
         case .nameTaken(let reason):
             if hasBegun { warn(reason) } else { session.fail(.nameTaken(reason)) }

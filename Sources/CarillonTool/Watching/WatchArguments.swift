@@ -2,14 +2,14 @@
 import CarillonCore
 import CarillonMainLoop
 
-/// What the command lines of `carillon observe`, `carillon monitor` and `carillon wait` have in common.
+/// The arguments that `carillon observe`, `carillon monitor` and `carillon wait` have in common.
 struct WatchArguments {
-    /// Of the arguments that are no options.
+    /// The arguments that are no options.
     let names: [String]
     let wanted: Int?
     let seconds: Double?
     let format: NotificationFormat
-    /// Whether a format was asked for.
+    /// Whether a format was requested.
     let hasFormat: Bool
     let hasGlob: Bool
     private let object: String
@@ -18,9 +18,9 @@ struct WatchArguments {
     /// Declares the options, and reads them.
     ///
     /// - Parameters:
-    ///   - showsPoster: in lines for people.
-    ///   - more: declares those of one command, which the help shows behind those that choose.
-    /// - Returns: nil where only the version is wanted.
+    ///   - showsPoster: whether lines for people show the poster.
+    ///   - more: declares the options of one command, which the help shows behind the selection options.
+    /// - Returns: nil if only the version was requested.
     static func read<More>(
         _ arguments: [String], by parser: CommandLineParser, showsPoster: Bool = false,
         declaring more: (CommandLineParser) -> More
@@ -78,7 +78,7 @@ struct WatchArguments {
             details: format.details.union(details))
     }
 
-    /// Says so where a name looks like what it is not.
+    /// Warns of names that look like patterns.
     func warnOfPatterns() {
         for name in names where GlobPattern.isPattern(name) {
             printError("carillon: '\(name)' is taken as it is, for names are compared exactly; try --glob '\(name)'")
