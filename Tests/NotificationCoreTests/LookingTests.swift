@@ -55,13 +55,13 @@ struct LookingTests {
         center.stop(one)
         try center.post(200, of: "A")
         #expect(center.center.waiting(for: one) == 50 + 22)
-        #expect(center.center.toldCounts(of: one) == ClientCounts(sequence: 128, delivered: 128, dropped: 0))
+        #expect(center.center.announcedCounts(of: one) == ClientCounts(sequence: 128, delivered: 128, dropped: 0))
         #expect(center.status(one)?.dropped == 22)
         center.goOn(one)
         #expect(center.center.waiting(for: one) == 0)
-        #expect(center.center.toldCounts(of: one) == ClientCounts(sequence: 200, delivered: 178, dropped: 22))
+        #expect(center.center.announcedCounts(of: one) == ClientCounts(sequence: 200, delivered: 178, dropped: 22))
         #expect(center.center.waiting(for: two) == 0)
-        #expect(center.center.toldCounts(of: two) == nil)
+        #expect(center.center.announcedCounts(of: two) == nil)
     }
 
     @Test("B3: a client is shown with what it posted, also what was lost, and with what it has not confirmed")

@@ -89,7 +89,7 @@ struct RestoredNumbersTests {
         var counts = ClientCounts(sequence: 10, delivered: 10, dropped: 0)
         counts.unconfirmed = 1
         let center = Self.center(counts)
-        let loss = Change.unannouncedLoss(one, count: 4, observers: [ObserverID(rawValue: 1)], .queueFull)
+        let loss = Change.unreportedLoss(one, count: 4, observers: [ObserverID(rawValue: 1)], .queueFull)
         // The later word holds.
         for _ in 0..<2 { #expect(center.restore(loss)) }
         #expect(Self.dropped(center) == 4)
@@ -120,9 +120,9 @@ struct RestoredNumbersTests {
         counts = ClientCounts(sequence: 5)
         counts.unconfirmed = 6
         tooMany.append(counts)
-        for counts in tooMany { #expect(Self.center(counts).toldCounts(of: one) == ClientCounts(), "\(counts)") }
+        for counts in tooMany { #expect(Self.center(counts).announcedCounts(of: one) == ClientCounts(), "\(counts)") }
         let good = ClientCounts(sequence: most, delivered: most, dropped: most)
-        #expect(Self.center(good).toldCounts(of: one) == good)
+        #expect(Self.center(good).announcedCounts(of: one) == good)
         counts.unconfirmed = 5
         let center = Self.center(counts)
         center.restoreNumbers(lastSerial: 0, lastObserver: 0)
@@ -137,12 +137,12 @@ struct RestoredNumbersTests {
             style: .asap)
         func changes(_ client: ClientName) -> [Change] {
             [
-                .suspension(client, true), .suspendedByActivity(client, true), .suspensionOwed(client, false),
+                .suspension(client, true), .suspendedByActivity(client, true), .suspensionNoticePending(client, false),
                 .interestFollowed(client), .valuesFollowed(client),
                 .held(client, Self.notification(8), observers: ids, coalescing: []),
                 .flushed(client),
                 .queuedDue(client, Self.notification(9), observers: ids, .standard), .popped(client, .flushed),
-                .lost(client, .queueFull), .unannouncedLoss(client, count: 1, observers: [], .queueFull),
+                .lost(client, .queueFull), .unreportedLoss(client, count: 1, observers: [], .queueFull),
                 .lossAnnounced(client), .observersRemoved(client, Set(ids)), .observersRevoked(client, Set(ids)),
                 .revocationsKnown(client), .clientGone(client),
             ]

@@ -54,7 +54,7 @@ struct RestoringTests {
 
     @Test(
         "E3, S1: a client that did not read when its suspension changed is told after a restart; others are not again")
-    func suspensionOwed() throws {
+    func suspensionNoticePending() throws {
         let old = Scenario()
         old.center.remembersChanges = true
         for client in [one, two, three] {
@@ -198,7 +198,7 @@ struct RestoringTests {
     func waitsForTheEnd() throws {
         let center = Self.center()
         #expect(center.restore(Self.waiting(false, 3, [1])))
-        #expect(center.restore(.unannouncedLoss(one, count: 2, observers: [ObserverID(rawValue: 1)], .queueFull)))
+        #expect(center.restore(.unreportedLoss(one, count: 2, observers: [ObserverID(rawValue: 1)], .queueFull)))
         var effects: [Effect] = []
         try Self.post(to: center, &effects)
         #expect(effects.isEmpty)

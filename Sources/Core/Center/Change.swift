@@ -22,7 +22,7 @@ public enum Change {
     /// but has to announce its end.
     case suspendedByActivity(ClientName, Bool)
     /// Whether the suspension has yet to be announced to the client, or the announcement is unacknowledged.
-    case suspensionOwed(ClientName, Bool)
+    case suspensionNoticePending(ClientName, Bool)
     /// The client follows the interest of other clients.
     case interestFollowed(ClientName)
     /// The client follows the retained values.
@@ -45,7 +45,7 @@ public enum Change {
     /// The oldest notification left the queue, as the queue was full.
     case lost(ClientName, DropReason)
     /// The sum of the client's losses that were not announced yet.
-    case unannouncedLoss(ClientName, count: UInt64, observers: ObserverSet, DropReason)
+    case unreportedLoss(ClientName, count: UInt64, observers: ObserverSet, DropReason)
     /// The losses were announced to the client.
     case lossAnnounced(ClientName)
     /// A notification became the value of its key.

@@ -76,7 +76,7 @@ extension DistributedCenter {
         // A revocation that the client acknowledged is no longer stored.
         let forgotten = revoked.subtracting(client.revocation?.observers ?? [])
         if !forgotten.isEmpty {
-            client.oweRevocation(of: forgotten)
+            client.addRevocation(of: forgotten)
             remember(.observersRevoked(client.name, forgotten), effects: &effects)
         }
         markControlUnacked(to: client, whateverConfirmed: true, effects: &effects)
@@ -127,11 +127,11 @@ extension DistributedCenter {
     /// Marks the unacknowledged control signals of the client as possibly lost. They are sent again when the client
     /// reads.
     func markControlUnacked(to client: Client, whateverConfirmed: Bool = false, effects: inout [Effect]) {
-        if whateverConfirmed || client.isSuspensionOnTheWay { doubtSuspension(of: client, effects: &effects) }
+        if whateverConfirmed || client.isSuspensionUnacked { markSuspensionUnacked(of: client, effects: &effects) }
         if let revocation = client.revocation,
-            whateverConfirmed || revocation.sentWhenTold > client.peer.surelyConfirmedBytes
+            whateverConfirmed || revocation.sentBytesWhenAnnounced > client.peer.surelyConfirmedBytes
         {
-            client.revocation?.untold = revocation.observers
+            client.revocation?.unannounced = revocation.observers
         }
         forgetRevocation(knownTo: client, effects: &effects)
         client.controlResendPending =

@@ -46,7 +46,7 @@ extension DistributedCenter {
         defer { eventEnded() }
         guard let client = clients[name] else { return }
         client.peer.confirmedBeforeChannel = nil
-        noteSuspensionOwed(to: client, effects: &effects)
+        noteSuspensionNoticePending(to: client, effects: &effects)
         forgetRevocation(knownTo: client, effects: &effects)
     }
 

@@ -315,7 +315,7 @@ extension DistributedCenter {
     func tellLoss(of client: Client, effects: inout [Effect]) {
         if let loss = client.unreportedLoss {
             remember(
-                .unannouncedLoss(client.name, count: loss.count, observers: loss.observers, loss.reason),
+                .unreportedLoss(client.name, count: loss.count, observers: loss.observers, loss.reason),
                 effects: &effects)
         }
         if client.reads {

@@ -48,7 +48,7 @@ extension DistributedCenter {
             let ids = ids.filter { $0.rawValue <= Self.greatestNumber }
             return withClient(name) {
                 remove(ids, of: $0)
-                $0.oweRevocation(of: ids)
+                $0.addRevocation(of: ids)
             }
         case .revocationsKnown(let name): return withClient(name) { $0.revocation = nil }
         case .suspension(let name, let isSuspended): return withClient(name) { $0.explicitSuspension = isSuspended }
@@ -61,7 +61,8 @@ extension DistributedCenter {
         case .options(let name, let options): return withClient(name) { $0.options = options }
         case .suspendedByActivity(let name, let isSuspended):
             return withClient(name) { $0.wasSuspendedByActivity = isSuspended }
-        case .suspensionOwed(let name, let isOwed): return withClient(name) { $0.suspensionNoticePending = isOwed }
+        case .suspensionNoticePending(let name, let isOwed):
+            return withClient(name) { $0.suspensionNoticePending = isOwed }
         case .queuedDue(let name, let notification, let observers, let lane):
             return restore(notification, of: name, for: observers) { client, observers in
                 guard client.queue.mayBeDue(notification.serial, in: lane) else { return false }
@@ -130,7 +131,7 @@ extension DistributedCenter {
         // The restored counts include only the announced losses. The other losses are added here.
         case .lost(let name, let reason):
             return withClient(name) { if dropOldest(of: $0, because: reason) { $0.counts.dropped += 1 } }
-        case .unannouncedLoss(let name, let count, let observers, let reason):
+        case .unreportedLoss(let name, let count, let observers, let reason):
             // The count is added to numbers that may be at their maximum.
             guard count <= Self.greatestNumber / 2 else { return false }
             return withClient(name) {
@@ -206,7 +207,7 @@ extension DistributedCenter {
     }
 
     /// Marks all suspensions as unannounced, as the last changes may be missing in the log of the earlier process.
-    public func doubtSuspensions() {
+    public func markSuspensionsUnacked() {
         for client in clients.values { client.suspensionNoticePending = true }
     }
 
@@ -301,7 +302,7 @@ extension DistributedCenter {
         }
         for client in clients.values where !client.isWatched {
             // The earlier process announced this to the client, where it read.
-            client.toldSuspension = (client.isSuspended, client.suspensionCause)
+            client.announcedSuspension = (client.isSuspended, client.suspensionCause)
             client.peer.awaitsIdentity = restoresOnlyIdentified && !client.peer.isIdentified
             watch(client, effects: &effects)
             if client.wasSuspendedByActivity {
@@ -311,10 +312,10 @@ extension DistributedCenter {
                 #else
                     let isTold = true
                 #endif
-                if isTold { client.toldSuspension = (true, .activity) }
+                if isTold { client.announcedSuspension = (true, .activity) }
                 remember(.suspendedByActivity(client.name, false), effects: &effects)
             }
-            if client.suspensionNoticePending { client.toldSuspension = nil }
+            if client.suspensionNoticePending { client.announcedSuspension = nil }
             tellSuspension(of: client, effects: &effects)
             if !client.isSuspended { flush(client, effects: &effects) }
             pump(client, effects: &effects)

@@ -75,32 +75,32 @@ extension DistributedCenter {
     /// state of the time when it reads again.
     func tellSuspension(of client: Client, effects: inout [Effect]) {
         guard client.reads else {
-            noteSuspensionOwed(to: client, effects: &effects)
+            noteSuspensionNoticePending(to: client, effects: &effects)
             return findWitness(for: client.peer, effects: &effects)
         }
         if !client.knowsSuspension {
-            client.toldSuspension = (client.isSuspended, client.suspensionCause)
+            client.announcedSuspension = (client.isSuspended, client.suspensionCause)
             effects.append(
                 .suspensionChanged(client.name, isSuspended: client.isSuspended, cause: client.suspensionCause))
             countSent(Self.signalSize, to: client.peer, effects: &effects)
-            client.sentWhenTold = client.sentBytes
+            client.sentBytesWhenAnnounced = client.sentBytes
         }
-        noteSuspensionOwed(to: client, effects: &effects)
+        noteSuspensionNoticePending(to: client, effects: &effects)
     }
 
     /// Marks the last announcement of suspension as possibly lost: it is sent again.
-    func doubtSuspension(of client: Client, effects: inout [Effect]) {
-        client.toldSuspension = nil
-        noteSuspensionOwed(to: client, effects: &effects)
+    func markSuspensionUnacked(of client: Client, effects: inout [Effect]) {
+        client.announcedSuspension = nil
+        noteSuspensionNoticePending(to: client, effects: &effects)
     }
 
     /// Logs whether a later process has to announce the suspension: the client does not know it, or has not
     /// acknowledged the signal. This process may end before it sends the signal, or its connection before the bus has
     /// carried it. A second announcement does no harm.
-    func noteSuspensionOwed(to client: Client, effects: inout [Effect]) {
-        let isKnown = client.knowsSuspension && !client.isSuspensionOnTheWay
+    func noteSuspensionNoticePending(to client: Client, effects: inout [Effect]) {
+        let isKnown = client.knowsSuspension && !client.isSuspensionUnacked
         guard client.suspensionNoticePending == isKnown else { return }
         client.suspensionNoticePending.toggle()
-        remember(.suspensionOwed(client.name, client.suspensionNoticePending), effects: &effects)
+        remember(.suspensionNoticePending(client.name, client.suspensionNoticePending), effects: &effects)
     }
 }

@@ -285,7 +285,7 @@ public final class DistributedCenter {
         guard !revoked.isEmpty else { return }
         changeSuspension(of: client, effects: &effects) { remove(revoked, of: $0) }
         remember(.observersRevoked(clientName, revoked), effects: &effects)
-        client.oweRevocation(of: revoked)
+        client.addRevocation(of: revoked)
         tellRevocation(to: client, effects: &effects)
         tellInterest(effects: &effects)
     }
@@ -294,19 +294,19 @@ public final class DistributedCenter {
     /// when it reads again.
     func tellRevocation(to client: Client, effects: inout [Effect]) {
         forgetRevocation(knownTo: client, effects: &effects)
-        guard let revocation = client.revocation, !revocation.untold.isEmpty else { return }
+        guard let revocation = client.revocation, !revocation.unannounced.isEmpty else { return }
         guard client.reads else { return findWitness(for: client.peer, effects: &effects) }
-        meter.countSort(of: revocation.untold.count)
-        effects.append(.revoked(client.name, observers: revocation.untold.sorted()))
-        countSent(Self.signalSize + 8 * revocation.untold.count, to: client.peer, effects: &effects)
-        client.revocation?.untold = []
-        client.revocation?.sentWhenTold = client.sentBytes
+        meter.countSort(of: revocation.unannounced.count)
+        effects.append(.revoked(client.name, observers: revocation.unannounced.sorted()))
+        countSent(Self.signalSize + 8 * revocation.unannounced.count, to: client.peer, effects: &effects)
+        client.revocation?.unannounced = []
+        client.revocation?.sentBytesWhenAnnounced = client.sentBytes
     }
 
     /// Forgets the revocations that the client has acknowledged.
     func forgetRevocation(knownTo client: Client, effects: inout [Effect]) {
-        guard let revocation = client.revocation, revocation.untold.isEmpty,
-            revocation.sentWhenTold <= client.peer.surelyConfirmedBytes
+        guard let revocation = client.revocation, revocation.unannounced.isEmpty,
+            revocation.sentBytesWhenAnnounced <= client.peer.surelyConfirmedBytes
         else { return }
         client.revocation = nil
         remember(.revocationsKnown(client.name), effects: &effects)
@@ -508,7 +508,7 @@ public final class DistributedCenter {
     }
 
     /// The counts of `client`, without losses that were not reported to it.
-    public func toldCounts(of client: ClientName) -> ClientCounts? { clients[client]?.toldCounts }
+    public func announcedCounts(of client: ClientName) -> ClientCounts? { clients[client]?.announcedCounts }
 
     /// The number of notifications that wait for `client`, and of its unreported losses.
     public func waiting(for client: ClientName) -> UInt64 {

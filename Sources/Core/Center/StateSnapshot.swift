@@ -148,17 +148,17 @@ extension DistributedCenter {
         if client.isSuspendedByActivity || client.wasSuspendedByActivity {
             state.append(.suspendedByActivity(name, true))
         }
-        if client.suspensionNoticePending { state.append(.suspensionOwed(name, true)) }
+        if client.suspensionNoticePending { state.append(.suspensionNoticePending(name, true)) }
         if let revocation = client.revocation {
             meter.count(revocation.observers.count)
             state.append(.observersRevoked(name, revocation.observers))
         }
         let waiting = hasQueues ? client.queue.snapshot : nil
         return StateSnapshot.OfClient(
-            name: name, counts: client.toldCounts, state: state, observers: client.observers,
+            name: name, counts: client.announcedCounts, state: state, observers: client.observers,
             due: client.remembersDue ? waiting : nil, waiting: waiting,
             loss: client.unreportedLoss.map {
-                .unannouncedLoss(name, count: $0.count, observers: $0.observers, $0.reason)
+                .unreportedLoss(name, count: $0.count, observers: $0.observers, $0.reason)
             },
             owed: client.owed)
     }

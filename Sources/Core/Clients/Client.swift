@@ -59,9 +59,9 @@ final class Client {
     var wasSuspendedByActivity = false
 
     /// The suspension that was announced to the client last; nil when that is unknown.
-    var toldSuspension: (Bool, SuspensionCause)? = (false, .none)
+    var announcedSuspension: (Bool, SuspensionCause)? = (false, .none)
     /// The value of ``sentBytes`` after that announcement.
-    var sentWhenTold: UInt64 = 0
+    var sentBytesWhenAnnounced: UInt64 = 0
     /// Whether the log records that a later process has to announce the suspension again (E3), because the client may
     /// not know it.
     var suspensionNoticePending = false
@@ -102,9 +102,9 @@ final class Client {
     struct Revocation {
         /// The observers whose removal the client may not know, and of these the observers still to be announced.
         var observers: Set<ObserverID> = []
-        var untold: Set<ObserverID> = []
+        var unannounced: Set<ObserverID> = []
         /// The value of ``sentBytes`` after the last announcement.
-        var sentWhenTold: UInt64 = 0
+        var sentBytesWhenAnnounced: UInt64 = 0
     }
 
     struct Backpressure {
@@ -129,7 +129,7 @@ final class Client {
     }
 
     /// The counts as the client knows them: all deliveries, and the announced losses.
-    var toldCounts: ClientCounts {
+    var announcedCounts: ClientCounts {
         var counts = counts
         counts.dropped -= unreportedLoss?.count ?? 0
         return counts
@@ -139,23 +139,23 @@ final class Client {
     var awaitsSomething: Bool {
         queue.hasDue || owed.hasReady || queue.waitsForIntervals || unreportedLoss != nil || possibleLoss != nil
             || controlResendPending
-            || !knowsSuspension || isRevocationOwed
+            || !knowsSuspension || isRevocationPending
     }
 
     /// Whether the present suspension was announced to the client.
-    var knowsSuspension: Bool { toldSuspension.map { $0 == (isSuspended, suspensionCause) } ?? false }
+    var knowsSuspension: Bool { announcedSuspension.map { $0 == (isSuspended, suspensionCause) } ?? false }
 
     /// Whether the last announcement of its suspension is not confirmed, and may be lost.
-    var isSuspensionOnTheWay: Bool { sentWhenTold > peer.surelyConfirmedBytes }
+    var isSuspensionUnacked: Bool { sentBytesWhenAnnounced > peer.surelyConfirmedBytes }
 
     /// Whether observers that policy took from the client have yet to be announced.
-    var isRevocationOwed: Bool { revocation?.untold.isEmpty == false }
+    var isRevocationPending: Bool { revocation?.unannounced.isEmpty == false }
 
     /// Records observers that policy took from the client, to be announced.
-    func oweRevocation(of ids: Set<ObserverID>) {
+    func addRevocation(of ids: Set<ObserverID>) {
         revocation = revocation ?? Revocation()
         revocation?.observers.formUnion(ids)
-        revocation?.untold.formUnion(ids)
+        revocation?.unannounced.formUnion(ids)
     }
 
     /// All bytes sent to the client so far, without the replies beside its channel.

@@ -30,7 +30,7 @@ public struct SessionLine<Item> {
     private var bytesOnTheWay = 0
     private var lastNumber: UInt64 = 0
     /// The number of losses that were not reported yet.
-    private var untold: UInt64 = 0
+    private var unannounced: UInt64 = 0
     /// Whether nothing was acknowledged since ``giveUp()``.
     private var isInDoubt = false
     /// The number of messages that this queue has lost.
@@ -80,14 +80,14 @@ public struct SessionLine<Item> {
     }
 
     private mutating func noteLost(_ count: UInt64) {
-        untold += count
+        unannounced += count
         lost += count
     }
 
     /// Returns the number of unreported losses, which now count as reported.
     public mutating func takeUntold() -> UInt64 {
-        defer { untold = 0 }
-        return untold
+        defer { unannounced = 0 }
+        return unannounced
     }
 
     /// Takes the next message, if it may be sent.

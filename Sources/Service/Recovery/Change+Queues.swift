@@ -5,11 +5,12 @@ extension Change {
     /// Whether the change concerns the queues of clients or posters.
     var isOfQueues: Bool {
         switch self {
-        case .queuedDue, .held, .delayed, .delayEnded, .flushed, .popped, .lost, .unannouncedLoss, .lossAnnounced,
+        case .queuedDue, .held, .delayed, .delayEnded, .flushed, .popped, .lost, .unreportedLoss, .lossAnnounced,
             .postQueued, .postsReplaced, .postsWithdrawn, .postTaken:
             true
         case .client, .clientGone, .observer, .observersRemoved, .observersRevoked, .revocationsKnown, .suspension,
-            .suspensionOverridden, .options, .suspendedByActivity, .suspensionOwed, .interestFollowed, .valuesFollowed,
+            .suspensionOverridden, .options, .suspendedByActivity, .suspensionNoticePending, .interestFollowed,
+            .valuesFollowed,
             .retained, .unretained, .owed, .excess:
             false
         }
@@ -20,7 +21,7 @@ extension Change {
         switch self {
         case .queuedDue(let client, _, _, _), .held(let client, _, _, _), .flushed(let client), .popped(let client, _),
             .delayed(let client, _, _), .delayEnded(let client, _, _), .lost(let client, _),
-            .unannouncedLoss(let client, _, _, _), .lossAnnounced(let client),
+            .unreportedLoss(let client, _, _, _), .lossAnnounced(let client),
             .observersRemoved(let client, _), .observersRevoked(let client, _):
             client
         default: nil

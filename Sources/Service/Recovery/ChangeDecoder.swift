@@ -85,7 +85,7 @@ struct ChangeDecoder {
         case .suspension: return .suspension(client, try reader.readWord())
         case .suspensionOverridden: return .suspensionOverridden(client, try reader.readWord())
         case .suspendedByActivity: return .suspendedByActivity(client, try reader.readBool())
-        case .suspensionOwed: return .suspensionOwed(client, try reader.readBool())
+        case .suspensionNoticePending: return .suspensionNoticePending(client, try reader.readBool())
         case .interestFollowed: return .interestFollowed(client)
         case .valuesFollowed: return .valuesFollowed(client)
         case .options:
@@ -119,8 +119,8 @@ struct ChangeDecoder {
         case .flushed: return .flushed(client)
         case .popped: return .popped(client, try reader.readLane())
         case .lost: return .lost(client, try reader.readChoice())
-        case .unannouncedLoss:
-            return .unannouncedLoss(
+        case .unreportedLoss:
+            return .unreportedLoss(
                 client, count: try reader.readUInt64(), observers: ObserverSet(try reader.readObservers()),
                 try reader.readChoice())
         case .lossAnnounced: return .lossAnnounced(client)

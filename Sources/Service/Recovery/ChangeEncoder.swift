@@ -80,8 +80,8 @@ struct ChangeEncoder {
         case .suspendedByActivity(let name, let isSuspended):
             begin(.suspendedByActivity, name)
             records.append(isSuspended)
-        case .suspensionOwed(let name, let isOwed):
-            begin(.suspensionOwed, name)
+        case .suspensionNoticePending(let name, let isOwed):
+            begin(.suspensionNoticePending, name)
             records.append(isOwed)
         case .interestFollowed(let name): begin(.interestFollowed, name)
         case .valuesFollowed(let name): begin(.valuesFollowed, name)
@@ -121,8 +121,8 @@ struct ChangeEncoder {
         case .lost(let name, let reason):
             begin(.lost, name)
             records.append(reason.rawValue)
-        case .unannouncedLoss(let name, let count, let observers, let reason):
-            begin(.unannouncedLoss, name)
+        case .unreportedLoss(let name, let count, let observers, let reason):
+            begin(.unreportedLoss, name)
             records.append(count)
             records.append(observers.ids.lazy.map(\.rawValue))
             records.append(reason.rawValue)

@@ -13,7 +13,7 @@ enum RecordKind: UInt8 {
     case flushed
     case popped
     case lost
-    case unannouncedLoss
+    case unreportedLoss
     case lossAnnounced
     case postQueued
     case postsReplaced
@@ -23,7 +23,7 @@ enum RecordKind: UInt8 {
     case numbers
     /// The mark of a log without queues. The counters have the length of each client's queue.
     case queuesUnkept
-    case suspensionOwed
+    case suspensionNoticePending
     /// The address of the bus.
     case bus
     case options

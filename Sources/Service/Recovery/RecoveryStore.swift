@@ -178,7 +178,7 @@ final class RecoveryStore {
             #else
                 let isTold = true
             #endif
-            if isTold { center.doubtSuspensions() }
+            if isTold { center.markSuspensionsUnacked() }
             // They may also hold the last numbers, so the numbers continue from the current time in microseconds. No
             // service assigns a number for each microsecond.
             #if CARILLON_PLANTED
@@ -204,7 +204,7 @@ final class RecoveryStore {
             let waiting = extent == .withoutQueues ? center.waiting(for: client) : 0
             attempt { () throws(FileError) in
                 try counters.set(
-                    center.toldCounts(of: client) ?? ClientCounts(), waiting: waiting, of: client, in: slot)
+                    center.announcedCounts(of: client) ?? ClientCounts(), waiting: waiting, of: client, in: slot)
             }
         }
         let waitingPosts = extent == .withoutQueues ? center.queuedPosts : 0
