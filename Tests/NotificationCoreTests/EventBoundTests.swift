@@ -196,15 +196,15 @@ struct EventBoundTests {
         try center.post("V", retention: Retention())
         try center.observe(one, "X", "", .hold)
         try center.suspend(one)
-        var owed: Set<ObserverID> = []
-        for _ in 0..<1000 { owed.insert(try center.observe(one, "N", "", .hold, retained: true)) }
+        var replays: Set<ObserverID> = []
+        for _ in 0..<1000 { replays.insert(try center.observe(one, "N", "", .hold, retained: true)) }
         center.isBusy = true
         try center.resume(one)
         try center.post("X", "waiting")
         center.perform { effects in center.center.sendAllReady(effects: &effects) }
         try center.center.checkInvariants()
         #expect(center.received(one) == [])
-        if isRevoked { center.revoke(owed, of: one) } else { _ = center.removeAll(of: one, name: "N") }
+        if isRevoked { center.revoke(replays, of: one) } else { _ = center.removeAll(of: one, name: "N") }
         try center.center.checkInvariants()
         center.isBusy = false
         center.send()

@@ -66,7 +66,7 @@ struct ExpiredValueTests {
     private func found(_ look: Look, after seconds: Int64) throws -> (names: [String], scene: Scenario) {
         var scene = try scene()
         /// By an observer that asked at the beginning, and had to wait.
-        func owed(
+        func replays(
             _ behavior: SuspensionBehavior = .coalesce, since begin: () throws -> Void, until end: () throws -> Void
         ) throws -> [String] {
             try scene.observe(one, "Other")
@@ -117,17 +117,17 @@ struct ExpiredValueTests {
             for name in all { try scene.observe(one, name, "x", retained: true) }
             names = scene.names(one)
         case .owedStopped:
-            names = try owed(since: { try stop(scene) }, until: { scene.goOn(one) })
+            names = try replays(since: { try stop(scene) }, until: { scene.goOn(one) })
         case .owedWitnessed:
             // One that has never answered.
             scene.stop(one)
-            names = try owed(since: { try stop(scene) }, until: { scene.witness(one, hasRead: true) })
+            names = try replays(since: { try stop(scene) }, until: { scene.witness(one, hasRead: true) })
         case .owedSuspendedHold:
-            names = try owed(.hold, since: { try scene.suspend(one) }, until: { try scene.resume(one) })
+            names = try replays(.hold, since: { try scene.suspend(one) }, until: { try scene.resume(one) })
         case .owedSuspendedCoalesce:
-            names = try owed(.coalesce, since: { try scene.suspend(one) }, until: { try scene.resume(one) })
+            names = try replays(.coalesce, since: { try scene.suspend(one) }, until: { try scene.resume(one) })
         case .owedFlushed:
-            names = try owed(
+            names = try replays(
                 .hold, since: { try scene.suspend(one) }, until: { try scene.post("Other", immediately: true) })
         case .follow:
             wait()

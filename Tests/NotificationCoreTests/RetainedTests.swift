@@ -413,11 +413,11 @@ struct RetainedTests {
         try center.observe(one, "A", retained: true)
         let count = center.names(one).count
         #expect(count < 200)
-        #expect(restored(center).center.clients[one]?.owed.count == 1)
+        #expect(restored(center).center.clients[one]?.replays.count == 1)
         center.forget("A")
         center.goOn(one)
         #expect(center.names(one).count == count)
-        #expect(restored(center).center.clients[one]?.owed.isEmpty == true)
+        #expect(restored(center).center.clients[one]?.replays.isEmpty == true)
     }
 
     @Test("E5, R2: an observer gets a value that the bus carries; of a larger one it is told as a loss")

@@ -80,7 +80,7 @@ struct ChangeCodingTests: StateTests {
             .unreportedLoss(one, count: 4, observers: [ids[2]], .overload), .lossAnnounced(one),
             .retained(notification(5, retention: Retention(whileConnected: true)), Retention(whileConnected: true)),
             .unretained(one, kind), .unretained(one, broughtKind),
-            .owed(one, RetainedReplay(observer: ids[0], after: 1, through: 4, isHeld: true)),
+            .replays(one, RetainedReplay(observer: ids[0], after: 1, through: 4, isHeld: true)),
             .postQueued(one, post, coalescing: [.name]), .postQueued(one, full, coalescing: [.name, .object]),
             .postsReplaced(one, name: "N", object: "", coalescing: [.object]),
             .postsWithdrawn(one, name: "N", object: "o"), .postTaken(one, .asap), .clientGone(one),

@@ -53,7 +53,7 @@ public enum Change {
     /// The value of this key, which the client had posted, was removed.
     case unretained(ClientName, NotificationKey)
     /// The progress of an observer's replay of values. The replay has ended where no values are left.
-    case owed(ClientName, RetainedReplay)
+    case replays(ClientName, RetainedReplay)
     /// A post was queued for its poster, and replaced similar ones there.
     case postQueued(ClientName, PendingPost, coalescing: Set<CoalescingKey>)
     /// A post that was not queued replaced similar queued posts.

@@ -50,9 +50,9 @@ extension DistributedCenter {
 
     /// Delivers all held notifications at once and in their order, before anything newer (S2).
     func flush(_ client: Client, effects: inout [Effect]) {
-        guard client.queue.hasHeld || client.owed.hasHeld else { return }
+        guard client.queue.hasHeld || client.replays.hasHeld else { return }
         // Pending replays go before all held notifications.
-        client.owed.release()
+        client.replays.release()
         guard client.queue.hasHeld else {
             remember(.flushed(client.name), effects: &effects)
             return pump(client, effects: &effects)
@@ -117,7 +117,7 @@ extension DistributedCenter {
         announceLoss(to: client, effects: &effects)
         resendControl(to: client, effects: &effects)
         if spent.flushed < SpentInEvent.maxFlushed {
-            spent.flushed += sendOwed(to: client, effects: &effects)
+            spent.flushed += sendReplays(to: client, effects: &effects)
         } else {
             keepTurn(of: client)
         }
@@ -135,7 +135,7 @@ extension DistributedCenter {
     private func sendAll(to client: Client, effects: inout [Effect]) {
         flush(client, effects: &effects)
         pump(client, effects: &effects)
-        while client.reads, client.owed.hasReady, spent.mayExpire { _ = sendOwed(to: client, effects: &effects) }
+        while client.reads, client.replays.hasReady, spent.mayExpire { _ = sendReplays(to: client, effects: &effects) }
         for lane in DeliveryLane.allCases {
             while client.reads, sendFirst(of: lane, to: client, effects: &effects) > 0 {}
         }

@@ -55,7 +55,7 @@ extension DistributedCenter {
             },
             suspensionTime: client.suspensionTime, override: client.override, waiting: waiting,
             queuedPosts: name.isEmpty ? [:] : postingQueues.counts(name: name, object: object),
-            valuesToCome: client.owed.count, coalesced: client.coalesced, lastLoss: client.lastLoss,
+            valuesToCome: client.replays.count, coalesced: client.coalesced, lastLoss: client.lastLoss,
             isLossTold: client.unreportedLoss == nil && client.possibleLoss == nil)
     }
 }

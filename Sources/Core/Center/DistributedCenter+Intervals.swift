@@ -115,7 +115,7 @@ extension DistributedCenter {
             // S3: a delivery to a suspended client comes after its held notifications.
             if one.isImmediate, client.isSuspended { flush(client, effects: &effects) }
             // Flushed notifications and values that are still waiting are older.
-            guard client.reads, client.queue.isEmpty(.flushed), !client.owed.hasReady else { break }
+            guard client.reads, client.queue.isEmpty(.flushed), !client.replays.hasReady else { break }
             let isExpired = notification.expiry.map { $0 <= now } ?? false
             let entry = DueQueue.Entry(notification: notification, observers: ObserverList(observers))
             guard isExpired || hasRoomOnTheWay(for: client.peer, entry.byteCount) else {

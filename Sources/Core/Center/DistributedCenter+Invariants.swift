@@ -93,7 +93,7 @@ extension DistributedCenter {
                 "E3: what waits for \(name), which does not read, is remembered")
         }
         try require(client.unreportedLoss == nil, "S4: \(name) reads, so it has been told of its losses")
-        guard !client.owed.hasReady else {
+        guard !client.replays.hasReady else {
             return try require(
                 client.queue[turnsOf: .immediate] > 0, "R2: what is owed to \(name), which reads, has a turn")
         }

@@ -14,7 +14,7 @@ extension DistributedCenter {
         for client in clients.values {
             meter.count()
             client.observers.releaseRoom()
-            client.owed.releaseRoom()
+            client.replays.releaseRoom()
         }
         clients.releaseRoom()
         peers.releaseRoom()

@@ -93,7 +93,7 @@ extension DistributedCenter {
             return queue(client) { $0.changeIntervals { $0.forget(kind, for: observers) } }
         case .flushed(let name):
             return withClient(name) { client in
-                client.owed.release()
+                client.replays.release()
                 guard client.queue.hasHeld else { return }
                 client.remembersDue = true
                 changeQueue(of: client) { $0.flush() }
@@ -111,12 +111,12 @@ extension DistributedCenter {
             guard let value = retained.remove(kind) else { return false }
             giveBack(value)
             return true
-        case .owed(let name, let owed):
-            guard let client = clients[name], client.observers[owed.observer] != nil,
-                owed.through <= Self.greatestNumber
+        case .replays(let name, let replays):
+            guard let client = clients[name], client.observers[replays.observer] != nil,
+                replays.through <= Self.greatestNumber
             else { return false }
-            lastSerial = max(lastSerial, owed.through)
-            client.owed.set(owed)
+            lastSerial = max(lastSerial, replays.through)
+            client.replays.set(replays)
             return true
         case .popped(let name, let lane): return queue(name) { _ = $0.popDue(lane) }
         case .postQueued(let poster, let post, let coalescing):

@@ -241,12 +241,12 @@ extension DistributedCenter {
         guard !retained.isEmpty else { return }
         let behavior = registration.options.behaviorWhileSuspended
         guard !client.isSuspended || behavior != .drop else { return }
-        let owed = RetainedReplay(
+        let replays = RetainedReplay(
             observer: registration.id, after: 0, through: lastSerial,
             isHeld: client.isSuspended && behavior != .deliverImmediately)
-        client.owed.set(owed)
-        remember(.owed(client.name, owed), effects: &effects)
-        guard !owed.isHeld else { return }
+        client.replays.set(replays)
+        remember(.replays(client.name, replays), effects: &effects)
+        guard !replays.isHeld else { return }
         if client.reads {
             turns.append(client, in: .immediate, byteCount: 0)
         } else {
@@ -257,8 +257,8 @@ extension DistributedCenter {
     /// Sends pending replays to a client that reads, before anything newer, as far as the in-flight quota goes.
     ///
     /// - Returns: the number of sent notifications.
-    func sendOwed(to client: Client, effects: inout [Effect]) -> Int {
-        guard client.owed.hasReady else { return 0 }
+    func sendReplays(to client: Client, effects: inout [Effect]) -> Int {
+        guard client.replays.hasReady else { return 0 }
         #if CARILLON_PLANTED
             let isLookedAt = !PlantedFault.strikes(.expiredGiven)
         #else
@@ -271,10 +271,10 @@ extension DistributedCenter {
             return 0
         }
         var (count, left) = (0, Self.maxOwedAtOnce)
-        while client.reads, left > 0, let owed = client.owed.first {
+        while client.reads, left > 0, let replays = client.replays.first {
             meter.count()
             left -= 1
-            guard let sent = send(owed, to: client, effects: &effects) else { break }
+            guard let sent = send(replays, to: client, effects: &effects) else { break }
             count += sent
         }
         keepTurn(of: client)
@@ -288,16 +288,18 @@ extension DistributedCenter {
     ///
     /// - Returns: the number of sent notifications; nil when the in-flight quota has no capacity.
     private func send(_ before: RetainedReplay, to client: Client, effects: inout [Effect]) -> Int? {
-        var owed = before
-        guard let registered = client.observers[owed.observer] else { preconditionFailure("R2: an observer is owed") }
+        var replays = before
+        guard let registered = client.observers[replays.observer] else {
+            preconditionFailure("R2: an observer is owed")
+        }
         let registration = registered.registration
         #if CARILLON_PLANTED
-            if PlantedFault.strikes(.valueWithheld, oneOf: 4) { owed.after = owed.through }
+            if PlantedFault.strikes(.valueWithheld, oneOf: 4) { replays.after = replays.through }
         #endif
-        guard let first = next(of: owed, registration) else {
-            owed.after = owed.through
-            client.owed.set(owed)
-            remember(.owed(client.name, owed), effects: &effects)
+        guard let first = next(of: replays, registration) else {
+            replays.after = replays.through
+            client.replays.set(replays)
+            remember(.replays(client.name, replays), effects: &effects)
             return 0
         }
         guard hasRoomOnTheWay(for: client.peer, first.byteCount) else {
@@ -309,8 +311,8 @@ extension DistributedCenter {
             var entry: DueQueue.Entry? = first
             while let next = entry {
                 batch.append(makeDelivery(of: next, to: client, isRetained: true), next)
-                owed.after = next.notification.serial
-                entry = client.options.batches ? self.next(of: owed, registration) : nil
+                replays.after = next.notification.serial
+                entry = client.options.batches ? self.next(of: replays, registration) : nil
                 guard let one = entry, one.carriedBytes < maxBytes, batch.takes(one, maxCarried: maxBytes),
                     hasRoomOnTheWay(for: client.peer, one.byteCount, behind: batch.byteCount)
                 else { break }
@@ -319,11 +321,11 @@ extension DistributedCenter {
                 client.options.batches
                     ? .deliverTogether(client.name, batch.deliveries) : .deliver(batch.deliveries[0]))
         } else {
-            owed.after = first.notification.serial
+            replays.after = first.notification.serial
             loseToBus(client, effects: &effects)
         }
         let count = batch.deliveries.count
-        client.owed.set(owed)
+        client.replays.set(replays)
         countSent(
             count > 0 ? batch.byteCount : Self.signalSize,
             telling: count > 0 ? FlowWindow.Told(notifications: count) : FlowWindow.Told(losses: 1), to: client.peer,
@@ -332,18 +334,18 @@ extension DistributedCenter {
             beginIntervals(of: client, for: delivery.observers, with: delivery.notification, effects: &effects)
         }
         // Logged after the delivery: a crash in between repeats the values and does not lose them.
-        remember(.owed(client.name, owed), effects: &effects)
+        remember(.replays(client.name, replays), effects: &effects)
         return max(1, count)
     }
 
-    private func next(of owed: RetainedReplay, _ registration: Registration) -> DueQueue.Entry? {
+    private func next(of replays: RetainedReplay, _ registration: Registration) -> DueQueue.Entry? {
         #if CARILLON_PLANTED
             let now = PlantedFault.strikes(.expiredGiven) ? 0 : clock.uptime()
         #else
             let now = clock.uptime()
         #endif
-        let value = retained.first(matching: registration, after: owed.after, through: owed.through, now: now)
-        return value.map { DueQueue.Entry(notification: $0.notification, observers: .one(owed.observer)) }
+        let value = retained.first(matching: registration, after: replays.after, through: replays.through, now: now)
+        return value.map { DueQueue.Entry(notification: $0.notification, observers: .one(replays.observer)) }
     }
 
     // MARK: Invariants
@@ -364,10 +366,10 @@ extension DistributedCenter {
         }
         try require(totals[.retained] == retained.count, "E4: values are paid for")
         for client in clients.values {
-            try client.owed.checkInvariants()
-            for owed in client.owed.all {
-                try require(client.observers[owed.observer] != nil, "R2: an observer of \(client.name) is owed")
-                try require(owed.through <= lastSerial, "D4: no serial is from the future")
+            try client.replays.checkInvariants()
+            for replays in client.replays.all {
+                try require(client.observers[replays.observer] != nil, "R2: an observer of \(client.name) is owed")
+                try require(replays.through <= lastSerial, "D4: no serial is from the future")
             }
         }
     }

@@ -45,8 +45,8 @@ extension DistributedCenter {
         isDraining = true
         while let lane = turns.first { takeTurn(in: lane, effects: &effects) }
         isDraining = false
-        for client in owedWhileDraining { keepTurn(of: client) }
-        owedWhileDraining = []
+        for client in replaysWhileDraining { keepTurn(of: client) }
+        replaysWhileDraining = []
     }
 
     /// Gives a client that reads a slot in each lane in which it has due notifications and no slot.
@@ -59,9 +59,9 @@ extension DistributedCenter {
 
     /// Makes sure that the replays of a client that reads continue.
     func keepTurn(of client: Client) {
-        guard client.reads, client.owed.hasReady, client.queue[turnsOf: .immediate] == 0 else { return }
+        guard client.reads, client.replays.hasReady, client.queue[turnsOf: .immediate] == 0 else { return }
         if isDraining {
-            owedWhileDraining.append(client)
+            replaysWhileDraining.append(client)
         } else if !spent.mayExpire {
             waitingForNextEvent.append(client)
         } else {
@@ -74,7 +74,7 @@ extension DistributedCenter {
         let waiting = waitingForNextEvent
         waitingForNextEvent = []
         for client in waiting {
-            if client.owed.hasReady { keepTurn(of: client) } else { giveTurns(to: client) }
+            if client.replays.hasReady { keepTurn(of: client) } else { giveTurns(to: client) }
         }
     }
 
@@ -88,12 +88,12 @@ extension DistributedCenter {
     private func takeTurn(in lane: DeliveryLane, effects: inout [Effect]) -> Int {
         meter.count()
         guard let client = turns.next(in: lane), client.reads else { return 0 }
-        let wasOwed = client.owed.hasReady
+        let wasOwed = client.replays.hasReady
         let count = sendFirst(of: lane, to: client, effects: &effects)
         // The slot is used up, and its poster may get its answer. The notification may still wait, for the replay or
         // for the next event, so it is logged.
-        if client.owed.hasReady || !spent.mayExpire { rememberDue(of: client, effects: &effects) }
-        if client.owed.hasReady {
+        if client.replays.hasReady || !spent.mayExpire { rememberDue(of: client, effects: &effects) }
+        if client.replays.hasReady {
             keepTurn(of: client)
             return count
         }
@@ -116,22 +116,22 @@ extension DistributedCenter {
     func sendFirst(of lane: DeliveryLane, to client: Client, effects: inout [Effect]) -> Int {
         // S4: a loss is announced before anything newer is delivered.
         if client.unreportedLoss != nil { announceLoss(to: client, effects: &effects) }
-        let owed = sendOwed(to: client, effects: &effects)
-        guard client.reads, !client.owed.hasReady else { return owed }
+        let replays = sendReplays(to: client, effects: &effects)
+        guard client.reads, !client.replays.hasReady else { return replays }
         // Flushed notifications go before anything newer.
         let lane = client.queue.isEmpty(.flushed) ? lane : .flushed
-        guard dropExpired(in: lane, of: client, effects: &effects) else { return owed }
-        guard let first = client.queue.first(in: lane) else { return owed }
+        guard dropExpired(in: lane, of: client, effects: &effects) else { return replays }
+        guard let first = client.queue.first(in: lane) else { return replays }
         guard hasRoomOnTheWay(for: client.peer, first.byteCount) else {
             holdBack(client.peer, effects: &effects)
-            return owed
+            return replays
         }
         invariant(client.presence != .gone, "D8: a client that left the bus gets nothing")
         let isCarried = first.carriedBytes < maxBytes
         if client.options.batches, isCarried {
-            return owed + sendBatch(of: lane, to: client, effects: &effects)
+            return replays + sendBatch(of: lane, to: client, effects: &effects)
         }
-        guard let entry = changeQueue(of: client, { $0.popDue(lane) }) else { return owed }
+        guard let entry = changeQueue(of: client, { $0.popDue(lane) }) else { return replays }
         if isCarried {
             effects.append(.deliver(makeDelivery(of: entry, to: client)))
         } else {
@@ -142,7 +142,7 @@ extension DistributedCenter {
             isCarried ? entry.byteCount : Self.signalSize,
             telling: isCarried ? FlowWindow.Told(notifications: 1) : FlowWindow.Told(losses: 1), to: client.peer,
             effects: &effects)
-        return owed + 1
+        return replays + 1
     }
 
     /// Reports a notification as lost that is too large for the bus. The report takes its place, before the next

@@ -139,7 +139,7 @@ public final class DistributedCenter {
     var turns: SendSchedule
     /// Whether all slots of the send schedule are being processed, and the clients whose replays continue after that.
     var isDraining = false
-    var owedWhileDraining: [Client] = []
+    var replaysWhileDraining: [Client] = []
     /// Clients with more expired notifications than one event may remove. They continue with the next event.
     var waitingForNextEvent: [Client] = []
     /// The identities of notifications that came from other sessions of the machine (G1), to detect duplicates.
@@ -321,14 +321,14 @@ public final class DistributedCenter {
             client.refusalsOfAutomation >= 0 && client.refusalsOfAutomation <= client.observers.count,
             "A2: only observers that there are refuse automatic suspension")
         meter.count(ids.count)
-        let wasOwed = client.owed.hasReady
-        if !client.owed.isEmpty { for id in ids { client.owed.remove(id) } }
+        let wasOwed = client.replays.hasReady
+        if !client.replays.isEmpty { for id in ids { client.replays.remove(id) } }
         // Without observers the client can receive nothing, so the queue is emptied without a search.
         changeQueue(of: client) { [isEmpty = client.observers.isEmpty] queue in
             if isEmpty { queue.removeAll() } else { queue.remove(ids) }
         }
         // The replay has used up the slots of the notifications that waited behind it.
-        if wasOwed, !client.owed.hasReady { giveTurns(to: client) }
+        if wasOwed, !client.replays.hasReady { giveTurns(to: client) }
     }
 
     private func release(_ registered: Registered, of client: Client) {
@@ -369,7 +369,7 @@ public final class DistributedCenter {
         defer { eventEnded() }
         guard let client = clients[name] else { return false }
         client.presence = .leaving
-        client.owed = RetainedReplays()
+        client.replays = RetainedReplays()
         // Queued notifications refer to observers, so they are removed first.
         changeQueue(of: client) { $0.removeSome(Self.partSize) }
         guard client.queue.isEmpty else { return true }
@@ -408,10 +408,10 @@ public final class DistributedCenter {
         client.presence = .gone
         interestFollowers.remove(client.number)
         valueFollowers.remove(client.number)
-        meter.count(client.observers.count + client.owed.count + client.queue.count)
+        meter.count(client.observers.count + client.replays.count + client.queue.count)
         for registered in client.observers.values { release(registered, of: client) }
         client.observers = [:]
-        client.owed = RetainedReplays()
+        client.replays = RetainedReplays()
         // Its slots in the send schedule remain, as tombstones.
         changeQueue(of: client) { $0.removeAll() }
         charge(client.peer, .clients, -1)

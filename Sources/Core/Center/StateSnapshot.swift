@@ -20,7 +20,7 @@ public struct StateSnapshot {
         /// The waiting notifications; nil in a snapshot without queues.
         let waiting: DeliveryQueue.Snapshot?
         let loss: Change?
-        let owed: RetainedReplays
+        let replays: RetainedReplays
     }
 
     /// An iterator over a list of changes; nil behind the last.
@@ -107,7 +107,7 @@ public struct StateSnapshot {
                 list(of: client.waiting?.delayed ?? []) { .delayed(name, $0.notification, observers: $0.observers) }
             },
             { list(of: client.loss.map { [$0] } ?? []) { $0 } },
-            { list(of: client.owed.all) { .owed(name, $0) } },
+            { list(of: client.replays.all) { .replays(name, $0) } },
         ]
     }
 
@@ -160,6 +160,6 @@ extension DistributedCenter {
             loss: client.unreportedLoss.map {
                 .unreportedLoss(name, count: $0.count, observers: $0.observers, $0.reason)
             },
-            owed: client.owed)
+            replays: client.replays)
     }
 }

@@ -71,7 +71,7 @@ final class Client {
     #endif
     var queue: DeliveryQueue
     /// The retained values that its observers have yet to get, in the order of their requests (R2).
-    var owed = RetainedReplays()
+    var replays = RetainedReplays()
     /// The progress of the client while its queue is half full and it reads; nil otherwise.
     var backpressure: Backpressure?
     /// Whether the client stopped reading while its queue was half full, and has confirmed nothing since.
@@ -137,7 +137,7 @@ final class Client {
 
     /// Whether the service would send the client something if it read.
     var awaitsSomething: Bool {
-        queue.hasDue || owed.hasReady || queue.waitsForIntervals || unreportedLoss != nil || possibleLoss != nil
+        queue.hasDue || replays.hasReady || queue.waitsForIntervals || unreportedLoss != nil || possibleLoss != nil
             || controlResendPending
             || !knowsSuspension || isRevocationPending
     }

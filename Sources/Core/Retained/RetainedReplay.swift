@@ -26,7 +26,7 @@ public struct RetainedReplay: Equatable, Sendable {
 /// ready.
 struct RetainedReplays {
     private struct Entry {
-        var owed: RetainedReplay
+        var replays: RetainedReplay
         /// The period in which the replay is held, until the next ``release()``; nil for a replay that is not held.
         var period: UInt64?
     }
@@ -56,9 +56,9 @@ struct RetainedReplays {
     }
 
     private func export(_ entry: Entry) -> RetainedReplay {
-        var owed = entry.owed
-        owed.isHeld = isHeld(entry)
-        return owed
+        var replays = entry.replays
+        replays.isHeld = isHeld(entry)
+        return replays
     }
 
     private func isHeld(_ entry: Entry) -> Bool { entry.period == period }
@@ -76,14 +76,14 @@ struct RetainedReplays {
 
     /// Stores the cursor of an observer, and removes it when nothing is left to replay. A known observer keeps its
     /// place.
-    mutating func set(_ owed: RetainedReplay) {
-        guard owed.after < owed.through else { return remove(owed.observer) }
-        let before = entries.removeValue(forKey: owed.observer)
+    mutating func set(_ replays: RetainedReplay) {
+        guard replays.after < replays.through else { return remove(replays.observer) }
+        let before = entries.removeValue(forKey: replays.observer)
         if let before, isHeld(before) { heldCount -= 1 }
-        entries[owed.observer] = Entry(owed: owed, period: owed.isHeld ? period : nil)
-        if owed.isHeld { heldCount += 1 }
-        guard before.map(isHeld) != owed.isHeld else { return }
-        if owed.isHeld { held.append(owed.observer) } else { ready.append(owed.observer) }
+        entries[replays.observer] = Entry(replays: replays, period: replays.isHeld ? period : nil)
+        if replays.isHeld { heldCount += 1 }
+        guard before.map(isHeld) != replays.isHeld else { return }
+        if replays.isHeld { held.append(replays.observer) } else { ready.append(replays.observer) }
         dropStale()
     }
 
@@ -110,7 +110,8 @@ struct RetainedReplays {
             entries.values.count(where: isHeld) == heldCount, "R2: what is held of what is owed is counted")
         let (ready, held) = (Set(ready), Set(held))
         for (id, entry) in entries {
-            try require(id == entry.owed.observer && entry.owed.after < entry.owed.through, "R2: something is owed")
+            try require(
+                id == entry.replays.observer && entry.replays.after < entry.replays.through, "R2: something is owed")
             try require(isHeld(entry) ? held.contains(id) : ready.contains(id), "R2: what is owed has its place")
         }
     }

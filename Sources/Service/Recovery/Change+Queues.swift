@@ -11,7 +11,7 @@ extension Change {
         case .client, .clientGone, .observer, .observersRemoved, .observersRevoked, .revocationsKnown, .suspension,
             .suspensionOverridden, .options, .suspendedByActivity, .suspensionNoticePending, .interestFollowed,
             .valuesFollowed,
-            .retained, .unretained, .owed, .excess:
+            .retained, .unretained, .replays, .excess:
             false
         }
     }

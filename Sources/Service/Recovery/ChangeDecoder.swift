@@ -140,11 +140,11 @@ struct ChangeDecoder {
         case .unretained:
             let (name, object) = (try reader.readText(), try reader.readText())
             return .unretained(client, NotificationKey(name: name, object: object, origin: try reader.readOrigin()))
-        case .owed:
-            let owed = RetainedReplay(
+        case .replays:
+            let replays = RetainedReplay(
                 observer: ObserverID(rawValue: try reader.readUInt64()), after: try reader.readUInt64(),
                 through: try reader.readUInt64(), isHeld: try reader.readBool())
-            return .owed(client, owed)
+            return .replays(client, replays)
         case .postsReplaced:
             return .postsReplaced(
                 client, name: try reader.readText(), object: try reader.readText(),

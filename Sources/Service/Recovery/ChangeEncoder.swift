@@ -136,12 +136,12 @@ struct ChangeEncoder {
             records.append(kind.name)
             records.append(kind.object)
             if let origin = kind.origin { records.append(origin) }
-        case .owed(let name, let owed):
-            begin(.owed, name)
-            records.append(owed.observer.rawValue)
-            records.append(owed.after)
-            records.append(owed.through)
-            records.append(owed.isHeld)
+        case .replays(let name, let replays):
+            begin(.replays, name)
+            records.append(replays.observer.rawValue)
+            records.append(replays.after)
+            records.append(replays.through)
+            records.append(replays.isHeld)
         case .postQueued(let poster, let post, let coalescing):
             begin(.postQueued, poster)
             records.append(post, coalescing: coalescing)

@@ -31,7 +31,7 @@ enum RecordKind: UInt8 {
     case monitor
     case retained
     case unretained
-    case owed
+    case replays
     case postsWithdrawn
     case delayed
     case delayEnded

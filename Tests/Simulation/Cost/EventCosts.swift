@@ -10,7 +10,7 @@ package enum EventCosts {
         case .observersOfAll: ["losePosts", "post", "postQueued"]
         case .suspendedClients: ["post"]
         case .held, .coalescing, .due: ["explanation", "removeObserver"]
-        case .observersOfOne, .clients, .retained, .connectionValues, .expiring, .owed, .intervals, .interest,
+        case .observersOfOne, .clients, .retained, .connectionValues, .expiring, .replays, .intervals, .interest,
             .queuedPosts, .atExitPosts, .answers, .blockedPeers:
             []
         }
@@ -153,7 +153,7 @@ package enum EventCosts {
         switch state {
         case .observersOfOne, .observersOfAll: [.removeObservers, .revoke, .leave, .endConnection]
         case .clients, .suspendedClients, .interest: [.leave, .endConnection]
-        case .held, .coalescing, .owed, .intervals:
+        case .held, .coalescing, .replays, .intervals:
             [.resume, .override, .removeObservers, .revoke, .leave, .endConnection]
         case .due: [.read, .removeObservers, .revoke, .leave, .endConnection]
         case .retained, .expiring: [.forgetValues, .endConnection]

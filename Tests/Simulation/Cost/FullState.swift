@@ -24,7 +24,7 @@ package enum FullState: String, CaseIterable, Sendable {
     /// Values that expire in the same second.
     case expiring
     /// One suspended client whose observers, as many as it may have, ask for values of other names.
-    case owed
+    case replays
     /// One client with 2000 observers that have minimum intervals, and 2000 names within these.
     case intervals
     /// Names, as many as there may be observers, that one client follows.
@@ -87,7 +87,7 @@ package enum FullState: String, CaseIterable, Sendable {
         case .expiring:
             try full.retain(limit(.retained), of: 9, expiresAfter: 1)
             full.now += 10_000_000
-        case .owed:
+        case .replays:
             try full.retain(limit(.retained), of: 9)
             options.wantsRetained = true
             options.suspensionBehavior = .hold
