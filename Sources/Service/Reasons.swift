@@ -214,12 +214,12 @@ struct Reasons {
 
     private var waiting: String? {
         let waiting = explanation.waiting
-        let sum = waiting.due + waiting.held + waiting.delayed
+        let sum = waiting.due + waiting.held + waiting.throttled
         guard sum > 0 else { return nil }
         let parts = [
             (waiting.due, explanation.status.flow == .open ? "for its turn" : "until it reads"),
             (waiting.held, "until it is resumed"),
-            (waiting.delayed, "for the end of an interval"),
+            (waiting.throttled, "for the end of an interval"),
         ]
         let kind = name.isEmpty ? "" : " of this name and object"
         return "\(count(sum, "notification"))\(kind) \(sum == 1 ? "waits" : "wait") for it: "

@@ -159,17 +159,17 @@ struct ExplainTests {
     }
 
     @Test("R5: notifications that wait for the end of an interval are counted, those that were asked about")
-    func delayed() throws {
+    func throttled() throws {
         let center = Scenario()
         try center.observe(one, "A", interval: 1000)
         for object in ["x", "x", "y", "y", "z"] { try center.post("A", object) }
-        func delayed(_ name: String, _ object: String) throws -> Int {
-            try #require(center.center.explanation(of: one, name: name, object: object)).waiting.delayed
+        func throttled(_ name: String, _ object: String) throws -> Int {
+            try #require(center.center.explanation(of: one, name: name, object: object)).waiting.throttled
         }
-        #expect(try delayed("A", "x") == 1 && delayed("A", "z") == 0 && delayed("B", "") == 0)
-        #expect(try delayed("", "") == 2)
+        #expect(try throttled("A", "x") == 1 && throttled("A", "z") == 0 && throttled("B", "") == 0)
+        #expect(try throttled("", "") == 2)
         center.wait(1000)
-        #expect(try delayed("", "") == 0)
+        #expect(try throttled("", "") == 0)
     }
 
     // MARK: Overriding

@@ -244,7 +244,7 @@ struct IntervalTests {
     }
 
     @Test("E3: a delivery says whether its notification waited for an interval")
-    func delayed() throws {
+    func throttled() throws {
         let center = scenario()
         try center.observe(one, interval: 100)
         for _ in 1...2 { try center.post("A") }
@@ -348,11 +348,13 @@ struct IntervalTests {
             #expect(tags(next) == [4])
         }
         // It is the newest by its serial, wherever it stands.
-        func isDelayed(_ change: Change) -> Bool { if case .delayed = change { true } else { false } }
-        let delayed = center.changes.filter(isDelayed)
-        #expect(delayed.count == 3)
+        func isDelayed(_ change: Change) -> Bool { if case .throttled = change { true } else { false } }
+        let throttled = center.changes.filter(isDelayed)
+        #expect(throttled.count == 3)
         let next = Scenario()
-        for change in center.changes.filter({ !isDelayed($0) }) + delayed.reversed() { _ = next.center.restore(change) }
+        for change in center.changes.filter({ !isDelayed($0) }) + throttled.reversed() {
+            _ = next.center.restore(change)
+        }
         next.finishRestoring()
         next.wait(10_000)
         #expect(tags(next) == [4])

@@ -64,11 +64,13 @@ struct InvariantTests {
             center.index.remove(
                 at: center.clients[one]!.observers.removeValue(forKey: ObserverID(rawValue: 1))!.position)
         },
-        Fault("M6: :1.1 has as many turns as it counts: standard") { $0.clients[one]!.queue[turnsOf: .standard] = 1 },
+        Fault("M6: :1.1 has as many turns as it counts: standard") {
+            $0.clients[one]!.queue[scheduledIn: .standard] = 1
+        },
         Fault("D8: :1.2, whose turn it is, is there, or owns nothing") { center in
             let stranger = Client(
                 Peer(name: two, account: Account(.process(1))), number: 9, isAutomationOn: true, meter: center.meter)
-            center.turns.append(stranger, in: .standard, byteCount: 0)
+            center.schedule.append(stranger, in: .standard, byteCount: 0)
         },
     ]
 

@@ -34,10 +34,10 @@ public enum Change {
     case held(ClientName, Notification, observers: [ObserverID], coalescing: [ObserverID])
     /// A notification is throttled until the intervals of these observers end (R5). It replaced the previous one of its
     /// key.
-    case delayed(ClientName, Notification, observers: [ObserverID])
+    case throttled(ClientName, Notification, observers: [ObserverID])
     /// The throttled notification of this key was sent to these observers, was replaced by a delivery, was lost, or
     /// expired.
-    case delayEnded(ClientName, NotificationKey, observers: [ObserverID])
+    case throttleEnded(ClientName, NotificationKey, observers: [ObserverID])
     /// All held notifications are due, behind the due ones and before anything newer.
     case flushed(ClientName)
     /// The first due notification of a lane left the queue, towards the client or because it expired.

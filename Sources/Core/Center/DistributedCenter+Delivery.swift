@@ -18,7 +18,7 @@ extension DistributedCenter {
         }
         let isStaged = client.reads
         if isStaged {
-            turns.append(client, in: lane, byteCount: entry.byteCount)
+            schedule.append(client, in: lane, byteCount: entry.byteCount)
             if remembersStaged { rememberDue(of: client, effects: &effects) }
         } else {
             rememberDue(of: client, effects: &effects)
@@ -128,7 +128,7 @@ extension DistributedCenter {
             guard count > 0 else { break }
             spent.flushed += count
         }
-        giveTurns(to: client)
+        giveSlots(to: client)
     }
 
     /// Sends all due and held notifications to a client that reads, without the schedule, as its queue is nearly full.
@@ -140,7 +140,7 @@ extension DistributedCenter {
             while client.reads, sendFirst(of: lane, to: client, effects: &effects) > 0 {}
         }
         hastenDelayed(to: client, isForWantOfRoom: true, effects: &effects)
-        giveTurns(to: client)
+        giveSlots(to: client)
     }
 
     /// The approximate size of a signal without userInfo, in bytes.
@@ -259,7 +259,7 @@ extension DistributedCenter {
             let (notification, observers) = changeQueue(
                 of: client, { queue in queue.changeIntervals { $0.popOldest() } })
         else { return false }
-        remember(.delayEnded(client.name, notification.kind, observers: observers), effects: &effects)
+        remember(.throttleEnded(client.name, notification.kind, observers: observers), effects: &effects)
         lose(1, of: client, observers: ObserverList(observers), because: .queueFull, effects: &effects)
         return true
     }

@@ -44,7 +44,7 @@ extension DistributedCenter {
             name.isEmpty || notification.has(name: name, object: object)
         }
         (waiting.due, waiting.held) = client.queue.count(where: isWanted)
-        client.queue.forEachDelayed { notification, _ in if isWanted(notification) { waiting.delayed += 1 } }
+        client.queue.forEachThrottled { notification, _ in if isWanted(notification) { waiting.throttled += 1 } }
         return Explanation(
             status: ClientStatus(client.peer, client),
             matches: matching.map { registration in
@@ -91,7 +91,7 @@ public struct Explanation: Sendable {
         /// The held notifications, which wait until the client is resumed.
         public internal(set) var held = 0
         /// The throttled notifications, which wait for the end of an interval.
-        public internal(set) var delayed = 0
+        public internal(set) var throttled = 0
     }
 
     public let status: ClientStatus

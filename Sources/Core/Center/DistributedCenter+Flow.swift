@@ -322,10 +322,11 @@ extension DistributedCenter {
         if let size = peer.answers.first { return size }
         guard let client = client(of: peer) else { return 0 }
         if let size = client.queue.sizeOfNext { return size }
-        guard let delayed = client.queue.delayedWithoutRoom, delayed.expiry.map({ $0 > clock.uptime() }) ?? true else {
+        guard let throttled = client.queue.throttledOnQuota, throttled.expiry.map({ $0 > clock.uptime() }) ?? true
+        else {
             return 0
         }
-        return delayed.byteCount
+        return throttled.byteCount
     }
 
     private func pump(_ peer: Peer, effects: inout [Effect]) {

@@ -35,7 +35,7 @@ extension DistributedCenter {
         if admitted.count < wishes.count {
             meter.count(2 * wishes.count)
             let waiting = Set(wishes.map(\.observer)).subtracting(admitted).sorted()
-            remember(.delayed(client.name, notification, observers: waiting), effects: &effects)
+            remember(.throttled(client.name, notification, observers: waiting), effects: &effects)
         }
         if client.queue.waitsForIntervals {
             startIntervalTimer(of: client, effects: &effects)
@@ -60,7 +60,7 @@ extension DistributedCenter {
         }
         guard !replaced.isEmpty else { return }
         noteCoalesced(count - client.queue.countOfIntervals, of: client)
-        remember(.delayEnded(client.name, notification.kind, observers: replaced), effects: &effects)
+        remember(.throttleEnded(client.name, notification.kind, observers: replaced), effects: &effects)
     }
 
     func wishes(of client: Client, _ observers: [ObserverID]) -> [IntervalQueue.Wish] {
@@ -120,7 +120,7 @@ extension DistributedCenter {
             let entry = DueQueue.Entry(notification: notification, observers: ObserverList(observers))
             guard isExpired || hasRoomOnTheWay(for: client.peer, entry.byteCount) else {
                 changeQueue(of: client) {
-                    $0.delayedWithoutRoom = .init(notification, byteCount: entry.byteCount)
+                    $0.throttledOnQuota = .init(notification, byteCount: entry.byteCount)
                 }
                 holdBack(client.peer, effects: &effects)
                 break
@@ -137,7 +137,7 @@ extension DistributedCenter {
             }
             if isExpired { counters.expired += 1 } else { send(entry, to: client, effects: &effects) }
             // Logged after the delivery: a crash in between repeats it and does not lose it.
-            remember(.delayEnded(client.name, kind, observers: observers), effects: &effects)
+            remember(.throttleEnded(client.name, kind, observers: observers), effects: &effects)
         }
         startIntervalTimer(of: client, effects: &effects)
     }

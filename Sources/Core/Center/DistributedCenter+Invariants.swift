@@ -21,7 +21,8 @@ extension DistributedCenter {
     private func isWholeIfDue() -> Bool {
         guard checksInvariants else { return true }
         eventsSinceCheck += 1
-        let size = peers.count + index.count + Int(counters.queued) + turns.count + postingQueues.count + retained.count
+        let size =
+            peers.count + index.count + Int(counters.queued) + schedule.count + postingQueues.count + retained.count
         guard eventsSinceCheck >= 4 * size else { return true }
         eventsSinceCheck = 0
         do throws(BrokenInvariant) {
@@ -60,7 +61,7 @@ extension DistributedCenter {
         try checkAccounts()
         try require(
             counters.unmatched <= counters.posted && counters.posted <= lastSerial, "D4: each post has a serial")
-        try turns.checkInvariants(clients: clients)
+        try schedule.checkInvariants(clients: clients)
         try postingQueues.checkInvariants()
         try checkRetained()
         try checkFollowers()
@@ -95,11 +96,12 @@ extension DistributedCenter {
         try require(client.unreportedLoss == nil, "S4: \(name) reads, so it has been told of its losses")
         guard !client.replays.hasReady else {
             return try require(
-                client.queue[turnsOf: .immediate] > 0, "R2: what is owed to \(name), which reads, has a turn")
+                client.queue[scheduledIn: .immediate] > 0, "R2: what is owed to \(name), which reads, has a turn")
         }
         guard client.queue.hasDue else { return }
         for lane in DeliveryLane.allCases where !client.queue.isEmpty(lane) {
-            try require(client.queue[turnsOf: lane] > 0, "M6: what is due to \(name), which reads, has a turn: \(lane)")
+            try require(
+                client.queue[scheduledIn: lane] > 0, "M6: what is due to \(name), which reads, has a turn: \(lane)")
         }
     }
 }

@@ -163,7 +163,7 @@ extension DistributedCenter {
             if let staged, receiver.isCounted { leastUrgent = max(leastUrgent ?? staged, staged) }
         }
         return Receipt(
-            receivers: matches.countedReceivers, mark: leastUrgent.map(turns.mark), matched: matches.count)
+            receivers: matches.countedReceivers, mark: leastUrgent.map(schedule.mark), matched: matches.count)
     }
 
     /// Routes a notification to a matching client by the client's state.

@@ -82,14 +82,14 @@ extension DistributedCenter {
                 }
                 return true
             }
-        case .delayed(let name, let notification, let observers):
+        case .throttled(let name, let notification, let observers):
             return restore(notification, of: name, for: observers) { client, observers in
                 let wishes = wishes(of: client, observers.ids)
                 guard !wishes.isEmpty else { return false }
                 changeQueue(of: client) { queue in queue.changeIntervals { $0.restore(notification, for: wishes) } }
                 return true
             }
-        case .delayEnded(let client, let kind, let observers):
+        case .throttleEnded(let client, let kind, let observers):
             return queue(client) { $0.changeIntervals { $0.forget(kind, for: observers) } }
         case .flushed(let name):
             return withClient(name) { client in

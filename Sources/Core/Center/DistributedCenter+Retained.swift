@@ -248,7 +248,7 @@ extension DistributedCenter {
         remember(.replays(client.name, replays), effects: &effects)
         guard !replays.isHeld else { return }
         if client.reads {
-            turns.append(client, in: .immediate, byteCount: 0)
+            schedule.append(client, in: .immediate, byteCount: 0)
         } else {
             findWitness(for: client.peer, effects: &effects)
         }

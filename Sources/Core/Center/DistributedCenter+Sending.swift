@@ -4,15 +4,15 @@
 extension DistributedCenter {
     /// Whether a slot in `lane` is ready.
     public func isReady(_ lane: DeliveryLane) -> Bool {
-        !turns.isEmpty(lane)
+        !schedule.isEmpty(lane)
     }
 
     /// Whether a slot in any lane is ready.
-    public var isAnythingReady: Bool { turns.count > 0 }
+    public var isAnythingReady: Bool { schedule.count > 0 }
 
     /// Whether all slots before the watermark `mark` have been processed.
     public func hasPassed(_ mark: Watermark) -> Bool {
-        turns.hasPassed(mark)
+        schedule.hasPassed(mark)
     }
 
     /// Sends the ready notifications of `lane` and of more urgent lanes, the most urgent first.
@@ -22,8 +22,8 @@ extension DistributedCenter {
     public func sendReady(upTo lane: DeliveryLane, limit: Int, effects: inout [Effect]) {
         defer { eventEnded() }
         var left = limit
-        while left > 0, let first = turns.first, first <= lane {
-            left -= max(1, takeTurn(in: first, effects: &effects))
+        while left > 0, let first = schedule.first, first <= lane {
+            left -= max(1, takeSlot(in: first, effects: &effects))
         }
     }
 
@@ -43,29 +43,29 @@ extension DistributedCenter {
     /// Processes all slots. Replays of values, which may be long, continue later.
     func takeAllTurns(effects: inout [Effect]) {
         isDraining = true
-        while let lane = turns.first { takeTurn(in: lane, effects: &effects) }
+        while let lane = schedule.first { takeSlot(in: lane, effects: &effects) }
         isDraining = false
         for client in replaysWhileDraining { keepTurn(of: client) }
         replaysWhileDraining = []
     }
 
     /// Gives a client that reads a slot in each lane in which it has due notifications and no slot.
-    func giveTurns(to client: Client) {
+    func giveSlots(to client: Client) {
         guard client.reads else { return }
-        for lane in DeliveryLane.allCases where !client.queue.isEmpty(lane) && client.queue[turnsOf: lane] == 0 {
-            turns.append(client, in: lane, byteCount: 0)
+        for lane in DeliveryLane.allCases where !client.queue.isEmpty(lane) && client.queue[scheduledIn: lane] == 0 {
+            schedule.append(client, in: lane, byteCount: 0)
         }
     }
 
     /// Makes sure that the replays of a client that reads continue.
     func keepTurn(of client: Client) {
-        guard client.reads, client.replays.hasReady, client.queue[turnsOf: .immediate] == 0 else { return }
+        guard client.reads, client.replays.hasReady, client.queue[scheduledIn: .immediate] == 0 else { return }
         if isDraining {
             replaysWhileDraining.append(client)
         } else if !spent.mayExpire {
             waitingForNextEvent.append(client)
         } else {
-            turns.append(client, in: .immediate, byteCount: 0)
+            schedule.append(client, in: .immediate, byteCount: 0)
         }
     }
 
@@ -74,20 +74,20 @@ extension DistributedCenter {
         let waiting = waitingForNextEvent
         waitingForNextEvent = []
         for client in waiting {
-            if client.replays.hasReady { keepTurn(of: client) } else { giveTurns(to: client) }
+            if client.replays.hasReady { keepTurn(of: client) } else { giveSlots(to: client) }
         }
     }
 
     /// Sends the notifications beyond the maximum size of the schedule.
     func sendOverfull(effects: inout [Effect]) {
-        while turns.isOverfull, let lane = turns.first { takeTurn(in: lane, effects: &effects) }
+        while schedule.isOverfull, let lane = schedule.first { takeSlot(in: lane, effects: &effects) }
     }
 
     /// - Returns: the number of sent notifications.
     @discardableResult
-    private func takeTurn(in lane: DeliveryLane, effects: inout [Effect]) -> Int {
+    private func takeSlot(in lane: DeliveryLane, effects: inout [Effect]) -> Int {
         meter.count()
-        guard let client = turns.next(in: lane), client.reads else { return 0 }
+        guard let client = schedule.next(in: lane), client.reads else { return 0 }
         let wasOwed = client.replays.hasReady
         let count = sendFirst(of: lane, to: client, effects: &effects)
         // The slot is used up, and its poster may get its answer. The notification may still wait, for the replay or
@@ -101,9 +101,9 @@ extension DistributedCenter {
             waitingForNextEvent.append(client)
             return 0
         }
-        if wasOwed { giveTurns(to: client) }
-        if client.reads, client.queue[turnsOf: lane] == 0, !client.queue.isEmpty(lane) {
-            turns.append(client, in: lane, byteCount: 0)
+        if wasOwed { giveSlots(to: client) }
+        if client.reads, client.queue[scheduledIn: lane] == 0, !client.queue.isEmpty(lane) {
+            schedule.append(client, in: lane, byteCount: 0)
         }
         return count
     }
@@ -190,7 +190,7 @@ extension DistributedCenter {
             batch.append(makeDelivery(of: entry, to: client), entry)
         }
         let count = batch.deliveries.count
-        turns.tombstone(client, in: lane)
+        schedule.tombstone(client, in: lane)
         effects.append(.deliverTogether(client.name, batch.deliveries))
         noteSent(count, of: lane, to: client, effects: &effects)
         countSent(

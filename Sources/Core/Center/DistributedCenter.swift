@@ -136,7 +136,7 @@ public final class DistributedCenter {
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
-    var turns: SendSchedule
+    var schedule: SendSchedule
     /// Whether all slots of the send schedule are being processed, and the clients whose replays continue after that.
     var isDraining = false
     var replaysWhileDraining: [Client] = []
@@ -167,7 +167,7 @@ public final class DistributedCenter {
     public init(limits: Limits = Limits()) {
         self.limits = limits
         interest = Interest(meter: meter)
-        turns = SendSchedule(meter: meter)
+        schedule = SendSchedule(meter: meter)
         postingQueues = PostingQueues(meter: meter)
         retained = RetainedValues(meter: meter)
     }
@@ -328,7 +328,7 @@ public final class DistributedCenter {
             if isEmpty { queue.removeAll() } else { queue.remove(ids) }
         }
         // The replay has used up the slots of the notifications that waited behind it.
-        if wasOwed, !client.replays.hasReady { giveTurns(to: client) }
+        if wasOwed, !client.replays.hasReady { giveSlots(to: client) }
     }
 
     private func release(_ registered: Registered, of client: Client) {

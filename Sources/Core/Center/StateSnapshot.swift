@@ -104,7 +104,7 @@ public struct StateSnapshot {
                 }
             },
             {
-                list(of: client.waiting?.delayed ?? []) { .delayed(name, $0.notification, observers: $0.observers) }
+                list(of: client.waiting?.throttled ?? []) { .throttled(name, $0.notification, observers: $0.observers) }
             },
             { list(of: client.loss.map { [$0] } ?? []) { $0 } },
             { list(of: client.replays.all) { .replays(name, $0) } },

@@ -19,13 +19,13 @@ struct SendSchedule {
     /// The maximum size of scheduled notifications, in bytes.
     static let maxBytes = 1 << 20
 
-    private struct Turn {
+    private struct ScheduledSend {
         let client: Client
         let byteCount: Int
     }
 
     private struct Line {
-        var turns = Deque<Turn>()
+        var schedule = Deque<ScheduledSend>()
         /// The number of all scheduled sends so far, and of the finished ones.
         var begun: UInt64 = 0
         var over: UInt64 = 0
@@ -44,21 +44,21 @@ struct SendSchedule {
 
     var isOverfull: Bool { count > Self.maxCount || byteCount > Self.maxBytes }
 
-    func isEmpty(_ lane: DeliveryLane) -> Bool { lines[lane.rawValue].turns.isEmpty }
+    func isEmpty(_ lane: DeliveryLane) -> Bool { lines[lane.rawValue].schedule.isEmpty }
 
     /// The most urgent lane with a scheduled send.
     var first: DeliveryLane? {
         guard count > 0 else { return nil }
-        return DeliveryLane.allCases.first { !lines[$0.rawValue].turns.isEmpty }
+        return DeliveryLane.allCases.first { !lines[$0.rawValue].schedule.isEmpty }
     }
 
     /// Schedules a send to the client at the end of a lane.
     ///
     /// - Parameter byteCount: the size of the notification; 0 for a backlog, which counts against the limits of queues.
     mutating func append(_ client: Client, in lane: DeliveryLane, byteCount: Int) {
-        client.queue[turnsOf: lane] += 1
+        client.queue[scheduledIn: lane] += 1
         let line = lane.rawValue
-        lines[line].turns.append(Turn(client: client, byteCount: byteCount))
+        lines[line].schedule.append(ScheduledSend(client: client, byteCount: byteCount))
         lines[line].begun += 1
         count += 1
         self.byteCount += byteCount
@@ -69,14 +69,14 @@ struct SendSchedule {
     /// - Returns: its client; nil when the lane is empty.
     mutating func next(in lane: DeliveryLane) -> Client? {
         let line = lane.rawValue
-        guard let turn = lines[line].turns.popFirst() else { return nil }
+        guard let turn = lines[line].schedule.popFirst() else { return nil }
         lines[line].over += 1
         count -= 1
         byteCount -= turn.byteCount
-        turn.client.queue[turnsOf: lane] -= 1
+        turn.client.queue[scheduledIn: lane] -= 1
         dropTombstones(in: lane)
         invariant(
-            count >= 0 && byteCount >= 0 && (count > 0 || byteCount == 0) && turn.client.queue[turnsOf: lane] >= 0,
+            count >= 0 && byteCount >= 0 && (count > 0 || byteCount == 0) && turn.client.queue[scheduledIn: lane] >= 0,
             "M6: turns that are counted are there")
         return turn.client
     }
@@ -84,10 +84,10 @@ struct SendSchedule {
     /// Leaves a client no more scheduled sends in `lane` than it has due notifications there. The surplus belongs to
     /// notifications that went in a batch, and becomes tombstones.
     mutating func tombstone(_ client: Client, in lane: DeliveryLane) {
-        let surplus = client.queue[turnsOf: lane] - client.queue.count(in: lane)
+        let surplus = client.queue[scheduledIn: lane] - client.queue.count(in: lane)
         guard surplus > 0 else { return }
-        client.queue[turnsOf: lane] -= surplus
-        client.queue[voidTurnsOf: lane] += surplus
+        client.queue[scheduledIn: lane] -= surplus
+        client.queue[tombstonesIn: lane] += surplus
         count -= surplus
         dropTombstones(in: lane)
     }
@@ -95,12 +95,12 @@ struct SendSchedule {
     /// Drops tombstones at the head of a lane.
     private mutating func dropTombstones(in lane: DeliveryLane) {
         let line = lane.rawValue
-        while let first = lines[line].turns.first, first.client.queue[voidTurnsOf: lane] > 0 {
+        while let first = lines[line].schedule.first, first.client.queue[tombstonesIn: lane] > 0 {
             meter.count()
-            lines[line].turns.popFirst()
+            lines[line].schedule.popFirst()
             lines[line].over += 1
             byteCount -= first.byteCount
-            first.client.queue[voidTurnsOf: lane] -= 1
+            first.client.queue[tombstonesIn: lane] -= 1
         }
     }
 
@@ -110,17 +110,18 @@ struct SendSchedule {
         var sum = (count: 0, byteCount: 0)
         for lane in DeliveryLane.allCases {
             let line = lines[lane.rawValue]
-            if line.turns.isEmpty, line.begun == line.over { continue }
-            try require(line.begun - line.over == UInt64(line.turns.count), "M6: a turn has begun, waits, or is over")
-            let isFirstVoid = line.turns.first.map { $0.client.queue[voidTurnsOf: lane] > 0 } ?? false
+            if line.schedule.isEmpty, line.begun == line.over { continue }
+            try require(
+                line.begun - line.over == UInt64(line.schedule.count), "M6: a turn has begun, waits, or is over")
+            let isFirstVoid = line.schedule.first.map { $0.client.queue[tombstonesIn: lane] > 0 } ?? false
             try require(!isFirstVoid, "M6: the first turn of a line is not void")
-            for turn in line.turns {
+            for turn in line.schedule {
                 sum.count += 1
                 sum.byteCount += turn.byteCount
                 let client = turn.client
                 let id = ObjectIdentifier(client)
                 let isNew = counts[id]?[lane.rawValue] ?? 0 == 0
-                if isNew { sum.count -= client.queue[voidTurnsOf: lane] }
+                if isNew { sum.count -= client.queue[tombstonesIn: lane] }
                 counts[id, default: DeliveryLane.allCases.map { _ in 0 }][lane.rawValue] += 1
                 try require(
                     client.presence == .gone
@@ -133,7 +134,7 @@ struct SendSchedule {
             let own = counts[ObjectIdentifier(client)]
             for lane in DeliveryLane.allCases {
                 try require(
-                    client.queue[turnsOf: lane] + client.queue[voidTurnsOf: lane] == own?[lane.rawValue] ?? 0,
+                    client.queue[scheduledIn: lane] + client.queue[tombstonesIn: lane] == own?[lane.rawValue] ?? 0,
                     "M6: \(client.name) has as many turns as it counts: \(lane)")
             }
         }

@@ -81,7 +81,7 @@ struct DeliveryQueue: ~Copyable {
         fileprivate let lanes: [DueQueue]
         fileprivate let entries: HeldQueue.Snapshot
         /// The throttled notifications.
-        let delayed: [(notification: Notification, observers: [ObserverID])]
+        let throttled: [(notification: Notification, observers: [ObserverID])]
 
         /// The due notifications, lane by lane, each lane in its order.
         var due: [(entry: DueQueue.Entry, lane: DeliveryLane)] {
@@ -105,10 +105,10 @@ struct DeliveryQueue: ~Copyable {
 
     /// Copies nothing, except for the throttled notifications.
     var snapshot: Snapshot {
-        var delayed: [(notification: Notification, observers: [ObserverID])] = []
-        forEachDelayed { delayed.append(($0, $1)) }
-        meter.count(delayed.count)
-        return Snapshot(lanes: lanes, entries: held.snapshot, delayed: delayed)
+        var throttled: [(notification: Notification, observers: [ObserverID])] = []
+        forEachThrottled { throttled.append(($0, $1)) }
+        meter.count(throttled.count)
+        return Snapshot(lanes: lanes, entries: held.snapshot, throttled: throttled)
     }
 
     /// Calls `body` with each due notification, each lane in its order.
@@ -143,7 +143,7 @@ struct DeliveryQueue: ~Copyable {
     /// The number of observers that have begun an interval of a key, or wait for it.
     func countOfMarks(of kind: NotificationKey) -> Int { intervals.countOfMarks(of: kind) }
 
-    func forEachDelayed(_ body: (Notification, [ObserverID]) -> Void) {
+    func forEachThrottled(_ body: (Notification, [ObserverID]) -> Void) {
         intervals.forEach(body)
     }
 
@@ -154,7 +154,7 @@ struct DeliveryQueue: ~Copyable {
 
     /// Changes the throttled notifications.
     mutating func changeIntervals<Result>(_ change: (inout IntervalQueue) -> Result) -> Result {
-        delayedWithoutRoom = nil
+        throttledOnQuota = nil
         return change(&intervals)
     }
 
@@ -165,20 +165,20 @@ struct DeliveryQueue: ~Copyable {
     mutating func admit(
         _ notification: Notification, for wishes: [IntervalQueue.Wish], now: Int64
     ) -> (admitted: [ObserverID], hasReplaced: Bool, needsLess: Bool) {
-        let before = delayedWithoutRoom
+        let before = throttledOnQuota
         let (admitted, hasReplaced) = intervals.admit(notification, for: wishes, now: now)
         let needsLess =
             before.map { $0.byteCount > notification.byteCount && $0.kind == notification.kind && hasReplaced } ?? false
-        if needsLess { delayedWithoutRoom = nil }
+        if needsLess { throttledOnQuota = nil }
         return (admitted, hasReplaced, needsLess)
     }
 
     /// The throttled notification that is due but did not fit into the in-flight quota. Nil when another one may have
     /// taken its place.
-    var delayedWithoutRoom: WithoutRoom?
+    var throttledOnQuota: BlockedThrottled?
 
     /// A class, because every client has a field for it and hardly any client uses it.
-    final class WithoutRoom {
+    final class BlockedThrottled {
         let kind: NotificationKey
         let byteCount: Int
         let expiry: Int64?
@@ -199,18 +199,18 @@ struct DeliveryQueue: ~Copyable {
 
     // MARK: Scheduled sends
 
-    subscript(turnsOf lane: DeliveryLane) -> Int {
-        get { lanes[lane.rawValue].turns }
-        set { lanes[lane.rawValue].turns = newValue }
+    subscript(scheduledIn lane: DeliveryLane) -> Int {
+        get { lanes[lane.rawValue].schedule }
+        set { lanes[lane.rawValue].schedule = newValue }
     }
 
     /// The tombstones of the client in the send schedule of `lane`; they come before its scheduled sends there.
-    subscript(voidTurnsOf lane: DeliveryLane) -> Int {
+    subscript(tombstonesIn lane: DeliveryLane) -> Int {
         get { lanes[lane.rawValue].voidTurns }
         set { lanes[lane.rawValue].voidTurns = newValue }
     }
 
-    var hasTurns: Bool { lanes.contains { $0.turns != 0 || $0.voidTurns != 0 } }
+    var hasTurns: Bool { lanes.contains { $0.schedule != 0 || $0.voidTurns != 0 } }
 
     func count(in lane: DeliveryLane) -> Int {
         guard lane == .flushed else { return lanes[lane.rawValue].ownCount }
@@ -375,9 +375,9 @@ struct DeliveryQueue: ~Copyable {
             lanes.allSatisfy { $0.flushedCount >= 0 && $0.flushedCount <= $0.count }
                 && lanes[DeliveryLane.flushed.rawValue].flushedCount == 0, "S2: what was flushed is there")
         try intervals.checkInvariants()
-        var delayed: [ObserverID] = []
-        intervals.forEach { delayed += $1 }
-        try require(delayed.allSatisfy(isObserver), "D8: \(client) has the observers that wait for intervals")
+        var throttled: [ObserverID] = []
+        intervals.forEach { throttled += $1 }
+        try require(throttled.allSatisfy(isObserver), "D8: \(client) has the observers that wait for intervals")
         guard held.count > 0 else { return try held.checkInvariants() }
         var serial: UInt64 = 0
         for entry in held.all {

@@ -22,7 +22,7 @@ struct DueQueue {
     /// formerly held ones.
     private(set) var flushedCount = 0
     /// The number of the client's scheduled sends in this lane (``SendSchedule``), without tombstones.
-    var turns = 0
+    var schedule = 0
     /// The number of the client's tombstones there, for notifications that went in a batch with others.
     var voidTurns = 0
 

@@ -86,7 +86,7 @@ struct IntervalQueue {
 
     /// The serials up to which throttled notifications go early: for all observers, and for observers that do not want
     /// immediate delivery.
-    private struct Haste {
+    private struct Flush {
         var all: UInt64 = 0
         var some: UInt64 = 0
 
@@ -113,9 +113,9 @@ struct IntervalQueue {
     private var markCount = 0
     /// The number of waiting marks: an observer counts once for each key that it waits for.
     private(set) var waitingCount = 0
-    private var hastened = Haste()
+    private var flushed = Flush()
     /// The flushed notifications that were not checked yet begin behind this serial; nil when there are none.
-    private var hasteCursor: UInt64?
+    private var flushCursor: UInt64?
 
     /// The maximum numbers of idle entries and of marks that do not wait.
     static let maxIdle = 2048
@@ -143,7 +143,7 @@ struct IntervalQueue {
     var firstEnd: Int64? {
         mutating get {
             guard count > 0 else { return nil }
-            if hasteCursor != nil { return 0 }
+            if flushCursor != nil { return 0 }
             while let first = looks.first {
                 if let entry = entries[first.key], entry.newest != nil, entry.look == first.time { return first.time }
                 meter.count()
@@ -185,12 +185,12 @@ struct IntervalQueue {
         if let newest = entry.newest, newest.kind != notification.kind { return (wishes.map(\.observer), false) }
         let serialBefore = entry.newest?.serial
         var admitted: [ObserverID] = []
-        let changed = merge(wishes, into: entry) { [hastened] mark, wish in
+        let changed = merge(wishes, into: entry) { [flushed] mark, wish in
             guard let mark, mark.waits || mark.end > now else {
                 admitted.append(wish.observer)
                 return Mark(wish, end: now + wish.interval, waits: false)
             }
-            return Mark(wish, end: hastened.end(of: mark, serialBefore, now: now), waits: true)
+            return Mark(wish, end: flushed.end(of: mark, serialBefore, now: now), waits: true)
         }
         if !admitted.isEmpty { entry.after = notification.serial }
         store(entry, newest: notification, changed: changed)
@@ -287,9 +287,9 @@ struct IntervalQueue {
     /// Ends the intervals of waiting observers early: of all, or of observers without immediate delivery alone.
     mutating func flushThrottled(all: Bool) {
         guard let last = order.last?.serial else { return }
-        if all { hastened.all = last }
-        hastened.some = last
-        hasteCursor = 0
+        if all { flushed.all = last }
+        flushed.some = last
+        flushCursor = 0
     }
 
     /// Returns a slice of the due notifications, in the order of their serials. They stay in the queue until
@@ -297,13 +297,13 @@ struct IntervalQueue {
     ///
     /// - Parameter mayGo: whether all due notifications up to a serial have been sent.
     mutating func due(now: Int64, mayGo: (UInt64) -> Bool) -> [Due] {
-        let hastened = hastened
+        let flushed = flushed
         var (due, marks): ([Due], Int) = ([], 0)
         var isRoom: Bool { due.count < Self.maxDue && marks < Self.maxDueMarks }
         func look(at entry: Entry, _ newest: Notification) -> Bool? {
             marks += entry.marks.count
             let over = entry.marks.filter {
-                $0.waits && hastened.end(of: $0, newest.serial, now: now) <= now
+                $0.waits && flushed.end(of: $0, newest.serial, now: now) <= now
             }
             guard !over.isEmpty else { return false }
             guard mayGo(entry.after) else { return nil }
@@ -340,23 +340,23 @@ struct IntervalQueue {
 
     /// Checks flushed notifications from the oldest on, until one can't be sent or the slice is full.
     private mutating func lookAtHastened(while isRoom: () -> Bool, _ look: (Entry, Notification) -> Bool?) {
-        guard var cursor = hasteCursor else { return }
-        let end = max(hastened.some, hastened.all)
+        guard var cursor = flushCursor else { return }
+        let end = max(flushed.some, flushed.all)
         var isFirst = true
         for place in order.suffix(from: placeInOrder(after: cursor)) {
             guard place.serial <= end else { break }
             meter.count()
-            guard isRoom() else { return hasteCursor = cursor }
+            guard isRoom() else { return flushCursor = cursor }
             guard isThere(place), let entry = entries[place.key], let newest = entry.newest else { continue }
             switch look(entry, newest) {
             // The cursor stays before this entry until its notification is taken.
             case true?: isFirst = false
             case false?: break
-            case nil: return hasteCursor = cursor
+            case nil: return flushCursor = cursor
             }
             if isFirst { cursor = place.serial }
         }
-        hasteCursor = isFirst ? nil : cursor
+        flushCursor = isFirst ? nil : cursor
     }
 
     private func placeInOrder(after serial: UInt64) -> Int {
@@ -458,7 +458,7 @@ struct IntervalQueue {
         else { return nil }
         meter.count()
         let mark = entry.marks[place]
-        let end = hastened.end(of: mark, entry.newest?.serial, now: now)
+        let end = flushed.end(of: mark, entry.newest?.serial, now: now)
         return mark.waits || end > now ? max(0, end - now) : nil
     }
 
@@ -504,7 +504,7 @@ struct IntervalQueue {
         } else {
             noteIdle(entry, changed: changed)
         }
-        if count == 0 { hasteCursor = nil }
+        if count == 0 { flushCursor = nil }
         dropStale()
     }
 

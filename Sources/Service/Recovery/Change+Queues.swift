@@ -5,7 +5,7 @@ extension Change {
     /// Whether the change concerns the queues of clients or posters.
     var isOfQueues: Bool {
         switch self {
-        case .queuedDue, .held, .delayed, .delayEnded, .flushed, .popped, .lost, .unreportedLoss, .lossAnnounced,
+        case .queuedDue, .held, .throttled, .throttleEnded, .flushed, .popped, .lost, .unreportedLoss, .lossAnnounced,
             .postQueued, .postsReplaced, .postsWithdrawn, .postTaken:
             true
         case .client, .clientGone, .observer, .observersRemoved, .observersRevoked, .revocationsKnown, .suspension,
@@ -20,7 +20,7 @@ extension Change {
     var clientWhoseQueueChanges: ClientName? {
         switch self {
         case .queuedDue(let client, _, _, _), .held(let client, _, _, _), .flushed(let client), .popped(let client, _),
-            .delayed(let client, _, _), .delayEnded(let client, _, _), .lost(let client, _),
+            .throttled(let client, _, _), .throttleEnded(let client, _, _), .lost(let client, _),
             .unreportedLoss(let client, _, _, _), .lossAnnounced(let client),
             .observersRemoved(let client, _), .observersRevoked(let client, _):
             client

@@ -108,12 +108,12 @@ struct ChangeDecoder {
             default: throw RecordReader.Malformed()
             }
             return .held(client, notification, observers: observers, coalescing: coalescing)
-        case .delayed:
-            return .delayed(client, try notification(&reader), observers: try list(of: client, &reader))
-        case .delayEnded:
+        case .throttled:
+            return .throttled(client, try notification(&reader), observers: try list(of: client, &reader))
+        case .throttleEnded:
             let (name, object) = (try reader.readText(), try reader.readText())
             let observers = try list(of: client, &reader)
-            return .delayEnded(
+            return .throttleEnded(
                 client, NotificationKey(name: name, object: object, origin: try reader.readOrigin()),
                 observers: observers)
         case .flushed: return .flushed(client)

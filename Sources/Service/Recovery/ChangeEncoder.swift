@@ -41,7 +41,7 @@ struct ChangeEncoder {
     mutating func encode(_ change: Change, slot: (ClientName) -> UInt32, to records: inout RecordGroup) {
         switch change {
         case .queuedDue(_, let notification, _, _), .held(_, let notification, _, _), .retained(let notification, _),
-            .delayed(_, let notification, _):
+            .throttled(_, let notification, _):
             encode(notification, to: &records)
         default: break
         }
@@ -104,12 +104,12 @@ struct ChangeEncoder {
                 records.append(ListCoding.whole.rawValue)
                 records.append(coalescing.lazy.map(\.rawValue))
             }
-        case .delayed(let name, let notification, let observers):
-            begin(.delayed, name)
+        case .throttled(let name, let notification, let observers):
+            begin(.throttled, name)
             records.append(notification.serial)
             append(observers, of: name, to: &records)
-        case .delayEnded(let client, let kind, let observers):
-            begin(.delayEnded, client)
+        case .throttleEnded(let client, let kind, let observers):
+            begin(.throttleEnded, client)
             records.append(kind.name)
             records.append(kind.object)
             append(observers, of: client, to: &records)

@@ -33,8 +33,8 @@ enum RecordKind: UInt8 {
     case unretained
     case replays
     case postsWithdrawn
-    case delayed
-    case delayEnded
+    case throttled
+    case throttleEnded
     case suspensionOverridden
     case interestFollowed
     case valuesFollowed

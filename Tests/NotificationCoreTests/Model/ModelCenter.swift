@@ -105,7 +105,7 @@ struct ModelCenter {
         case .send(let lane, let limit):
             isBusy = limit != nil
             var left = limit ?? 0
-            while left > 0, let first = maxUrgent, first <= lane { left -= max(1, takeTurn(in: first)) }
+            while left > 0, let first = maxUrgent, first <= lane { left -= max(1, takeSlot(in: first)) }
         case .setSuspended(let number, let isSuspended): change(try known(number), word: isSuspended)
         case .followActivity(let number): change(try known(number), word: nil)
         case .override(let number, let isSuspended):
@@ -232,7 +232,7 @@ struct ModelCenter {
             }
         }
         while turns.count(where: { !$0.isVoid }) > 1024 || turns.reduce(0, { $0 + $1.bytes }) > 1 << 20 {
-            takeTurn(in: maxUrgent!)
+            takeSlot(in: maxUrgent!)
         }
         return UInt64(counted)
     }
@@ -413,12 +413,12 @@ struct ModelCenter {
     }
 
     private mutating func sendAllReady() {
-        while let lane = maxUrgent { takeTurn(in: lane) }
+        while let lane = maxUrgent { takeSlot(in: lane) }
     }
 
     /// - Returns: how many notifications that sent.
     @discardableResult
-    private mutating func takeTurn(in lane: DeliveryLane) -> Int {
+    private mutating func takeSlot(in lane: DeliveryLane) -> Int {
         let client = turns.remove(at: turns.firstIndex { $0.lane == lane }!).client
         dropVoidTurns(in: lane)
         guard client.reads else { return 0 }
