@@ -2,7 +2,7 @@
 import CarillonCore
 import CarillonDBus
 
-/// The errors that only this service has, by their names on the bus: the one table.
+/// The errors specific to this service, by their names on the bus. This is the only table of them.
 public enum CenterErrorName: String, CaseIterable, Sendable {
     case invalidName = "org.carillon.Error.InvalidName"
     case invalidUserInfo = "org.carillon.Error.InvalidUserInfo"
@@ -10,14 +10,14 @@ public enum CenterErrorName: String, CaseIterable, Sendable {
     case unknownObserver = "org.carillon.Error.UnknownObserver"
     case limitExceeded = "org.carillon.Error.LimitExceeded"
     case invalidConfiguration = "org.carillon.Error.InvalidConfiguration"
-    /// Policy; the message names the rule (P2).
+    /// A refusal by policy; the message names the rule (P2).
     case notAllowed = "org.carillon.Error.NotAllowed"
-    /// The configuration allows no channels (F2).
+    /// A refusal of a channel, as the configuration allows none (F2).
     case channelsDisabled = "org.carillon.Error.ChannelsDisabled"
 }
 
 extension CenterErrorName {
-    /// What it says of a call, or of a post, where nothing else is told: as a part of a sentence.
+    /// The explanation for a call or post whose error carries no message, as part of a sentence.
     public var words: String {
         switch self {
         case .invalidName: "its name is empty"
@@ -51,14 +51,14 @@ extension BusError {
         self.init(name: InterfaceName(name), message: message)
     }
 
-    /// For arguments that are read where they lie.
+    /// The error for arguments that violate the D-Bus layout.
     static var malformedArguments: BusError { .invalidArgs("the arguments are not laid out as D-Bus lays them out") }
 
-    /// Which of the service's own errors it is; nil for others, and for those of a later service.
+    /// The service's own error; nil for other errors, and for those of a later service.
     public var centerError: CenterErrorName? { CenterErrorName(rawValue: name.rawValue) }
 
-    /// The limit that a `LimitExceeded` is about, which its message names; nil where it names none, as that of one post of several,
-    /// and for other errors.
+    /// The limit named in the message of a `LimitExceeded`; nil for other errors, and for a message that names no
+    /// limit, as for one post of several.
     public var exceededLimit: Limits.Key? {
         guard centerError == .limitExceeded else { return nil }
         let words = message.split(separator: " ")
@@ -66,26 +66,27 @@ extension BusError {
         return Limits.Key(rawValue: String(words[before + 1]))
     }
 
-    /// Whether the service understood and said no: asking again changes nothing, unless it is `LimitExceeded`, which may
-    /// pass.
+    /// Whether the service understood and refused the call. A retry has the same result, except after `LimitExceeded`,
+    /// which may pass.
     public var isRefusal: Bool {
         name.rawValue.hasPrefix("org.carillon.Error.") || name == Self.invalidArgsName
     }
 
-    /// Whether whoever has the service's name does not serve this client: as with ``isRefusal``.
+    /// Whether the owner of the service's name does not serve this client. A retry has the result described at
+    /// ``isRefusal``.
     public var meansNotServed: Bool {
         isRefusal
             || name == "org.freedesktop.DBus.Error.AccessDenied" || meansAnotherProgram
     }
 
-    /// Whether it is the answer of a program that has neither the service's object nor its methods.
+    /// Whether the error comes from a program that has neither the service's object nor its methods.
     public var meansAnotherProgram: Bool {
         ["UnknownMethod", "UnknownInterface", "UnknownObject", "NotSupported"].contains {
             name.rawValue == "org.freedesktop.DBus.Error." + $0
         }
     }
 
-    /// Whether it says that nobody provides the service, and the bus could not start it.
+    /// Whether the service's name has no owner, and the bus could not start the service.
     public var meansNoService: Bool {
         [BusError.serviceUnknownName, BusError.nameHasNoOwnerName, BusError.disconnectedName].contains(name)
             || name.rawValue.hasPrefix("org.freedesktop.DBus.Error.Spawn")
@@ -99,7 +100,7 @@ extension InterfaceName {
     }
 }
 
-/// Runs a rule of the core inside a D-Bus handler.
+/// Runs a rule of the core in a D-Bus handler, and converts its error.
 public func mappingCenterErrors<Result>(
     _ body: () throws(CenterError) -> Result
 ) throws(BusError) -> Result {

@@ -2,10 +2,10 @@
 import CarillonBusNames
 import CarillonDBus
 
-/// A method of the contract: a call with its arguments, and what it is answered with, each coded both ways.
+/// A method of the contract: the arguments of a call and the reply, each encoded and decoded here.
 ///
-/// Each method has a file of its own in `Methods/`, and nobody else knows its name or the order of its arguments: the
-/// service makes its table of them, and clients their calls.
+/// Each method has a file of its own in `Methods/`, the only place with its name and the order of its arguments. The
+/// service builds its method table from these types, and clients build their calls.
 public protocol CenterMethod: Sendable {
     associatedtype Reply
 
@@ -15,14 +15,14 @@ public protocol CenterMethod: Sendable {
 
     /// Decodes the arguments of a call whose types are ``inputs``.
     ///
-    /// - Throws: what the service answers instead.
+    /// - Throws: The error that the service replies with.
     init(from arguments: inout MessageReader) throws(BusError)
     /// Appends the arguments.
     func append(to writer: inout MessageWriter)
 
-    /// Decodes an answer.
+    /// Decodes a reply.
     ///
-    /// - Throws: InvalidArgs when its values are not of the types in ``outputs``.
+    /// - Throws: InvalidArgs if the values are not of the types in ``outputs``.
     static func readReply(from reader: inout MessageReader) throws(BusError) -> Reply
     static func append(_ reply: Reply, to writer: inout MessageWriter)
 }
@@ -31,11 +31,11 @@ extension CenterMethod {
     public static var inputs: [Interface.Argument] { [] }
     public static var outputs: [Interface.Argument] { [] }
 
-    /// The call to the service.
+    /// Returns the call to the service.
     ///
     /// - Parameters:
-    ///   - startsService: let the bus start a service when there is none.
-    ///   - wantsAnswer: whether the service shall answer.
+    ///   - startsService: Whether the bus starts a service if there is none.
+    ///   - wantsAnswer: Whether the service sends a reply.
     public func message(startsService: Bool = true, wantsAnswer: Bool = true) -> Message {
         let message = Wire.methodCall(Self.member, startsService: startsService)
         message.expectsNoReply = !wantsAnswer
@@ -44,9 +44,9 @@ extension CenterMethod {
         return message
     }
 
-    /// Decodes the answer to a call.
+    /// Decodes the reply to a call.
     ///
-    /// - Throws: InvalidArgs when it is none that the contract has.
+    /// - Throws: InvalidArgs if the reply violates the contract.
     public static func reply(in message: Message) throws(BusError) -> Reply {
         var reader = MessageReader(message)
         return try readReply(from: &reader)
@@ -61,7 +61,7 @@ extension CenterMethod where Reply == Void {
 // MARK: Clients
 
 extension MessageBus {
-    /// Calls a method of the service; `completion` gets its answer, or the error that came instead.
+    /// Calls a method of the service; `completion` receives the reply or the error.
     public func call<Method: CenterMethod>(
         _ method: Method, startsService: Bool = true,
         completion: @escaping (Result<Method.Reply, BusError>) -> Void
@@ -71,18 +71,18 @@ extension MessageBus {
         }
     }
 
-    /// Calls a method of the service without waiting for an answer.
+    /// Calls a method of the service without requesting a reply.
     public func send(_ method: some CenterMethod) {
         send(method.message(wantsAnswer: false))
     }
 }
 
-// MARK: The service
+// MARK: Service
 
 extension Interface.Method {
-    /// A row of the service's table.
+    /// Creates a row of the service's method table.
     ///
-    /// - Parameter handler: gets the call, decoded, and the client that made it; what it returns is the answer.
+    /// - Parameter handler: Receives the decoded call and the calling client; its result is the reply.
     public init<Method: CenterMethod>(
         _: Method.Type, handler: @escaping (Method, UniqueName) throws(BusError) -> Method.Reply
     ) {
@@ -94,8 +94,8 @@ extension Interface.Method {
         }
     }
 
-    /// A row of the service's table whose handler decodes the call, refuses descriptors, and answers by itself, perhaps
-    /// later.
+    /// Creates a row of the service's method table whose handler decodes the call, refuses descriptors, and replies
+    /// itself, possibly later.
     public init<Method: CenterMethod>(_: Method.Type, answers handler: @escaping (MethodCall) throws(BusError) -> Void)
     {
         self.init(Method.member, in: Method.inputs, out: Method.outputs, handler: handler)
@@ -103,14 +103,14 @@ extension Interface.Method {
 }
 
 extension MethodCall {
-    /// Answers a call of `Method`.
+    /// Replies to a call of `Method`.
     public func reply<Method: CenterMethod>(to method: Method.Type, _ reply: Method.Reply) {
         answer.reply(to: method, reply)
     }
 }
 
 extension MethodCall.Answer {
-    /// Answers a call of `Method`.
+    /// Replies to a call of `Method`.
     public func reply<Method: CenterMethod>(to _: Method.Type, _ reply: Method.Reply) {
         self.reply { Method.append(reply, to: &$0) }
     }

@@ -5,22 +5,22 @@ import CarillonDBus
 
 /// The properties of the service.
 public struct CenterProperties: Sendable {
-    /// Of the service's software.
+    /// The version of the service's software.
     public var version: String
-    /// Where the activity of applications comes from; `none` when it comes from nowhere.
+    /// The source of application activity; `none` without one.
     public var activitySource: String
-    /// How far that is.
+    /// The state of that source: `off`, `waiting`, `following` or `lost`, and values of later services.
     public var activityState: String
-    /// Why nobody is suspended by activity now, and what a person can do about it; empty while the source is followed.
+    /// The reason why activity suspends no client now, with a remedy for the user; empty in the state `following`.
     public var activityReason: String
     public var policy: ShownPolicy
     public var limits: NamedNumbers<Limits.Key>
     public var statistics: NamedNumbers<StatisticsKey>
-    /// The other sessions of the machine; empty for a service or a reader that has nothing to do with them.
+    /// The other sessions of the machine; empty for a service or a reader without access to them.
     public var sessions: [String: PropertyList]
-    /// The configuration files, and what is wrong with them; nil for an older service.
+    /// The configuration files and their errors; nil for an older service.
     public var configuration: ShownConfiguration?
-    /// Those of a later service, by their names.
+    /// Properties of a later service, by their names.
     public var others: [String: PropertyList] = [:]
 
     public init(
@@ -39,7 +39,7 @@ public struct CenterProperties: Sendable {
         self.configuration = configuration
     }
 
-    /// The names on the bus.
+    /// The names of the properties on the bus.
     public enum Name: String, CaseIterable, Sendable {
         case version = "Version"
         case activitySource = "ActivitySource"
@@ -54,9 +54,9 @@ public struct CenterProperties: Sendable {
 
     // MARK: Clients
 
-    /// The call that asks for all of them.
+    /// Returns the call that reads all properties.
     ///
-    /// - Parameter startsService: let the bus start a service when there is none.
+    /// - Parameter startsService: Whether the bus starts a service if there is none.
     public static func getAll(startsService: Bool = true) -> Message {
         let message = Message.methodCall(
             to: Wire.busName, path: Wire.path, interface: "org.freedesktop.DBus.Properties", member: "GetAll",
@@ -66,9 +66,9 @@ public struct CenterProperties: Sendable {
         return message
     }
 
-    /// Decodes the answer to ``getAll(startsService:)``.
+    /// Decodes the reply to ``getAll(startsService:)``.
     ///
-    /// - Throws: InvalidArgs when a property of the contract is missing, or of another type.
+    /// - Throws: InvalidArgs if a property of the contract is missing, or has the wrong type.
     public init(in reply: Message) throws(BusError) {
         var reader = MessageReader(reply)
         var rest = WireDictionary(try UserInfoCoding.read(from: &reader))
@@ -85,7 +85,7 @@ public struct CenterProperties: Sendable {
         others = rest.entries
     }
 
-    /// All of them, by their names.
+    /// All properties, by their names.
     public var entries: [String: PropertyList] {
         var entries = others
         entries[Name.version.rawValue] = .string(version)
@@ -100,11 +100,12 @@ public struct CenterProperties: Sendable {
         return entries
     }
 
-    // MARK: The service
+    // MARK: Service
 
-    /// The rows of the service's table.
+    /// Returns the rows of the service's property table.
     ///
-    /// - Parameter current: the values, asked whenever a property is read; gets who reads, nil for what goes to all.
+    /// - Parameter current: Returns the values at each read. Its argument is the reading client, or nil for values sent
+    ///   to all.
     public static func table(_ current: @escaping (UniqueName?) -> CenterProperties) -> [Interface.Property] {
         [
             Interface.Property(Name.version.rawValue, "s", change: .never) { $0.append(current(nil).version) },
@@ -145,7 +146,7 @@ public struct CenterProperties: Sendable {
     }
 }
 
-/// The numbers in the property `Statistics`, by their names on the bus.
+/// The counters of the property `Statistics`, by their names on the bus.
 public enum StatisticsKey: String, CaseIterable, Sendable {
     case posted = "posted"
     case delivered = "delivered"
@@ -165,28 +166,28 @@ public enum StatisticsKey: String, CaseIterable, Sendable {
     case inFlightBytes = "in-flight-bytes"
     case answerBytes = "answer-bytes"
     case waitingCallBytes = "waiting-call-bytes"
-    /// Values that are kept.
+    /// Retained values.
     case retained = "retained"
     case retainedBytes = "retained-bytes"
-    /// Posts that were to be kept, and found no room.
+    /// Posts with `retain` whose values did not fit into the quota.
     case unretained = "unretained"
-    /// Values whose posters have left, which were removed to make room for others.
+    /// Values of posters that have left, removed to free space for other values.
     case displaced = "displaced"
-    /// Notifications and values whose time was over.
+    /// Notifications and values that expired.
     case expired = "expired"
-    /// Clients that have one now.
+    /// Clients that have a channel now.
     case channels = "channels"
     /// Calls that the service refused.
     case refused = "refused"
-    /// Signals that the bus did not carry.
+    /// Signals that the bus rejected.
     case rejected = "rejected"
 }
 
-/// Numbers with names that the contract fixes, and those that a later service adds.
+/// Numbers with names fixed by the contract, and additional numbers of a later service.
 public struct NamedNumbers<Key: RawRepresentable<String> & CaseIterable & Sendable>: Sendable {
     private var values: [String: UInt64]
 
-    /// - Parameter value: of each key.
+    /// - Parameter value: Returns the number of a key.
     public init(_ value: (Key) -> UInt64) {
         values = Dictionary(uniqueKeysWithValues: Key.allCases.map { ($0.rawValue, value($0)) })
     }
@@ -199,10 +200,10 @@ public struct NamedNumbers<Key: RawRepresentable<String> & CaseIterable & Sendab
         }
     }
 
-    /// Nil when the service does not tell it.
+    /// The number of a key; nil if the service does not report it.
     public subscript(key: Key) -> UInt64? { values[key.rawValue] }
 
-    /// All of them: those that are known in the order of the contract, then the others by their names.
+    /// All numbers: the known ones in the order of the contract, then the others by name.
     public var entries: [(key: String, value: UInt64)] {
         let known = Key.allCases.map(\.rawValue)
         return (known + values.keys.filter { !known.contains($0) }.sorted()).compactMap { key in

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonDBus
 
-/// The property `Configuration`: which files there are, and what is wrong with them (E9).
+/// The property `Configuration`: the configuration files and their errors (E9).
 public struct ShownConfiguration: Equatable, Sendable {
-    /// The paths of the files, the least important first.
+    /// The paths of the files, in ascending precedence.
     public var files: [String]
-    /// Whether all of them are without a fault.
+    /// Whether all files are free of errors.
     public var isValid: Bool
-    /// `FILE:LINE: reason`, or `FILE: reason` for one that can't be read.
+    /// Each error as `FILE:LINE: reason`, or `FILE: reason` for an unreadable file.
     public var errors: [String]
 
     public init(files: [String], errors: [String]) {
@@ -28,7 +28,7 @@ public struct ShownConfiguration: Equatable, Sendable {
         errors = try rest.take(Key.errors, \.strings)
     }
 
-    /// The property's value.
+    /// The value of the property.
     var entries: [String: PropertyList] {
         func list(_ texts: [String]) -> PropertyList { .array(texts.map(PropertyList.string)) }
         return [Key.files: list(files), Key.valid: .boolean(isValid), Key.errors: list(errors)]

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonDBus
 
-/// The property `Policy`: who may do what, as far as it concerns the one who reads it (P2, P3).
+/// The property `Policy`: the access rules that concern its reader (P2, P3).
 public struct ShownPolicy: Equatable, Sendable {
-    /// Names that are open to all; one that ends in `.*` is for all that begin with what is before the star.
+    /// Names that are open to all clients; a name that ends in `.*` is a prefix.
     public var openNames: [String]
-    /// The configuration's word about calls of connections that left before anybody knew whose they were.
+    /// The configured rule for calls of connections that left before the service could identify them.
     public var unidentified: String
-    /// Whether such a call is judged as one of a sandbox now.
+    /// Whether such a call is now judged as a call from a sandbox.
     public var confinesUnidentified: Bool
-    /// The lists of applications, by their ids: `post` and `observe`, or what a later service has.
+    /// The lists of applications, by their ids: `post` and `observe`, and lists of a later service.
     public var applications: [String: [String: [String]]]
 
     public init(
@@ -29,7 +29,7 @@ public struct ShownPolicy: Equatable, Sendable {
         static let applications = "applications"
     }
 
-    /// Without a key it has the value of a service that has no such rule.
+    /// A missing key gets the value of a service without that rule.
     init(_ entries: [String: PropertyList]) throws(BusError) {
         var rest = WireDictionary(entries)
         openNames = try rest.take(Key.openNames, \.strings, orElse: [])
@@ -42,7 +42,7 @@ public struct ShownPolicy: Equatable, Sendable {
         }
     }
 
-    /// The property's value.
+    /// The value of the property.
     var entries: [String: PropertyList] {
         func list(_ texts: [String]) -> PropertyList { .array(texts.map(PropertyList.string)) }
         return [

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonDBus
 
-/// The entries of an `a{sv}` with keys that the contract fixes, on their way into a typed value. What is left when all
-/// known ones were taken is of a later version.
+/// The entries of an `a{sv}` with keys fixed by the contract, during conversion to a typed value. The entries left
+/// after all known ones were taken belong to a later version.
 struct WireDictionary {
     private(set) var entries: [String: PropertyList]
 
@@ -10,7 +10,9 @@ struct WireDictionary {
         self.entries = entries
     }
 
-    /// - Throws: InvalidArgs when the key is missing, or its value is of another type.
+    /// Takes the value of a key.
+    ///
+    /// - Throws: InvalidArgs if the key is missing, or its value has the wrong type.
     mutating func take<Value>(
         _ key: String, _ value: (PropertyList) -> Value?
     ) throws(BusError) -> Value {
@@ -19,14 +21,14 @@ struct WireDictionary {
         return value
     }
 
-    /// The same for a key that need not be there.
+    /// Takes the value of an optional key.
     mutating func takeIfThere<Value>(
         _ key: String, _ value: (PropertyList) -> Value?
     ) throws(BusError) -> Value? {
         entries[key] == nil ? nil : try take(key, value)
     }
 
-    /// The same for a key that earlier services do not have.
+    /// Takes the value of a key that earlier services do not have.
     mutating func take<Value>(
         _ key: String, _ value: (PropertyList) -> Value?, orElse standard: Value
     ) throws(BusError) -> Value {

@@ -3,26 +3,26 @@ import CarillonBusNames
 import CarillonCore
 import CarillonDBus
 
-/// The names by which a bridge to other machines answers on the session bus (G2), version 1.
+/// The names of the bridge to other machines on the session bus (G2), version 1.
 public enum BridgeWire {
     public static let busName: WellKnownName = "org.carillon.Bridge1"
     public static let path: ObjectPath = "/org/carillon/Bridge1"
     public static let interface: InterfaceName = "org.carillon.Bridge1"
 
-    /// Methods. All but ``forget`` take nothing.
+    /// Methods. All except ``forget`` take no arguments.
     public static let getStatus: MemberName = "GetStatus"
     public static let test: MemberName = "Test"
     public static let reload: MemberName = "Reload"
     public static let forget: MemberName = "Forget"
 
-    /// The round trip did not come to its end.
+    /// The error of a round trip that did not complete.
     public static let notConnected: InterfaceName = "org.carillon.Error.NotConnected"
 
     public static func methodCall(_ member: MemberName) -> Message {
         .methodCall(to: busName, path: path, interface: interface, member: member, startsService: false)
     }
 
-    /// A call of ``forget``.
+    /// Returns a call of ``forget``.
     public static func forgetCall(host: String, user: String) -> Message {
         let call = methodCall(forget)
         var writer = MessageWriter(call)
@@ -31,9 +31,10 @@ public enum BridgeWire {
         return call
     }
 
-    /// Reads the answer to ``forget``.
+    /// Reads the reply of ``forget``.
     ///
-    /// - Returns: how many retained messages were removed, how many the broker refused to remove, and why.
+    /// - Returns: The number of removed retained messages, the number that the broker refused to remove, and the
+    ///   reason.
     public static func forgotten(in reply: Message) throws(BusError) -> (
         removed: UInt64, refused: UInt64, reason: String
     ) {
@@ -52,9 +53,9 @@ public enum BridgeWire {
             checked: ["removed": .uint64(removed), "refused": .uint64(refused), "reason": .string(reason)], to: &writer)
     }
 
-    /// Reads the answer to ``test``.
+    /// Reads the reply of ``test``.
     ///
-    /// - Returns: how long the round trip took, in microseconds.
+    /// - Returns: The duration of the round trip, in microseconds.
     public static func roundTrip(in reply: Message) throws(BusError) -> UInt64 {
         var reader = MessageReader(reply)
         var entries = WireDictionary(try UserInfoCoding.read(from: &reader))
@@ -66,14 +67,14 @@ public enum BridgeWire {
     }
 }
 
-/// What a bridge tells of itself.
+/// The status that a bridge reports.
 public struct BridgeStatus: Equatable, Sendable {
     /// Another host of the realm.
     public struct Host: Equatable, Sendable {
         public var host: String
         public var user: String
         public var isOnline: Bool
-        /// Empty where it does not say.
+        /// The software of the host; empty if the host does not report it.
         public var software: String
 
         public init(host: String, user: String, isOnline: Bool, software: String) {
@@ -87,22 +88,22 @@ public struct BridgeStatus: Equatable, Sendable {
     public var version = ""
     /// `starting`, `connecting`, `connected`, `waiting`, `taken-over`, `held` or `stopped`.
     public var state = ""
-    /// Why it is not connected, or can't do all that it should; empty for no reason.
+    /// The reason why the bridge is not connected or has reduced function; empty if there is none.
     public var reason = ""
-    /// Host and port.
+    /// The host and port of the broker.
     public var broker = ""
     public var usesTLS = false
     public var realm = ""
     public var host = ""
     public var user = ""
-    /// Names, and beginnings of names.
+    /// Names, and prefixes of names.
     public var exports: [String] = []
     public var imports: [String] = []
     public var subscriptions: UInt32 = 0
-    /// Messages that wait to be sent, and their bytes.
+    /// The number of messages queued for sending, and their size in bytes.
     public var queued: UInt32 = 0
     public var queuedBytes: UInt64 = 0
-    /// Messages that were sent and are not confirmed.
+    /// The number of messages sent and not acknowledged.
     public var inFlight: UInt32 = 0
     public var exported: UInt64 = 0
     public var imported: UInt64 = 0
@@ -110,23 +111,23 @@ public struct BridgeStatus: Equatable, Sendable {
     public var lostInwards: UInt64 = 0
     public var refused: UInt64 = 0
     public var repeated: UInt64 = 0
-    /// How long the broker took to confirm the last message, in microseconds; 0 before the first.
+    /// The time from the last message to its acknowledgement by the broker, in microseconds; 0 before the first.
     public var acknowledgement: UInt64 = 0
-    /// Hosts of which messages lose their properties on the way.
+    /// Hosts whose messages arrive without their properties.
     public var stripped: [String] = []
     public var hosts: [Host] = []
-    /// The configuration files, the least important first.
+    /// The configuration files, in ascending precedence.
     public var files: [String] = []
-    /// The mistakes in them: `FILE:LINE: reason`.
+    /// The mistakes in the files: `FILE:LINE: reason`.
     public var errors: [String] = []
-    /// What will be a mistake, is a danger, or has no effect.
+    /// Settings that are deprecated, dangerous or without effect.
     public var warnings: [String] = []
 
     public init() {}
 
     public var isConnected: Bool { state == "connected" }
 
-    /// - Throws: InvalidArgs for what is no status.
+    /// - Throws: InvalidArgs if the reply is not a status.
     public init(in reply: Message) throws(BusError) {
         var reader = MessageReader(reply)
         var entries = WireDictionary(try UserInfoCoding.read(from: &reader))
@@ -172,7 +173,7 @@ public struct BridgeStatus: Equatable, Sendable {
         UserInfoCoding.append(checked: entries, emptyArraysOf: { $0 == "hosts" ? "a{sv}" : "s" }, to: &writer)
     }
 
-    /// All of it, by the contract's keys.
+    /// The whole status, by the contract's keys.
     public var entries: [String: PropertyList] {
         func list(_ texts: [String]) -> PropertyList { .array(texts.map { .string($0) }) }
         let hosts: [PropertyList] = hosts.map { host in

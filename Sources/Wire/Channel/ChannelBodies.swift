@@ -3,11 +3,11 @@ import CarillonBusNames
 import CarillonCore
 import CarillonDBus
 
-/// What the service sends on a channel, as clients read it where it lies. Nothing is taken for granted: bytes that are not
-/// laid out as the kind has it are nil, whatever they are.
+/// Decoding of the service's frames on a channel, for clients, in place. Input is untrusted: a body that violates the
+/// layout of its kind yields nil.
 
 extension ArrivedNotification {
-    /// - Parameter body: of a frame of the kind notification, `ssa{sv}atstta{sv}`.
+    /// - Parameter body: The body of a notification frame, `ssa{sv}atstta{sv}`.
     public init?(channelBody body: UnsafeRawBufferPointer, like recent: inout Recent) {
         var reader = MarshalledReader(body)
         guard let arrived = try? ArrivedNotification(withDetailsAt: &reader, like: &recent), reader.isAtEnd else {
@@ -16,7 +16,7 @@ extension ArrivedNotification {
         self = arrived
     }
 
-    /// The same for whoever has had none before.
+    /// Decodes a notification without a previous one.
     public init?(channelBody body: UnsafeRawBufferPointer) {
         var recent = Recent()
         self.init(channelBody: body, like: &recent)
@@ -24,7 +24,7 @@ extension ArrivedNotification {
 }
 
 extension ChannelOutcome {
-    /// - Parameter body: of a frame of the kind outcome, `uss`.
+    /// - Parameter body: The body of an outcome frame, `uss`.
     public init?(channelBody body: UnsafeRawBufferPointer) {
         var reader = MarshalledReader(body)
         guard let receivers = reader.readUInt32(), let errorName = reader.readString(),
@@ -35,7 +35,7 @@ extension ChannelOutcome {
 }
 
 extension DroppedSignal {
-    /// - Parameter body: of a frame of the kind dropped, `tats`.
+    /// - Parameter body: The body of a dropped frame, `tats`.
     public init?(channelBody body: UnsafeRawBufferPointer) {
         var reader = MarshalledReader(body)
         guard let count = reader.readFixed(UInt64.self), let observers = reader.readFixedArray(of: UInt64.self),
@@ -46,7 +46,7 @@ extension DroppedSignal {
 }
 
 extension SuspensionChangedSignal {
-    /// - Parameter body: of a frame of the kind suspension changed, `bs`.
+    /// - Parameter body: The body of a suspension-changed frame, `bs`.
     public init?(channelBody body: UnsafeRawBufferPointer) {
         var reader = MarshalledReader(body)
         guard let isSuspended = reader.readBool(), let cause = reader.readString(), reader.isAtEnd else { return nil }

@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-/// One frame of a channel (`docs/channel.md`): a header of 16 bytes, and a body that is laid out as D-Bus does, aligned as
-/// if it began at 0.
+/// One frame of a channel (`docs/channel.md`): a header of 16 bytes, and a body in the D-Bus layout, aligned as if it
+/// began at offset 0.
 ///
-/// The header is the length of the body (u32), the kind (u32) and a number (u64), in the machine's byte order. Frames
-/// follow each other without padding.
+/// The header consists of the length of the body (u32), the kind (u32) and a number (u64), in the machine's byte order.
+/// Frames follow each other without padding.
 public struct ChannelFrame {
     public enum Kind: UInt32, CaseIterable, Sendable {
-        /// To the service: `ssa{sv}a{sv}`, as the arguments of ``Post``. Its number is the client's own; 0 wants no outcome.
+        /// To the service: `ssa{sv}a{sv}`, the arguments of ``Post``. The client chooses the number; 0 requests no
+        /// outcome.
         case post = 1
-        /// To the client: `uss`, as ``ChannelOutcome``. Its number is that of the post.
+        /// To the client: `uss`, a ``ChannelOutcome``. The number is that of the post.
         case outcome = 2
-        /// To the client: `ssa{sv}atstta{sv}`, as ``NotificationSignal``, and details. Its number is the sequence.
+        /// To the client: `ssa{sv}atstta{sv}`, a ``NotificationSignal`` and its details. The number is the sequence.
         case notification = 3
-        /// To the client: `tats`, as ``DroppedSignal``. Its number is 0.
+        /// To the client: `tats`, a ``DroppedSignal``. The number is 0.
         case dropped = 4
-        /// To the client: `bs`, as ``SuspensionChangedSignal``. Its number is 0.
+        /// To the client: `bs`, a ``SuspensionChangedSignal``. The number is 0.
         case suspensionChanged = 5
 
-        /// Who sends it.
+        /// The side that sends frames of this kind.
         public var sender: Sender { self == .post ? .client : .service }
     }
 
@@ -26,34 +27,36 @@ public struct ChannelFrame {
         case service
     }
 
-    /// What no frame is: nobody can say what comes behind it.
+    /// A protocol violation, behind which no frame boundary is known.
     public enum Fault: Error, Equatable, Sendable {
-        /// There is no such kind, or the other side does not send it.
+        /// The kind is unknown, or the other side does not send it.
         case kind(UInt32)
-        /// The body is longer than any may be.
+        /// The body exceeds ``maxBytesOfBody``.
         case length(UInt32)
-        /// The body is not laid out as its kind has it.
+        /// The body violates the layout of its kind.
         case body(Kind)
     }
 
-    /// Why a body was passed over.
+    /// The reason why a body is skipped.
     public enum Cut: Sendable {
-        /// It is longer than its reader keeps.
+        /// The body is longer than its reader keeps.
         case length
-        /// There is no room for it now (``ChannelFrameReader/passOver()``): only its beginning is here.
+        /// A quota has no space for the body (``ChannelFrameReader/passOver()``); only its beginning is available.
         case room
     }
 
-    /// Of a header.
+    /// The size of a header, in bytes.
     public static let headerSize = 16
-    /// The longest body, whatever the limits: the largest userInfo, name and object, and the most observers.
+    /// The maximum size of a body, in bytes, independent of the limits: the largest userInfo, name and object, and the
+    /// most observers.
     public static let maxBytesOfBody = 32 << 20
 
     public let kind: Kind
     public let number: UInt64
-    /// Valid until the reader that gave it is used again; no more than its beginning when ``cut``.
+    /// The body, or at most its beginning if ``cut`` is not nil. Valid until the next use of the reader that returned
+    /// it.
     public let body: UnsafeRawBufferPointer
-    /// Why the body is passed over; nil when all of it is here.
+    /// The reason why the body is skipped; nil for a complete body.
     public let cut: Cut?
 }
 

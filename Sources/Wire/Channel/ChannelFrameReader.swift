@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Takes a stream of bytes apart into frames, however they are cut into pieces.
+/// A parser that splits a byte stream into frames, independent of the sizes of its reads.
 ///
-/// It never holds more than one frame that is not complete, and what one ``read(_:)`` brought. What is no frame ends it: a
-/// fault stays.
+/// It holds at most one incomplete frame, and the bytes of one ``read(_:)``. A fault is permanent: each later call
+/// reports it again.
 public final class ChannelFrameReader {
     private static let roomSize = 64 << 10
 
     private let sender: ChannelFrame.Sender
-    /// Longer bodies are passed over.
+    /// The longest kept body, in bytes; longer bodies are skipped.
     public var maxKept: Int
-    /// The longest beginning that is kept of a body for which there is no room.
+    /// The longest kept beginning, in bytes, of a body that is skipped for lack of quota.
     public var maxHead = 0
-    /// What was read and not given out is from `first` to `end`. Without memory while there is nothing.
+    /// The buffer, with unparsed bytes from `first` to `end`. It has no memory while it is empty.
     private var buffer = UnsafeMutableRawBufferPointer(start: nil, count: 0)
     private var (first, end) = (0, 0)
-    /// What is left of a body that is passed over.
+    /// The number of bytes left of a skipped body.
     private var skipped = 0
-    /// The one of which ``passOver()`` has given up the rest, until ``next()`` gives it.
+    /// The frame whose rest ``passOver()`` discards, until ``next()`` returns it.
     private var cut: (kind: ChannelFrame.Kind, number: UInt64)?
-    /// The beginning of its body, up to `headEnd` of which has come. Valid as long as the body of a frame.
+    /// The beginning of its body, received up to `headEnd`. It is valid as long as the body of a frame.
     private var head = UnsafeMutableRawBufferPointer(start: nil, count: 0)
     private var headEnd = 0
     private var fault: ChannelFrame.Fault?
 
     /// - Parameters:
-    ///   - sender: of the frames; kinds that it does not send are faults.
-    ///   - mostKept: the longest body that is wanted; of longer ones the header is given, and nothing kept.
+    ///   - sender: The sender of the frames; kinds that it does not send are faults.
+    ///   - maxKept: The longest kept body, in bytes; for longer bodies only the header is returned.
     public init(from sender: ChannelFrame.Sender, maxKept: Int = ChannelFrame.maxBytesOfBody) {
         self.sender = sender
         self.maxKept = maxKept
@@ -36,26 +36,26 @@ public final class ChannelFrameReader {
         head.deallocate()
     }
 
-    /// How many bytes were read and not given out.
+    /// The number of unparsed bytes.
     public var byteCount: Int { end - first }
 
-    /// The memory that it has, in bytes: little more than what the next frame takes, where there is nothing but a part of it.
+    /// The allocated memory in bytes, little more than the next frame needs if only a part of that frame has arrived.
     public var heldBytes: Int { buffer.count }
 
-    /// The memory that the frame that has begun takes, in bytes, if that is more than reading takes anyway; otherwise 0.
+    /// The memory for the current incomplete frame, in bytes, if it exceeds the default buffer size; otherwise 0.
     public var wantedBytes: Int {
         let size = roomForNext
         return size > Self.roomSize ? size : 0
     }
 
-    /// Whether what was read so far ends with a frame.
+    /// Whether the stream read so far ends at a frame boundary.
     public var isBetweenFrames: Bool { byteCount == 0 && skipped == 0 && cut == nil }
 
-    /// Reads more. Call when ``next()`` has given all there is.
+    /// Reads more bytes. Call it after ``next()`` has returned nil.
     ///
-    /// - Parameter source: puts bytes into the room that it gets, which is not empty, and returns how many, or what it
-    ///   likes that is not positive.
-    /// - Returns: what that returned, and whether it filled the room.
+    /// - Parameter source: Fills the buffer that it receives, which is not empty, and returns the number of bytes, or
+    ///   any value that is not positive.
+    /// - Returns: The result of `source`, and whether it filled the buffer.
     public func read(_ source: (UnsafeMutableRawBufferPointer) -> Int) -> (count: Int, isFull: Bool) {
         makeRoom()
         let room = UnsafeMutableRawBufferPointer(rebasing: buffer[end...])
@@ -65,9 +65,9 @@ public final class ChannelFrameReader {
         return (count, count == room.count)
     }
 
-    /// The next frame, when all of it has been read.
+    /// Returns the next complete frame; nil if more bytes are needed.
     ///
-    /// - Throws: what is no frame. So does every later call.
+    /// - Throws: A protocol violation. Each later call throws it again.
     public func next() throws(ChannelFrame.Fault) -> ChannelFrame? {
         if let fault { throw fault }
         let passed = min(skipped, byteCount)
@@ -101,11 +101,11 @@ public final class ChannelFrameReader {
         return ChannelFrame(kind: kind, number: number, body: body, cut: nil)
     }
 
-    /// There is no room for the frame that has begun: what has come of it is given up, but for the beginning of its body, and
-    /// its rest is passed over. When that has come, ``next()`` gives it with this beginning: one of which the end never comes
-    /// was not sent.
+    /// Discards the current incomplete frame for lack of quota, except the beginning of its body, and skips the rest.
+    /// Once the rest has arrived, ``next()`` returns the frame with that beginning. A frame whose end never arrives is
+    /// never returned.
     ///
-    /// - Returns: whether that is so: not where ``next()`` has something to give, or the header has not come.
+    /// - Returns: Whether the frame is being skipped; false if ``next()`` has a result, or the header is incomplete.
     public func passOver() -> Bool {
         guard !hasNext, skipped == 0, byteCount >= ChannelFrame.headerSize,
             let kind = ChannelFrame.Kind(rawValue: header(at: 4, as: UInt32.self))
@@ -121,7 +121,7 @@ public final class ChannelFrameReader {
         return true
     }
 
-    /// Keeps what belongs to the head of the next `count` bytes.
+    /// Keeps those of the next `count` bytes that belong to the head.
     private func keepHead(of count: Int) {
         let count = min(count, head.count - headEnd)
         guard count > 0 else { return }
@@ -137,13 +137,13 @@ public final class ChannelFrameReader {
         headEnd = 0
     }
 
-    /// Gives up memory that only reading takes. Call when ``next()`` has given all there is.
+    /// Releases memory that only reading needs. Call it after ``next()`` has returned nil.
     public func releaseRoom() {
         let isMadeForIt = wantedBytes > 0 && buffer.count >= wantedBytes
         if byteCount < buffer.count, !isMadeForIt { move(to: byteCount) }
     }
 
-    /// Whether ``next()`` has something to say without more being read.
+    /// Whether ``next()`` returns a frame or throws without another read.
     public var hasNext: Bool {
         if fault != nil { return true }
         if cut != nil { return byteCount >= skipped }
@@ -164,9 +164,10 @@ public final class ChannelFrameReader {
         UnsafeRawBufferPointer(buffer).loadUnaligned(fromByteOffset: first + offset, as: type)
     }
 
-    // MARK: Room
+    // MARK: Memory
 
-    /// Moves what there is of the next frame to the beginning of memory that holds all of it, and some more.
+    /// Moves the bytes of the next frame to the beginning of a buffer that can hold the whole frame and at least one
+    /// more byte.
     private func makeRoom() {
         let size = roomForNext
         if size != buffer.count {
@@ -198,7 +199,7 @@ public final class ChannelFrameReader {
         (first, end) = (0, end - first)
     }
 
-    /// There may be many readers, most of which have nothing to do.
+    /// Releases all memory, as there may be many readers, most of them idle.
     private func giveUpRoom() {
         buffer.deallocate()
         buffer = UnsafeMutableRawBufferPointer(start: nil, count: 0)

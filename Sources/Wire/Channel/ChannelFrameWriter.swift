@@ -2,15 +2,15 @@
 import CarillonCore
 import CarillonDBus
 
-/// Frames that are to be written, laid out one behind the other.
+/// The buffer of frames to be written, encoded one behind the other.
 public final class ChannelFrameWriter {
     private static let leastSize = 4 << 10
     private static let maxKept = 64 << 10
 
-    /// What is to be written is from `first` to `end`.
+    /// The buffer, with unwritten bytes from `first` to `end`.
     private var buffer = UnsafeMutableRawBufferPointer(start: nil, count: 0)
     private var (first, end) = (0, 0)
-    /// All bytes that were ever written.
+    /// The total number of bytes written.
     public private(set) var written: UInt64 = 0
 
     public init() {}
@@ -19,13 +19,13 @@ public final class ChannelFrameWriter {
         buffer.deallocate()
     }
 
-    /// What is to be written, in bytes.
+    /// The number of unwritten bytes.
     public var byteCount: Int { end - first }
 
-    /// The place behind all that was appended, counted from the first byte ever.
+    /// The offset of the next appended byte in the whole stream.
     public var position: UInt64 { written + UInt64(byteCount) }
 
-    /// Gives what is to be written to `sink`, which returns how much of it was.
+    /// Passes the unwritten bytes to `sink`, which returns the number of bytes that it accepted.
     public func write(_ sink: (UnsafeRawBufferPointer) -> Int) {
         guard byteCount > 0 else { return }
         let count = sink(UnsafeRawBufferPointer(rebasing: buffer[first..<end]))
@@ -39,7 +39,7 @@ public final class ChannelFrameWriter {
         buffer = UnsafeMutableRawBufferPointer(start: nil, count: 0)
     }
 
-    /// Gives memory back that there is no use for now.
+    /// Releases the memory of an empty buffer.
     public func releaseRoom() {
         guard byteCount == 0, buffer.count > 0 else { return }
         buffer.deallocate()
@@ -50,8 +50,8 @@ public final class ChannelFrameWriter {
     /// Appends a frame.
     ///
     /// - Parameters:
-    ///   - size: the most that the body takes.
-    ///   - body: appends values of exactly the types of the kind.
+    ///   - size: The maximum size of the body, in bytes.
+    ///   - body: Appends values of exactly the types of the kind.
     public func append(
         _ kind: ChannelFrame.Kind, number: UInt64, atMost size: Int, _ body: (inout MarshalledBytes) -> Void
     ) {
@@ -65,14 +65,14 @@ public final class ChannelFrameWriter {
         end = start + length
     }
 
-    /// Appends a post whose body is laid out already.
+    /// Appends a post whose body is already encoded.
     ///
-    /// - Parameter body: `ssa{sv}a{sv}`, as ``Message/marshalledBody`` of a call of ``Post`` has it.
+    /// - Parameter body: The ``Message/marshalledBody`` of a call of ``Post``, `ssa{sv}a{sv}`.
     public func appendPost(number: UInt64, body: [UInt8]) {
         append(.post, number: number, atMost: body.count) { $0.append(bytes: body) }
     }
 
-    /// Appends a notification out of the bytes that its post came in.
+    /// Appends a notification from the bytes of its post.
     public func append(_ delivery: Delivery, userInfo: WireUserInfo) {
         let size = NotificationSignal.maxBytes(of: delivery, userInfo) + NotificationDetails.maxBytes(of: delivery)
         append(.notification, number: delivery.sequence, atMost: size) { body in
@@ -113,7 +113,8 @@ public final class ChannelFrameWriter {
         guard buffer.count - end < size else { return }
         let rest = UnsafeRawBufferPointer(rebasing: buffer[first..<end])
         if buffer.count - byteCount >= size, byteCount <= first {
-            // Without overlap, and no more is moved than was written since.
+            // Source and destination do not overlap, and the number of moved bytes is at most the number written since
+            // the last move.
             buffer.copyMemory(from: rest)
         } else {
             let needed = max(Self.leastSize, byteCount + size)

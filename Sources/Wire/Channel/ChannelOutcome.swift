@@ -2,11 +2,11 @@
 import CarillonBusNames
 import CarillonDBus
 
-/// What became of a post on a channel: what ``Post`` would have been answered with.
+/// The outcome of a post on a channel, which corresponds to the reply of ``Post``.
 public struct ChannelOutcome: Equatable, Sendable {
-    /// How many clients matched; 0 for one that is queued, or was refused.
+    /// The number of matching clients; 0 for a post that is queued or refused.
     public let receivers: Int
-    /// The name of the error; empty for a post that was accepted.
+    /// The name of the error; empty for an accepted post.
     public let errorName: String
     public let message: String
 
@@ -16,12 +16,12 @@ public struct ChannelOutcome: Equatable, Sendable {
         message = ""
     }
 
-    /// Words that quote the poster's own are cut.
+    /// Creates a refusal. Long quotations from the post are shortened in the message.
     public init(_ error: BusError) {
         receivers = 0
         errorName = error.name.rawValue
         let words = error.shortened(to: Self.longestMessage)
-        // D-Bus texts hold no NUL.
+        // D-Bus texts hold no NUL character.
         message = words.message.utf8.contains(0) ? words.message.replacingNulls : words.message
     }
 
@@ -33,7 +33,7 @@ public struct ChannelOutcome: Equatable, Sendable {
 
     private static let longestMessage = 1 << 10
 
-    /// The error; nil for a post that was accepted.
+    /// The error; nil for an accepted post.
     public var error: BusError? {
         guard !errorName.isEmpty else { return nil }
         return BusError(

@@ -3,13 +3,13 @@ import CarillonCore
 import CarillonDBus
 
 extension Post where UserInfo == WireUserInfo {
-    /// A post that came on a channel, as the service takes it: exactly as one that came in a call.
+    /// Decodes a post from a channel as the service receives it, with the same result as a post in a call.
     ///
     /// - Parameters:
-    ///   - body: of a frame of the kind post, `ssa{sv}a{sv}`.
-    ///   - check: of name and object, before userInfo is looked at.
-    /// - Returns: its name, and the post, or why it is refused.
-    /// - Throws: the fault, when it is not laid out as D-Bus lays it out.
+    ///   - body: The body of a post frame, `ssa{sv}a{sv}`.
+    ///   - check: A check of name and object, run before userInfo is read.
+    /// - Returns: The name, and the post or the reason of its refusal.
+    /// - Throws: A fault if the body violates the D-Bus layout.
     public static func read(
         channelBody body: UnsafeRawBufferPointer, limits: Limits,
         checking check: (String, String) throws(BusError) -> Void

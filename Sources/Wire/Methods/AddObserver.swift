@@ -2,11 +2,11 @@
 import CarillonCore
 import CarillonDBus
 
-/// Registers an observer of the caller (D2).
+/// The method that registers an observer of the caller (D2).
 public struct AddObserver: CenterMethod {
-    /// Empty for any name.
+    /// The observed name; empty for any name.
     public var name: String
-    /// Empty for any object.
+    /// The observed object; empty for any object.
     public var object: String
     public var options: ObserverOptions
 

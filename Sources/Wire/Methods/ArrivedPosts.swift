@@ -8,22 +8,24 @@ import CarillonDBus
     import Musl
 #endif
 
-/// The posts of a call of ``PostMany``, read one by one where they lie.
+/// The posts of a call of ``PostMany``, decoded one by one in place.
 ///
-/// How they are laid out is looked at first, so that a call of which nobody can tell where a post ends posts nothing.
+/// The initializer checks the layout of the whole call first, so that a call without clear boundaries between its posts
+/// posts nothing.
 public struct ArrivedPosts {
     private let call: Message
-    /// A copy, where they can't be taken as they lie.
+    /// A copy of the body, for a call whose bytes cannot be read in place.
     private let copy: [UInt8]?
-    /// Behind what was read.
+    /// The offset behind the posts read so far.
     private var offset: Int
-    /// How many there are.
+    /// The number of posts in the call.
     public let count: Int
-    /// How many have been read.
+    /// The number of posts that have been read.
     public private(set) var read = 0
 
-    /// - Parameter call: its types are ``PostMany/inputs``.
-    /// - Throws: InvalidArgs for what is not laid out as D-Bus lays it out; LimitExceeded for more than one call may have.
+    /// - Parameter call: A call whose types are ``PostMany/inputs``.
+    /// - Throws: InvalidArgs if the body violates the D-Bus layout; LimitExceeded for more posts than one call may
+    ///   have.
     public init(_ call: Message, limits: Limits) throws(BusError) {
         self.call = call
         copy = call.hasBodyInPlace ? nil : call.marshalledBody
@@ -46,10 +48,11 @@ public struct ArrivedPosts {
 
     public var isAtEnd: Bool { read == count }
 
-    /// Reads the next. Call only while there is one.
+    /// Reads the next post. Requires that ``isAtEnd`` is false.
     ///
-    /// - Parameter check: of name and object, before userInfo is looked at.
-    /// - Returns: its name, as far as it can be read, and the post, or why it is refused: as for a call of its own.
+    /// - Parameter check: A check of name and object, run before userInfo is read.
+    /// - Returns: The name, as far as it can be read, and the post or the reason of its refusal, as for a call of its
+    ///   own.
     public mutating func next(
         limits: Limits, checking check: (String, String) throws(BusError) -> Void
     ) -> (name: String, post: Result<Post<WireUserInfo>, BusError>) {
@@ -73,32 +76,32 @@ public struct ArrivedPosts {
         return (name, post)
     }
 
-    /// Posts that would have reached the same observers.
+    /// A group of posts that would have reached the same observers.
     public struct Run: Equatable {
-        /// Nil for any that nobody observes.
+        /// The name of the posts; nil for any name that nobody observes.
         public let name: String?
-        /// Empty for none, and for any that nobody observes.
+        /// The object of the posts; empty for none, and for any object that nobody observes.
         public let object: String
         public let isImmediate: Bool
         public fileprivate(set) var count: UInt64 = 1
     }
 
-    /// The posts of a call that was lost.
+    /// A summary of the posts of a lost call.
     public struct Outline {
         public fileprivate(set) var runs: [Run] = []
-        /// How many of its posts would have been refused for their names, objects or options.
+        /// The number of posts that would have been refused for their names, objects or options.
         public fileprivate(set) var refused = 0
     }
 
-    /// The runs of all posts of a call that could be posted, without a look at their userInfo; nil for a call that is not laid
-    /// out as its types say, or has more than one may have. Posts that take turns with a few others are one run as well; of
-    /// many kinds there may be several runs that are the same.
+    /// Returns the runs of all valid posts of a call, without decoding userInfo. Interleaved posts of a few kinds share
+    /// one run each; posts of many kinds may yield several equal runs.
     ///
     /// - Parameters:
-    ///   - call: of ``PostMany``.
-    ///   - limits: those of the service.
-    ///   - isName: false for the bytes of a name that nobody observes.
-    ///   - isObject: false for the bytes of an object that nobody observes.
+    ///   - call: A call of ``PostMany``.
+    ///   - limits: The limits of the service.
+    ///   - isName: Returns false for the bytes of a name that nobody observes.
+    ///   - isObject: Returns false for the bytes of an object that nobody observes.
+    /// - Returns: nil for a call that violates its signature, or has more posts than one call may have.
     public static func runs(
         of call: Message, limits: Limits, isName: (UnsafeRawBufferPointer) -> Bool,
         isObject: (UnsafeRawBufferPointer) -> Bool
@@ -106,7 +109,7 @@ public struct ArrivedPosts {
         call.withMarshalledBody { runs(inBody: $0, limits: limits, isName: isName, isObject: isObject) }
     }
 
-    /// The same of one that lies where it arrived; nil for a call of something else.
+    /// Returns the same for a call in its receive buffer; nil for a call of another method.
     public static func runs(
         of call: ArrivingCall, limits: Limits, isName: (UnsafeRawBufferPointer) -> Bool,
         isObject: (UnsafeRawBufferPointer) -> Bool
@@ -128,7 +131,7 @@ public struct ArrivedPosts {
             return memcmp(start + one.lowerBound, start + other.lowerBound, one.count) == 0
         }
         let limits = (posts: limits[.postsPerCall], name: limits[.nameLength], object: limits[.objectLength])
-        // Those that were met last.
+        // The most recent names, options and kinds.
         var names = RecentlyMet<(name: Range<Int>, isPossible: Bool, isObserved: Bool)>()
         var options = RecentlyMet<(options: Range<Int>, isImmediate: Bool?)>()
         var kinds = RecentlyMet<(name: Range<Int>?, object: Range<Int>?, isImmediate: Bool, run: Int)>()
@@ -180,8 +183,8 @@ public struct ArrivedPosts {
         return outline
     }
 
-    /// Passes over a structure `(ssa{sv}a{sv})`, without a look at what is in it, and returns where it stands. It ends where
-    /// its last array does.
+    /// Skips a structure `(ssa{sv}a{sv})` without decoding its members, and returns its range. It ends with its last
+    /// array.
     private static func passOver(_ reader: inout MarshalledReader) -> Range<Int>? {
         guard reader.align(to: 8) else { return nil }
         let start = reader.offset
@@ -189,13 +192,13 @@ public struct ArrivedPosts {
         return start..<options.upperBound
     }
 
-    /// Passes over name and object, and returns where they stand.
+    /// Skips name and object, and returns their ranges.
     private static func passOverTexts(_ reader: inout MarshalledReader) -> (name: Range<Int>, object: Range<Int>)? {
         guard let name = reader.passOverText(), let object = reader.passOverText() else { return nil }
         return (name, object)
     }
 
-    /// Passes over userInfo and options, and returns where the options stand.
+    /// Skips userInfo and options, and returns the range of the options.
     private static func passOverArrays(_ reader: inout MarshalledReader) -> Range<Int>? {
         guard let userInfo = reader.readArray(alignedTo: 8) else { return nil }
         reader.move(to: userInfo.upperBound)
@@ -215,14 +218,14 @@ public struct ArrivedPosts {
     }
 }
 
-/// A few values, of which a new one takes the place of the one that was put in first.
+/// A cache of a few values, in which a new value replaces the oldest one.
 private struct RecentlyMet<Value> {
     private static var most: Int { 8 }
     private var values: [Value] = []
     private var oldest = 0
     private var found = 0
 
-    /// The one that was found last is asked for first.
+    /// Returns a matching value. The value found last is tested first.
     @inline(__always)
     mutating func first(where isWanted: (Value) -> Bool) -> Value? {
         if found < values.count, isWanted(values[found]) { return values[found] }

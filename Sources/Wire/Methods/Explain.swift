@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonDBus
 
-/// Why a client would get a notification now, later or not at all, in sentences for a person (B3).
+/// The method that explains to a person why a client would get a notification now, later or not at all (B3).
 public struct Explain: CenterMethod {
-    /// A text, as the caller may ask for anything.
+    /// The unique name of the client; a text, as the caller may send any string.
     public var client: String
-    /// Empty for whatever the client's observers want.
+    /// The name of the notification; empty for all names that the client's observers want.
     public var name: String
-    /// Empty for none.
+    /// The object of the notification; empty for none.
     public var object: String
 
     public init(_ client: String, name: String = "", object: String = "") {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonDBus
 
-/// Hands the caller's suspension back to the activity of its application (A2).
+/// The method that returns control of the caller's suspension to the activity of its application (A2).
 public struct FollowActivity: CenterMethod {
     public init() {}
 

@@ -3,15 +3,17 @@ import CarillonBusNames
 import CarillonCore
 import CarillonDBus
 
-/// The names that observers of other clients want, in the order of their bytes: those behind ``after`` (G4). From the
-/// first call on the caller is told by ``InterestChangedSignal`` when that has changed since it asked from the beginning,
-/// once until it asks so again.
+/// The method that lists the names observed by other clients, in byte order and behind ``after`` (G4).
 ///
-/// An answer with fewer than ``most`` need not be the last: the service bounds it by its size too. One without names is.
+/// The first call subscribes the caller to ``InterestChangedSignal``. The signal is sent once when the list has changed
+/// since the caller's last call with an empty ``after``; the next such call arms it again.
+///
+/// A reply with fewer than ``most`` names need not be the last, since the service also limits its size. An empty reply
+/// is the last.
 public struct FollowInterest: CenterMethod {
     public typealias Reply = DistributedCenter.Wanted
 
-    /// The last name that is known; empty for the first.
+    /// The last known name; empty for the first page.
     public var after: String
     public var most: UInt32
 
@@ -46,6 +48,6 @@ public struct FollowInterest: CenterMethod {
         writer.append(reply.any)
     }
 
-    /// What a name takes in an answer, in bytes: with its length, NUL and padding.
+    /// Returns the size of a name in a reply, in bytes, with its length, NUL and padding.
     public static func byteCount(of name: String) -> Int { 8 + name.utf8.count }
 }

@@ -3,21 +3,24 @@ import CarillonBusNames
 import CarillonCore
 import CarillonDBus
 
-/// The values that are kept, in the order of their serials and without their content: those behind ``after`` (G5). From the
-/// first call on the caller is told by ``ValuesRemovedSignal`` when one has gone since it asked from the beginning, once
-/// until it asks so again.
+/// The method that lists the retained values without their content, in the order of their serials and behind ``after``
+/// (G5).
 ///
-/// An answer with fewer than ``most`` need not be the last: the service bounds it by its size too. One without values is.
+/// The first call subscribes the caller to ``ValuesRemovedSignal``. The signal is sent once when a value has been
+/// removed since the caller's last call with 0 as ``after``; the next such call arms it again.
+///
+/// A reply with fewer than ``most`` values need not be the last, since the service also limits its size. An empty reply
+/// is the last.
 public struct FollowValues: CenterMethod {
-    /// A value, and where it is from.
+    /// The identity and the origin of a retained value.
     public struct Listed: Equatable, Sendable {
         public var name: String
-        /// Empty when it has none.
+        /// The object of the value; empty for none.
         public var object: String
         public var serial: UInt64
-        /// Nil where that is this machine.
+        /// The host of origin; nil for this machine.
         public var host: String?
-        /// Nil where that is this user.
+        /// The user of origin; nil for this user.
         public var user: String?
 
         public init(name: String, object: String, serial: UInt64, host: String? = nil, user: String? = nil) {
@@ -31,7 +34,7 @@ public struct FollowValues: CenterMethod {
         public var isOfThisSession: Bool { host == nil && user == nil }
     }
 
-    /// The last serial that is known; 0 for the first.
+    /// The last known serial; 0 for the first page.
     public var after: UInt64
     public var most: UInt32
 
@@ -87,7 +90,7 @@ public struct FollowValues: CenterMethod {
         }
     }
 
-    /// What a value takes in an answer, in bytes, at most.
+    /// Returns the maximum size of a value in a reply, in bytes.
     public static func byteCount(of notification: Notification) -> Int {
         let origin = notification.identity?.origin
         return 128 + notification.name.utf8.count + notification.object.utf8.count + (origin?.host?.utf8.count ?? 0)

@@ -3,13 +3,13 @@ import CarillonBusNames
 import CarillonCore
 import CarillonDBus
 
-/// The values that are kept of a name and an object, in the order of their serials (R3).
+/// The method that returns the retained values of a name and an object, in the order of their serials (R3).
 ///
-/// An answer beyond ``Wire/maxAnswerBytes`` is refused with LimitExceeded.
+/// A reply larger than ``Wire/maxAnswerBytes`` is refused with LimitExceeded.
 public struct Get: MatchingMethod {
-    /// Empty for whatever name.
+    /// The name; empty for any name.
     public var name: String
-    /// Empty for whatever object.
+    /// The object; empty for any object.
     public var object: String
 
     public init(name: String, object: String = "") {
@@ -52,14 +52,14 @@ public struct Get: MatchingMethod {
                 + "ask for one name, or one object, at a time")
     }
 
-    /// Answers out of the bytes that the posts came in.
+    /// Replies with values copied from the bytes of their posts.
     ///
-    /// - Parameter isVisible: whether the caller may see what is told of a notification.
-    /// - Throws: LimitExceeded when that would be too long.
+    /// - Parameter isVisible: Returns whether the caller may see a detail of a notification.
+    /// - Throws: LimitExceeded if the reply would be too long.
     public static func answer(
         _ call: MethodCall, with values: [DistributedCenter.Kept], showing isVisible: (Detail) -> Bool
     ) throws(BusError) {
-        // Before anything is made of them: there may be tens of thousands.
+        // This check precedes all encoding, since there may be tens of thousands of values.
         let least = values.reduce(0) { $0 + $1.notification.userInfo.heldByteCount }
         guard least <= Wire.maxAnswerBytes else { throw tooLong(least) }
         let bodies = values.map { value in
@@ -111,13 +111,13 @@ public struct Get: MatchingMethod {
     }
 }
 
-/// A value that the service keeps (R1).
+/// A value retained by the service (R1).
 public struct KeptValue: Equatable, Sendable {
     public var name: String
-    /// Empty when it has none.
+    /// The object of the value; empty for none.
     public var object: String
     public var userInfo: [String: PropertyList]
-    /// `serial`, `time`, `poster`, `expiry` where there is one, and what is known of who posted it.
+    /// `serial`, `time`, `poster`, `expiry` if there is one, and the known identity of the poster.
     public var details: [String: PropertyList]
 
     public init(
@@ -136,13 +136,13 @@ public struct KeptValue: Equatable, Sendable {
         details = try UserInfoCoding.read(from: &reader)
     }
 
-    /// The place among all posts.
+    /// The position of the value among all posts.
     public var serial: UInt64? { details["serial"]?.uint64 }
-    /// When it was posted, in microseconds since 1970 in UTC.
+    /// The time of the post, in microseconds since 1970 in UTC.
     public var time: Int64? { if case .int64(let time)? = details["time"] { time } else { nil } }
     public var poster: String? { details["poster"]?.string }
-    /// The machine that it comes from; nil where it is this one (G3).
+    /// The host of origin; nil for this machine (G3).
     public var host: String? { details["host"]?.string }
-    /// The user in whose session it was posted; nil where it is this session.
+    /// The user in whose session the value was posted; nil for this session.
     public var user: String? { details["user"]?.string }
 }

@@ -3,11 +3,11 @@ import CarillonBusNames
 import CarillonCore
 import CarillonDBus
 
-/// Who is behind a connection that has called the service, also for a minute after it has left (P1).
+/// The method that identifies a connection that has called the service, for up to one minute after it left (P1).
 ///
-/// One that the service does not know, and one that the caller may not see, is the bus's error NameHasNoOwner.
+/// A client that is unknown to the service, or hidden from the caller, yields the bus's error NameHasNoOwner.
 public struct GetClient: CenterMethod {
-    /// A text, as the caller may ask for anything.
+    /// The unique name of the client; a text, as the caller may send any string.
     public var client: String
 
     public init(_ client: String) {
@@ -35,7 +35,7 @@ public struct GetClient: CenterMethod {
     }
 }
 
-/// What is known of who is behind a connection. What nothing tells is not there.
+/// The known identity of a connection. Unknown facts are nil.
 public struct KnownClient: Sendable {
     public var name: UniqueName
     public var identity: Identity?
@@ -45,7 +45,7 @@ public struct KnownClient: Sendable {
         self.identity = identity
     }
 
-    /// Under the contract's keys, in its order.
+    /// The facts under the contract's keys, in its order.
     public var entries: [(key: String, value: PropertyList)] {
         var entries: [(key: String, value: PropertyList)] = [("name", .string(name.rawValue))]
         guard let identity else { return entries }
@@ -60,7 +60,7 @@ public struct KnownClient: Sendable {
         return entries
     }
 
-    /// - Throws: InvalidArgs when the name is missing, or a value is of another type.
+    /// - Throws: InvalidArgs if the name is missing, or a value has the wrong type.
     init(_ entries: [String: PropertyList]) throws(BusError) {
         var rest = WireDictionary(entries)
         guard let name = UniqueName(rawValue: try rest.take("name", \.string)) else {

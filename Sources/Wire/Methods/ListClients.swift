@@ -2,7 +2,7 @@
 import CarillonBusNames
 import CarillonDBus
 
-/// The clients that the service knows.
+/// The method that lists the clients known to the service.
 public struct ListClients: CenterMethod {
     public init() {}
 
@@ -27,35 +27,35 @@ public struct ListClients: CenterMethod {
     }
 }
 
-/// A client as the service shows it to others.
+/// A client as other clients see it.
 public struct ListedClient: Sendable {
     public var name: UniqueName
-    /// 0 when the bus does not know it.
+    /// The process ID; 0 if the bus does not know it.
     public var processID: UInt32
-    /// The kernel's short name of the program; empty when it is not known.
+    /// The kernel's short name of the program; empty if unknown.
     public var process: String
     public var isSuspended: Bool
-    /// Why it is suspended or not: `none`, `explicit` or `activity`, and what later services add.
+    /// The cause of the suspension state: `none`, `explicit` or `activity`, and values of later services.
     public var cause: String
     public var observers: UInt32
-    /// Notifications that wait for it.
+    /// The number of notifications queued for the client.
     public var queued: UInt32
     public var delivered: UInt64
     public var dropped: UInt64
-    /// Whether it reads, as far as that is known: `open`, `waiting` or `unanswered`, and what later services add; empty
-    /// from a service that does not tell.
+    /// The state of the client's window: `open`, `waiting` or `unanswered`, and values of later services; empty from a
+    /// service that does not report it.
     public var flow: String
-    /// Messages that were sent to it and that it has not confirmed.
+    /// The number of messages sent to the client and not acknowledged.
     public var unconfirmed: UInt32
-    /// Posts that it made.
+    /// The number of the client's accepted posts.
     public var posted: UInt64
-    /// Its user, as the bus verified it; nil when that is not known.
+    /// The user ID as verified by the bus; nil if unknown.
     public var userID: UInt32?
-    /// The id of its application, as its desktop file is named; empty where nothing tells.
+    /// The application ID, which is the name of its desktop file; empty if unknown.
     public var application: String
-    /// Whether it has a channel.
+    /// Whether the client has a channel.
     public var hasChannel: Bool
-    /// What a later service tells besides, by its keys.
+    /// Additional entries of a later service, by their keys.
     public var others: [String: PropertyList] = [:]
 
     public init(
@@ -80,7 +80,7 @@ public struct ListedClient: Sendable {
         self.hasChannel = hasChannel
     }
 
-    /// All that is told, under the contract's keys and in its order; after that what a later service adds.
+    /// All entries, under the contract's keys and in its order, followed by those of a later service.
     public var entries: [(key: String, value: PropertyList)] {
         var known: [(String, PropertyList)] = [
             ("name", .string(name.rawValue)), ("pid", .uint32(processID)), ("process", .string(process)),
@@ -94,7 +94,7 @@ public struct ListedClient: Sendable {
         return known + others.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }
     }
 
-    /// - Throws: InvalidArgs when a key of the contract is missing, or its value is of another type.
+    /// - Throws: InvalidArgs if a key of the contract is missing, or its value has the wrong type.
     init(_ entries: [String: PropertyList]) throws(BusError) {
         var rest = WireDictionary(entries)
         guard let name = UniqueName(rawValue: try rest.take("name", \.string)) else {

@@ -2,12 +2,12 @@
 import CarillonCore
 import CarillonDBus
 
-/// The observers of a client, in the order of their numbers; none for one that the service does not know.
+/// The method that lists the observers of a client, in the order of their numbers. An unknown client has none.
 ///
-/// An answer beyond ``Wire/maxAnswerBytes`` is refused with LimitExceeded: ``ListObserversFrom`` has them piece by
-/// piece.
+/// A reply larger than ``Wire/maxAnswerBytes`` is refused with LimitExceeded; ``ListObserversFrom`` pages through the
+/// observers instead.
 public struct ListObservers: CenterMethod {
-    /// A text, as the caller may ask for anything.
+    /// The unique name of the client; a text, as the caller may send any string.
     public var client: String
 
     public init(of client: String) {
@@ -47,14 +47,14 @@ public struct ListObservers: CenterMethod {
     }
 }
 
-/// An observer as the service shows it to others.
+/// An observer as other clients see it.
 public struct ListedObserver: Equatable, Sendable {
     public var id: ObserverID
-    /// Empty for any.
+    /// The observed name; empty for any name.
     public var name: String
-    /// Empty for any.
+    /// The observed object; empty for any object.
     public var object: String
-    /// The word of the option, or ``monitor`` for one that is never suspended; later services may have more of them.
+    /// The value of the option, or ``monitor`` for an observer that is never suspended; later services may add values.
     public var suspensionBehavior: String
 
     public init(id: ObserverID, name: String, object: String, suspensionBehavior: String) {
@@ -70,14 +70,14 @@ public struct ListedObserver: Equatable, Sendable {
             suspensionBehavior: Self.word(for: registration.options))
     }
 
-    /// What ``suspensionBehavior`` says of an observer with these options.
+    /// Returns the ``suspensionBehavior`` of an observer with these options.
     public static func word(for options: ObserverOptions) -> String {
         options.isMonitor ? monitor : options.suspensionBehavior.rawValue
     }
 
     public static let monitor = "monitor"
 
-    /// About what it takes in an answer, in bytes: the number, and each text with its length, NUL and padding.
+    /// The approximate size in a reply, in bytes: the number, and each text with its length, NUL and padding.
     public var byteCount: Int { 48 + name.utf8.count + object.utf8.count + suspensionBehavior.utf8.count }
 
     init(from row: inout MessageReader) throws(BusError) {

@@ -2,14 +2,15 @@
 import CarillonCore
 import CarillonDBus
 
-/// The next observers of a client, in the order of their numbers: those greater than ``after``. For clients with more
-/// of them than one answer of ``ListObservers`` holds.
+/// The method that pages through the observers of a client, in the order of their numbers and behind ``after``. It
+/// serves clients with more observers than one reply of ``ListObservers`` can hold.
 ///
-/// An answer with fewer than ``most`` need not be the last: the service bounds it by its size too. An empty one is.
+/// A reply with fewer than ``most`` observers need not be the last, since the service also limits its size. An empty
+/// reply is the last.
 public struct ListObserversFrom: CenterMethod {
-    /// A text, as the caller may ask for anything.
+    /// The unique name of the client; a text, as the caller may send any string.
     public var client: String
-    /// The number of the last one that is known; 0 for the first.
+    /// The number of the last known observer; 0 for the first page.
     public var after: ObserverID
     public var most: UInt32
 
@@ -64,7 +65,7 @@ public struct ListObserversFrom: CenterMethod {
 /// An observer with all its options.
 public struct ListedRegistration: Sendable {
     public var observer: ListedObserver
-    /// The options of ``AddObserver`` besides the suspension behavior, and what a later service adds.
+    /// The options of ``AddObserver`` except the suspension behavior, and options of a later service.
     public var options: [String: PropertyList]
 
     public init(observer: ListedObserver, options: [String: PropertyList]) {
@@ -86,7 +87,7 @@ extension ListedRegistration {
         self.init(observer: ListedObserver(registration), options: options)
     }
 
-    /// At least what it takes in an answer, in bytes: beside the observer each option with its length, signature, NUL and
+    /// The minimum size in a reply, in bytes: the observer, and each option with its length, signature, NUL and
     /// padding.
     public var byteCount: Int {
         options.reduce(observer.byteCount + 8) { size, option in

@@ -2,9 +2,10 @@
 import CarillonBusNames
 import CarillonDBus
 
-/// The connections on the bus that have posted: the busiest, in the order in which they connected (B3).
+/// The method that lists the connections on the bus with the most accepted posts, in the order in which they connected
+/// (B3).
 ///
-/// An answer with fewer than ``most`` need not be all: the service bounds it by its size too.
+/// A reply with fewer than ``most`` connections may be incomplete, since the service also limits its size.
 public struct ListPosters: CenterMethod {
     public var most: UInt32
 
@@ -38,22 +39,22 @@ public struct ListPosters: CenterMethod {
     }
 }
 
-/// A connection that has posted, as the service shows it to others.
+/// A connection that has posted, as other clients see it.
 public struct ListedPoster: Sendable {
     public var name: UniqueName
-    /// 0 when the bus does not know it.
+    /// The process ID; 0 if the bus does not know it.
     public var processID: UInt32
-    /// The kernel's short name of the program; empty when it is not known.
+    /// The kernel's short name of the program; empty if unknown.
     public var process: String
-    /// The id of its application, as its desktop file is named; empty where nothing tells.
+    /// The application ID, which is the name of its desktop file; empty if unknown.
     public var application: String
-    /// Its user, as the bus verified it; nil when that is not known.
+    /// The user ID as verified by the bus; nil if unknown.
     public var userID: UInt32?
-    /// Posts of it that were accepted.
+    /// The number of accepted posts.
     public var posted: UInt64
-    /// Posts of it that were refused.
+    /// The number of refused posts.
     public var refused: UInt64
-    /// What a later service tells besides, by its keys.
+    /// Additional entries of a later service, by their keys.
     public var others: [String: PropertyList] = [:]
 
     public init(
@@ -69,7 +70,7 @@ public struct ListedPoster: Sendable {
         self.refused = refused
     }
 
-    /// All that is told, under the contract's keys and in its order; after that what a later service adds.
+    /// All entries, under the contract's keys and in its order, followed by those of a later service.
     public var entries: [(key: String, value: PropertyList)] {
         var known: [(String, PropertyList)] = [
             ("name", .string(name.rawValue)), ("pid", .uint32(processID)), ("process", .string(process)),
@@ -80,10 +81,10 @@ public struct ListedPoster: Sendable {
         return known + others.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }
     }
 
-    /// What it takes in an answer, in bytes, roughly.
+    /// The approximate size in a reply, in bytes.
     public var byteCount: Int { 192 + name.rawValue.utf8.count + process.utf8.count + application.utf8.count }
 
-    /// - Throws: InvalidArgs when a key of the contract is missing, or its value is of another type.
+    /// - Throws: InvalidArgs if a key of the contract is missing, or its value has the wrong type.
     init(_ entries: [String: PropertyList]) throws(BusError) {
         var rest = WireDictionary(entries)
         guard let name = UniqueName(rawValue: try rest.take("name", \.string)) else {

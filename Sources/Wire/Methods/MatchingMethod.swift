@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonDBus
 
-/// A method about what is there of a name and an object; empty for whatever name, or whatever object.
+/// A method that selects items by name and object; an empty name or object selects any.
 public protocol MatchingMethod: CenterMethod {
     var name: String { get }
     var object: String { get }
@@ -23,7 +23,7 @@ extension MatchingMethod {
     }
 }
 
-/// One that removes that, and is answered with how many there were.
+/// A method that removes the selected items and replies with their number.
 public protocol RemovingMethod: MatchingMethod where Reply == Int {}
 
 extension RemovingMethod {

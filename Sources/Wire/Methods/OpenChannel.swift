@@ -2,7 +2,8 @@
 import CarillonCore
 import CarillonDBus
 
-/// Gives the caller one end of a stream of frames (F2): ``ChannelFrame``. There are no options yet.
+/// The method that opens a channel: the caller receives one end of a stream of ``ChannelFrame`` (F2). It accepts no
+/// options.
 public struct OpenChannel: CenterMethod {
     public init() {}
 

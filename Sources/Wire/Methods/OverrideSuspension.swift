@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonDBus
 
-/// Suspends or resumes another client, to test its application: it holds over the client's own word and over activity,
-/// until it is taken back or the client leaves (B3).
+/// The method that suspends or resumes another client, for tests of its application (B3).
 ///
-/// A client that the service does not know, and one that the caller may not see, is the bus's error NameHasNoOwner; what
-/// is no unique name, or no such word, is InvalidArgs.
+/// The override takes precedence over the client's own `SetSuspended` and over activity, until it is revoked or the
+/// client leaves the bus. A client that is unknown to the service, or hidden from the caller, yields the bus's error
+/// NameHasNoOwner. A text that is not a unique name, or an unknown state, yields InvalidArgs.
 public struct OverrideSuspension: CenterMethod {
-    /// A text, as the caller may ask for anything.
+    /// The unique name of the client; a text, as the caller may send any string.
     public var client: String
-    /// Nil takes it back.
+    /// The override; nil revokes it.
     public var isSuspended: Bool?
 
     public init(of client: String, _ isSuspended: Bool?) {

@@ -2,13 +2,13 @@
 import CarillonCore
 import CarillonDBus
 
-/// Posts as the library and the command send them: laid out at once, without libdbus.
+/// Encoding of posts for the library and the command, in one pass and without libdbus.
 extension Post where UserInfo == [String: PropertyList] {
-    /// The call of a post; it wants no answer unless it is told to.
+    /// Returns the call of a post. The call requests no reply by default.
     ///
     /// - Throws: ``CenterError/invalidName`` for a name that is empty or holds a NUL character;
-    ///   ``CenterError/invalidUserInfo(path:reason:)`` for another text with one, which D-Bus can't carry;
-    ///   ``CenterError/limitExceeded(_:value:)`` for what no service accepts, whatever its configuration.
+    ///   ``CenterError/invalidUserInfo(path:reason:)`` for another text with a NUL character, which D-Bus can't carry;
+    ///   ``CenterError/limitExceeded(_:value:)`` beyond the hard maximum of a limit.
     public static func laidOut(
         name: String, object: String = "", userInfo: [String: PropertyList] = [:],
         options: PostOptions = PostOptions()
@@ -16,9 +16,9 @@ extension Post where UserInfo == [String: PropertyList] {
         try laidOut(name, object, userInfo, options)
     }
 
-    /// The same for whoever has the entries of userInfo in no dictionary.
+    /// Returns the same call, from entries of userInfo without a dictionary.
     ///
-    /// - Parameter entries: none has the key of another.
+    /// - Parameter entries: Entries with distinct keys.
     public static func laidOut(
         name: String, object: String, entries: [(key: String, value: PropertyList)], options: PostOptions
     ) throws(CenterError) -> Message {
@@ -31,7 +31,7 @@ extension Post where UserInfo == [String: PropertyList] {
     ) throws(CenterError) -> Message {
         guard !name.isEmpty else { throw .invalidName }
         let options = options.entries
-        // Each text begins where D-Bus aligns to 4.
+        // D-Bus aligns each text to 4 bytes.
         let texts = ((4 + name.utf8.count + 1 + 3) & ~3) + 4 + object.utf8.count + 1
         let before = try texts + UserInfoLayout.byteCount(ofEntries: userInfo, at: texts)
         let size = try before + UserInfoLayout.byteCount(ofEntries: options, at: before)
@@ -45,12 +45,12 @@ extension Post where UserInfo == [String: PropertyList] {
                 preconditionFailure("no option holds a NUL character")
             }
         }
-        // Names and objects have no bound here.
+        // Names and objects are not limited here.
         guard let message else { throw .limitExceeded(.nameLength, value: Limits.row(.nameLength).hardMaximum) }
         return message
     }
 
-    /// The call of this post, which was checked when it was made.
+    /// Returns the call of this post, which the initializer has checked.
     public func laidOut() throws(CenterError) -> Message {
         try Self.laidOut(name: name, object: object, userInfo: userInfo, options: options)
     }

@@ -3,12 +3,12 @@ import CarillonCollections
 import CarillonCore
 import CarillonDBus
 
-/// Posts a notification (D2, D3); answered with how many clients matched.
+/// The method that posts a notification and replies with the number of matching clients (D2, D3).
 ///
-/// Clients give userInfo as a dictionary. The service takes the bytes that it came in, checked: ``WireUserInfo``.
+/// Clients pass userInfo as a dictionary. The service keeps its checked bytes as ``WireUserInfo``.
 public struct Post<UserInfo> {
     public let name: String
-    /// Empty for none.
+    /// The object of the notification; empty for none.
     public let object: String
     public let userInfo: UserInfo
     public var options: PostOptions
@@ -23,11 +23,11 @@ public struct Post<UserInfo> {
 extension Post: Sendable where UserInfo: Sendable {}
 
 extension Post: CenterMethod where UserInfo == [String: PropertyList] {
-    /// A post as a client makes it.
+    /// Creates a post as a client sends it.
     ///
-    /// - Throws: ``CenterError/invalidName`` for an empty name; ``CenterError/invalidUserInfo(path:reason:)`` for a text
-    ///   with a NUL character, which D-Bus can't carry; ``CenterError/limitExceeded(_:value:)`` for what no service
-    ///   accepts, whatever its configuration.
+    /// - Throws: ``CenterError/invalidName`` for an empty name; ``CenterError/invalidUserInfo(path:reason:)`` for a
+    ///   text with a NUL character, which D-Bus can't carry; ``CenterError/limitExceeded(_:value:)`` for a userInfo
+    ///   beyond the hard maximum of a limit, which every service refuses.
     public init(
         name: String, object: String = "", userInfo: [String: PropertyList] = [:],
         options: PostOptions = PostOptions()
@@ -64,14 +64,14 @@ extension Post: CenterMethod where UserInfo == [String: PropertyList] {
 }
 
 extension Post where UserInfo == WireUserInfo {
-    /// A post as the service takes it.
+    /// Decodes a post as the service receives it.
     ///
     /// - Parameters:
-    ///   - call: its types are ``inputs``.
-    ///   - check: of name and object, before userInfo is looked at.
-    /// - Throws: what `check` throws; ``CenterError/invalidUserInfo(path:reason:)``,
-    ///   ``CenterError/invalidOption(_:reason:)`` or ``CenterError/limitExceeded(_:value:)`` (N3, E1); InvalidArgs for
-    ///   what is not laid out as D-Bus lays it out.
+    ///   - call: A call whose types are ``inputs``.
+    ///   - check: A check of name and object, run before userInfo is read.
+    /// - Throws: The error of `check`; ``CenterError/invalidUserInfo(path:reason:)``,
+    ///   ``CenterError/invalidOption(_:reason:)`` or ``CenterError/limitExceeded(_:value:)`` (N3, E1); InvalidArgs if
+    ///   the arguments violate the D-Bus layout.
     public init(
         _ call: Message, limits: Limits, checking check: (String, String) throws(CenterError) -> Void
     ) throws(BusError) {
@@ -90,12 +90,12 @@ extension Post where UserInfo == WireUserInfo {
         self = found.take()!
     }
 
-    /// The same where it lies, alone or with others.
+    /// Decodes a post in place, alone or among others.
     ///
     /// - Parameters:
-    ///   - arguments: a reader over those of this post, at the first. It is moved behind them.
-    ///   - check: of name and object, before userInfo is looked at.
-    /// - Throws: as for a call, and what `check` throws.
+    ///   - arguments: A reader at the first argument of this post. It is moved behind the last.
+    ///   - check: A check of name and object, run before userInfo is read.
+    /// - Throws: The errors of the decoding of a call.
     init(
         at arguments: inout MarshalledReader, limits: Limits,
         checking check: (String, String) throws(BusError) -> Void
@@ -112,9 +112,9 @@ extension Post where UserInfo == WireUserInfo {
         arguments.move(to: entries.upperBound)
     }
 
-    /// The name and the object of a call of this method, without a look at the rest.
+    /// Returns the name and the object of a call of this method, without decoding the rest.
     ///
-    /// - Throws: InvalidArgs for what is not laid out as D-Bus lays it out.
+    /// - Throws: InvalidArgs if the arguments violate the D-Bus layout.
     public static func nameAndObject(of call: Message) throws(BusError) -> (name: String, object: String) {
         var found: (name: String, object: String)?
         try call.readMarshalledBody { body throws(BusError) in
@@ -134,28 +134,28 @@ extension Post where UserInfo == WireUserInfo {
     }
 }
 
-/// What tells whom a post is for.
+/// The parts of a post that select its receivers.
 public struct PostOutline: Equatable, Sendable {
     public let name: String
     public let object: String
     public let isImmediate: Bool
 
-    /// Of a post with this name, object and option.
+    /// Creates the outline of a post from its name, object and option.
     package init(name: String, object: String, isImmediate: Bool) {
         self.name = name
         self.object = object
         self.isImmediate = isImmediate
     }
 
-    /// To the byte: texts that look the same may be two.
+    /// Compares texts byte by byte, since canonically equivalent texts may differ.
     public static func == (one: PostOutline, other: PostOutline) -> Bool {
         one.isImmediate == other.isImmediate && ExactText(one.name) == ExactText(other.name)
             && ExactText(one.object) == ExactText(other.object)
     }
 
-    /// Of a call of ``Post``, without a look at its userInfo.
+    /// Reads the outline of a call of ``Post``, without decoding its userInfo.
     ///
-    /// - Throws: InvalidArgs for what is not laid out as D-Bus lays it out; what ``PostOptions`` throws.
+    /// - Throws: InvalidArgs if the arguments violate the D-Bus layout; the errors of ``PostOptions``.
     public init(of call: Message) throws(BusError) {
         var found: PostOutline?
         try call.readMarshalledBody { body throws(BusError) in
@@ -165,7 +165,8 @@ public struct PostOutline: Equatable, Sendable {
         self = found!
     }
 
-    /// The same of one that lies where it arrived; nil for what is none, or is not laid out as D-Bus lays it out.
+    /// Reads the outline of a call in its receive buffer; nil for a call of another method, or with arguments that
+    /// violate the D-Bus layout.
     public init?(of call: ArrivingCall) {
         guard call.hasMember(PostCall.member), call.hasPath(Wire.path), call.mayBeOf(Wire.interface),
             call.hasSignature("ssa{sv}a{sv}")
@@ -175,18 +176,18 @@ public struct PostOutline: Equatable, Sendable {
         self = outline
     }
 
-    /// Of one that came on a channel, as far as the beginning of its body tells: its options stand at the end, so that it
-    /// counts as one that may be delivered to whoever is suspended.
+    /// Reads the outline of a post on a channel from the beginning of its body. Its options stand at the end, so the
+    /// post counts as immediate, which suspended clients may receive, too.
     ///
-    /// - Parameter head: the beginning of the body.
-    /// - Returns: nil where it has not the whole name and object.
+    /// - Parameter head: The beginning of the body.
+    /// - Returns: nil if the head does not contain the whole name and object.
     public init?(channelHead head: UnsafeRawBufferPointer) {
         var reader = MarshalledReader(head)
         guard let name = reader.readString(), let object = reader.readString(), !name.isEmpty else { return nil }
         self.init(name: name, object: object, isImmediate: true)
     }
 
-    /// Of a call of ``PostJSON``.
+    /// Reads the outline of a call of ``PostJSON``.
     public init(ofJSON call: Message) throws(BusError) {
         (name, object) = try Post<WireUserInfo>.nameAndObject(of: call)
         isImmediate = false
@@ -203,7 +204,7 @@ public struct PostOutline: Equatable, Sendable {
 }
 
 extension MethodCall.Answer {
-    /// Answers a call of ``Post``: as ``MethodCall/Answer/reply(to:_:)`` does, in a fraction of the time.
+    /// Answers a call of ``Post``, in a fraction of the time of ``MethodCall/Answer/reply(to:_:)``.
     public func reply(toPost receivers: Int) {
         reply(in: Self.postReply, size: 4) { $0.append(UInt32(receivers)) }
     }
@@ -211,5 +212,5 @@ extension MethodCall.Answer {
     private static let postReply = MessageForm.methodReturn(signature: "u")
 }
 
-/// A post as clients make it.
+/// A post as clients send it.
 public typealias PostCall = Post<[String: PropertyList]>

@@ -2,16 +2,16 @@
 import CarillonCore
 import CarillonDBus
 
-/// Posts a notification whose userInfo is a text, for programs that can send nothing but strings (B12).
+/// The method that posts a notification with userInfo as JSON text, for programs that can send only strings (B12).
 public struct PostJSON: CenterMethod {
     public let name: String
-    /// Empty for none.
+    /// The object of the notification; empty for none.
     public let object: String
-    /// A JSON object as ``PropertyListJSON`` reads it; empty for none.
+    /// A JSON object in the format of ``PropertyListJSON``; empty for none.
     public let userInfo: String
 
-    /// A longer text is refused: programs that send strings have it from a command line, and reading it costs a multiple of
-    /// what checking a dictionary costs.
+    /// The maximum length of the JSON text, in bytes. Programs that send strings take them from a command line, and
+    /// parsing JSON costs a multiple of the check of a dictionary.
     public static let maxBytes = 64 << 10
 
     public init(name: String, object: String = "", userInfo: String = "") {
@@ -44,11 +44,12 @@ public struct PostJSON: CenterMethod {
         writer.append(UInt32(reply))
     }
 
-    /// The post that it stands for, as the service takes it.
+    /// Converts the call to a post as the service receives it.
     ///
-    /// - Parameter check: of name and object, before userInfo is looked at.
-    /// - Throws: what `check` throws; ``CenterError/invalidUserInfo(path:reason:)`` for what is no JSON object, and as
-    ///   ``Post``; ``CenterError/limitExceeded(_:value:)``, also for a text that has more bytes than a userInfo may have.
+    /// - Parameter check: A check of name and object, run before userInfo is parsed.
+    /// - Throws: The error of `check`; ``CenterError/invalidUserInfo(path:reason:)`` for a text that is not a JSON
+    ///   object; the errors of ``Post``; ``CenterError/limitExceeded(_:value:)``, also for a text longer than the limit
+    ///   of userInfo, in bytes.
     public func post(
         limits: Limits, checking check: (String, String) throws(CenterError) -> Void
     ) throws(BusError) -> Post<WireUserInfo> {

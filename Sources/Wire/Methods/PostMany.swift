@@ -2,10 +2,10 @@
 import CarillonCore
 import CarillonDBus
 
-/// Posts several notifications in one call (F1), as one ``Post`` behind the other would; answered with what became of
-/// each. One that is refused does not stop the others.
+/// The method that posts several notifications in one call, like consecutive calls of ``Post``, and replies with an
+/// outcome for each (F1). A refused post does not stop the others.
 ///
-/// The service takes them where they lie: ``ArrivedPosts``.
+/// The service decodes the posts in place with ``ArrivedPosts``.
 public struct PostMany: CenterMethod {
     public var posts: [PostCall]
 
@@ -36,9 +36,9 @@ public struct PostMany: CenterMethod {
         }
     }
 
-    /// The same call out of calls of ``Post`` that were made already.
+    /// Assembles the call from encoded calls of ``Post``.
     ///
-    /// - Returns: nil when it would be too long for D-Bus.
+    /// - Returns: nil if the call would exceed the size of a D-Bus message.
     public static func message(of calls: [Message], wantsAnswer: Bool) -> Message? {
         let size = calls.reduce(MarshalledBytes.maxBytesOfArray) { $0 + 8 + $1.withMarshalledBody(\.count) }
         let message = form.call(size: size) { body in
@@ -75,11 +75,11 @@ public struct PostMany: CenterMethod {
     }
 }
 
-/// What became of one post of several.
+/// The outcome of one post of a call of ``PostMany``.
 public struct PostOutcome: Equatable, Sendable {
-    /// How many clients matched; 0 for one that is queued, or was refused.
+    /// The number of matching clients; 0 for a post that is queued or refused.
     public let receivers: Int
-    /// The name of the error; empty for a post that was accepted.
+    /// The name of the error; empty for an accepted post.
     public let errorName: String
 
     public init(receivers: Int, errorName: String = "") {
@@ -91,7 +91,7 @@ public struct PostOutcome: Equatable, Sendable {
         self.init(receivers: 0, errorName: error.name.rawValue)
     }
 
-    /// The error, with words that say no more than its name; nil for a post that was accepted.
+    /// The error, with a message derived from its name; nil for an accepted post.
     public var error: BusError? {
         guard !errorName.isEmpty else { return nil }
         let name = InterfaceName(rawValue: errorName) ?? "org.freedesktop.DBus.Error.Failed"
@@ -105,7 +105,7 @@ public struct PostOutcome: Equatable, Sendable {
 extension MethodCall.Answer {
     /// Answers a call of ``PostMany``.
     public func reply(toPosts outcomes: [PostOutcome]) {
-        // Each begins where D-Bus aligns to 8.
+        // D-Bus aligns each structure to 8 bytes.
         let size = outcomes.reduce(MarshalledBytes.maxBytesOfArray) {
             $0 + 8 + 4 + MarshalledBytes.maxBytes(of: $1.errorName)
         }

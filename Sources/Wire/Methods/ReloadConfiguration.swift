@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonDBus
 
-/// Has the service read its configuration files again; refused with the file and the line of a mistake (E1).
+/// The method that makes the service read its configuration files again; a mistake is refused with file and line (E1).
 public struct ReloadConfiguration: CenterMethod {
     public init() {}
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonDBus
 
-/// Removes the caller's observers that were registered for a name and an object (D8); answered with how many.
+/// The method that removes the caller's observers of a name and an object, and replies with their number (D8).
 public struct RemoveObservers: RemovingMethod {
-    /// Empty for whatever name.
+    /// The registered name; empty for any name.
     public var name: String
-    /// Empty for whatever object.
+    /// The registered object; empty for any object.
     public var object: String
 
     public init(name: String, object: String) {

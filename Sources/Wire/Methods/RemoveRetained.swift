@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonDBus
 
-/// Removes the values that are kept of a name and an object (R1); answered with how many.
+/// The method that removes the retained values of a name and an object, and replies with their number (R1).
 public struct RemoveRetained: RemovingMethod {
-    /// Empty for whatever name.
+    /// The name; empty for any name.
     public var name: String
-    /// Empty for whatever object.
+    /// The object; empty for any object.
     public var object: String
 
     public init(name: String, object: String = "") {

@@ -3,13 +3,13 @@ import CarillonBusNames
 import CarillonCore
 import CarillonDBus
 
-/// Removes the value of a name and an object that is from one place (R1, G3); answered with how many that was, 1 or 0.
+/// The method that removes the retained value of a name, an object and one origin, and replies with 1 or 0 (R1, G3).
 public struct RemoveRetainedFrom: CenterMethod {
-    /// Empty for those that have none. With an empty ``user`` besides, it is this session.
+    /// The host of origin; empty for values without a host. Empty ``host`` and ``user`` mean this session.
     public var host: String
     public var user: String
     public var name: String
-    /// Empty for the one that has none.
+    /// The object; empty for the value without an object.
     public var object: String
 
     public init(host: String, user: String, name: String, object: String = "") {
@@ -44,9 +44,9 @@ public struct RemoveRetainedFrom: CenterMethod {
         RemoveRetained.append(reply, to: &writer)
     }
 
-    /// Nil for this session.
+    /// Returns the origin; nil for this session.
     ///
-    /// - Throws: what no value can be from.
+    /// - Throws: ``CenterError`` for an origin that no value can have.
     public func origin() throws(CenterError) -> OutsideOrigin? {
         try OutsideOrigin(host: host.isEmpty ? nil : host, user: user.isEmpty ? nil : user)
     }

@@ -2,7 +2,7 @@
 import CarillonCore
 import CarillonDBus
 
-/// How the caller wants to be served (F1); what it does not mention stays as it is.
+/// The method that changes the delivery options of the caller; unmentioned options keep their values (F1).
 public struct SetClientOptions: CenterMethod {
     public var change: ClientOptionsChange
 

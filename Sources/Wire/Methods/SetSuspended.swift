@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonDBus
 
-/// The caller's explicit word about its suspension (S1), which overrides activity.
+/// The method that sets the caller's explicit suspension, which overrides activity (S1).
 public struct SetSuspended: CenterMethod {
     public var isSuspended: Bool
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonDBus
 
-/// Takes the caller's own posts of a name and an object out of its queue, whenever they were to be posted (Q3, R4);
-/// answered with how many.
+/// The method that removes the caller's own posts of a name and an object from its queue, of all posting styles, and
+/// replies with their number (Q3, R4).
 public struct WithdrawPosts: RemovingMethod {
-    /// Empty for whatever name.
+    /// The name; empty for any name.
     public var name: String
-    /// Empty for whatever object.
+    /// The object; empty for any object.
     public var object: String
 
     public init(name: String, object: String = "") {

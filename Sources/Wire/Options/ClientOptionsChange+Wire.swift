@@ -2,9 +2,9 @@
 import CarillonCore
 import CarillonDBus
 
-/// The options of `SetClientOptions` on the wire.
+/// The encoding of the options of `SetClientOptions`.
 extension ClientOptionsChange {
-    /// Reads the `a{sv}` that comes next.
+    /// Reads the next `a{sv}`.
     ///
     /// - Throws: ``CenterError/invalidOption(_:reason:)`` for an unknown key, a wrong type or an unknown value.
     public init(from reader: inout MessageReader) throws(CenterError) {
@@ -18,14 +18,14 @@ extension ClientOptionsChange {
         }
     }
 
-    /// Appends the `a{sv}`; what is not mentioned is left out.
+    /// Appends the `a{sv}`; unchanged options are left out.
     public func append(to writer: inout MessageWriter) {
         writer.array(of: "{sv}") { writer in
             if let batches { writer.entry("batches", batches) }
             guard let details else { return }
             writer.dictEntry { writer in
                 writer.append("details")
-                // Also an empty one is of texts, which it would not be as a property list.
+                // An empty array has the type `as`, too; as a property list it would be an `av`.
                 writer.variant(of: "as") { writer in
                     writer.array(of: "s") { writer in for detail in details.all { writer.append(detail.rawValue) } }
                 }

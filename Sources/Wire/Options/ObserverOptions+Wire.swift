@@ -2,12 +2,12 @@
 import CarillonCore
 import CarillonDBus
 
-/// The options of `AddObserver` on the wire.
+/// The encoding of the options of `AddObserver`.
 extension ObserverOptions {
-    /// Reads the `a{sv}` that comes next.
+    /// Reads the next `a{sv}`.
     ///
-    /// - Throws: ``CenterError/invalidOption(_:reason:)`` for an unknown key, a wrong type or an unknown value, and for a
-    ///   suspension behavior of a monitor, which is never suspended.
+    /// - Throws: ``CenterError/invalidOption(_:reason:)`` for an unknown key, a wrong type or an unknown value, and for
+    ///   a suspension behavior of a monitor, which is never suspended.
     public init(from reader: inout MessageReader) throws(CenterError) {
         self.init()
         var saysBehavior = false
@@ -29,7 +29,7 @@ extension ObserverOptions {
         }
     }
 
-    /// Appends the `a{sv}`; what is as by default is left out.
+    /// Appends the `a{sv}`; options with default values are left out.
     public func append(to writer: inout MessageWriter) {
         writer.array(of: "{sv}") { writer in
             if suspensionBehavior != .coalesce, !isMonitor {

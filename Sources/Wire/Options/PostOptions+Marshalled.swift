@@ -3,12 +3,12 @@ import CarillonCore
 import CarillonDBus
 
 extension PostOptions {
-    /// The options of a post where they lie.
+    /// Decodes the options of a post in place.
     ///
     /// - Parameters:
-    ///   - entries: where the entries of the `a{sv}` stand in the arguments.
-    ///   - arguments: of the call.
-    /// - Throws: as `init(from:)`; InvalidArgs for what is not laid out as D-Bus lays it out.
+    ///   - entries: The range of the entries of the `a{sv}` in the arguments.
+    ///   - arguments: The arguments of the call.
+    /// - Throws: The errors of `init(from:)`; InvalidArgs if the entries violate the D-Bus layout.
     init(at entries: Range<Int>, of arguments: MarshalledReader) throws(BusError) {
         self.init()
         var (isRetained, isWhileConnected) = (false, false)
@@ -36,12 +36,12 @@ extension PostOptions {
     }
 }
 
-/// Calls `body` with every option of an `a{sv}` where it lies; it reads the value.
+/// Calls `body` with each option of an `a{sv}`, in place; `body` reads the value.
 ///
 /// - Parameters:
-///   - entries: where the entries stand in the arguments.
-///   - arguments: of the message.
-/// - Throws: what `body` throws; InvalidArgs for what is not laid out as D-Bus lays it out.
+///   - entries: The range of the entries in the arguments.
+///   - arguments: The arguments of the message.
+/// - Throws: The error of `body`; InvalidArgs if the entries violate the D-Bus layout.
 func readMarshalledOptions(
     at entries: Range<Int>, of arguments: MarshalledReader,
     _ body: (inout MarshalledOption) throws(BusError) -> Void
@@ -59,10 +59,10 @@ func readMarshalledOptions(
     guard reader.offset == entries.upperBound else { throw BusError.malformedArguments }
 }
 
-/// One option where it lies: as ``WireOption``.
+/// One option, decoded in place, with the rules of ``WireOption``.
 struct MarshalledOption {
     let key: String
-    /// Where the signature of the value stands.
+    /// The range of the signature of the value.
     let type: Range<Int>
     var value: MarshalledReader
 
@@ -88,7 +88,7 @@ struct MarshalledOption {
         return try mappingCenterErrors { () throws(CenterError) in try WireOption.number(integer, of: key) }
     }
 
-    /// Nil where it is not there as D-Bus lays it out.
+    /// Reads an integer; nil if the value violates the D-Bus layout.
     private mutating func integer<Number: FixedWidthInteger & BitwiseCopyable>(_: Number.Type) -> Int128? {
         let size = MemoryLayout<Number>.size
         guard value.skip(size) else { return nil }

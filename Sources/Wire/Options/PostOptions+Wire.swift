@@ -2,9 +2,9 @@
 import CarillonCore
 import CarillonDBus
 
-/// The options of `Post` on the wire.
+/// The encoding of the options of `Post`.
 extension PostOptions {
-    /// Reads the `a{sv}` that comes next.
+    /// Reads the next `a{sv}`.
     ///
     /// - Throws: ``CenterError/invalidOption(_:reason:)`` for an unknown key, a wrong type or an unknown value.
     public init(from reader: inout MessageReader) throws(CenterError) {
@@ -31,7 +31,7 @@ extension PostOptions {
         try checkForAllSessions()
     }
 
-    /// What does not go together with other sessions.
+    /// Checks the rules for posts from and to other sessions.
     func checkForAllSessions() throws(CenterError) {
         if let sameAs {
             guard origin?.user != nil, postingStyle == .now else {
@@ -48,7 +48,7 @@ extension PostOptions {
         }
     }
 
-    /// What several options say together.
+    /// Sets the retention from several options, and checks their combination.
     mutating func setRetention(_ isRetained: Bool, whileConnected: Bool) throws(CenterError) {
         guard isRetained || !whileConnected else {
             throw .invalidOption("while-connected", reason: "what is not retained does not go with its poster")
@@ -60,7 +60,7 @@ extension PostOptions {
         if expiresAfter == 0 { throw .invalidOption("expires-after", reason: "it is 1 second at least") }
     }
 
-    /// What is not as by default, as entries of an `a{sv}`.
+    /// The options without default values, as entries of an `a{sv}`.
     var entries: [(key: String, value: PropertyList)] {
         var entries: [(key: String, value: PropertyList)] = []
         if deliverImmediately { entries.append(("deliver-immediately", .boolean(true))) }
@@ -81,7 +81,7 @@ extension PostOptions {
         return entries
     }
 
-    /// Appends the `a{sv}`; what is as by default is left out.
+    /// Appends the `a{sv}`; options with default values are left out.
     public func append(to writer: inout MessageWriter) {
         UserInfoCoding.append(entries, to: &writer)
     }

@@ -2,7 +2,7 @@
 import CarillonCore
 import CarillonDBus
 
-/// One option: its key, and its value inside the variant.
+/// One option: its key, and the content of its variant.
 struct WireOption {
     let key: String
     var value: MessageReader
@@ -15,7 +15,7 @@ struct WireOption {
         return boolean
     }
 
-    /// A number that came as an integer of any type.
+    /// Reads a number from an integer of any type.
     func number<Number: FixedWidthInteger>() throws(CenterError) -> Number {
         var value = value
         let integer: Int128? =
@@ -58,7 +58,7 @@ struct WireOption {
         return Self.wrongType(of: key, expected: expected, found: value.nextSignature.rawValue)
     }
 
-    // MARK: What is said, however an option is read
+    // MARK: Rules common to both decoders
 
     static func unknown(_ key: String) -> CenterError { .invalidOption(key, reason: "there is no such option") }
 
@@ -84,7 +84,7 @@ struct WireOption {
     }
 }
 
-/// Calls `body` with every entry of the `a{sv}` that comes next, whose type was checked with the method's signature.
+/// Calls `body` with each entry of the next `a{sv}`, whose type was checked with the method's signature.
 func readOptions(
     _ reader: inout MessageReader, _ body: (WireOption) throws(CenterError) -> Void
 ) throws(CenterError) {

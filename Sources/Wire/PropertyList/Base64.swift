@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Bytes as base64 (RFC 4648, section 4), padded.
+/// The encoding of bytes as base64 (RFC 4648, section 4), padded.
 enum Base64 {
     private static let alphabet = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/".utf8)
 
@@ -18,7 +18,7 @@ enum Base64 {
         return String(decoding: text, as: UTF8.self)
     }
 
-    /// Nil for what is not written as ``text(_:)`` writes it.
+    /// Decodes base64; nil for a text that differs from the output of ``text(_:)``.
     static func bytes(from text: String) -> [UInt8]? {
         let digits = Array(text.utf8)
         guard digits.count % 4 == 0 else { return nil }
@@ -35,7 +35,7 @@ enum Base64 {
             }
             bits <<= 6 * UInt32(padding)
             let group = [UInt8(bits >> 16 & 255), UInt8(bits >> 8 & 255), UInt8(bits & 255)]
-            // What the padding stands for is zero, so that one text stands for the bytes.
+            // The padding bits have to be zero, so that each byte sequence has exactly one encoding.
             guard group[(3 - padding)...].allSatisfy({ $0 == 0 }) else { return nil }
             bytes += group[..<(3 - padding)]
         }

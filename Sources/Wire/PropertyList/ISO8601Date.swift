@@ -5,9 +5,9 @@
     import Musl
 #endif
 
-/// Dates as text, to the microsecond.
+/// The encoding of dates as ISO 8601 text, to the microsecond.
 package enum ISO8601Date {
-    /// Such as `2026-11-21T09:30:00.000001Z`, in UTC; the fraction is left out when it is zero.
+    /// Returns a text such as `2026-11-21T09:30:00.000001Z`, in UTC. A zero fraction is left out.
     package static func text(_ microseconds: Int64) -> String {
         let (seconds, fraction) = split(microseconds)
         var time = time_t(seconds)
@@ -21,8 +21,8 @@ package enum ISO8601Date {
         return whole + "." + String(repeating: "0", count: 6 - digits.count) + digits + "Z"
     }
 
-    /// Reads what ``text(_:)`` writes, with any number of digits in the fraction (more than six are cut), and with
-    /// `Z` or an offset such as `+01:00`. Nil for anything else, leap seconds and years beyond 9999 included.
+    /// Parses the output of ``text(_:)``, with any number of digits in the fraction (more than six are truncated), and
+    /// with `Z` or an offset such as `+01:00`. Nil for any other text, including leap seconds and years beyond 9999.
     package static func microseconds(from text: String) -> Int64? {
         var fields = Fields(text.utf8[...])
         guard let year = fields.digits(4), fields.take("-"), let month = fields.digits(2), fields.take("-"),
@@ -40,12 +40,12 @@ package enum ISO8601Date {
         parts.tm_min = Int32(minute)
         parts.tm_sec = Int32(second)
         let seconds = Int64(timegm(&parts))
-        // timegm turns the 31st of February into March; that is not what was written.
+        // timegm normalizes the 31st of February to March, so an invalid day is found by comparison.
         guard parts.tm_mday == day, parts.tm_mon == month - 1 else { return nil }
         return (seconds - offset) * 1_000_000 + fraction
     }
 
-    /// What is left of a text, and its parts one after the other.
+    /// A cursor over the fields of a text.
     private struct Fields {
         private var rest: Substring.UTF8View
 
@@ -61,7 +61,7 @@ package enum ISO8601Date {
             return true
         }
 
-        /// Exactly so many digits, as a number.
+        /// Reads exactly `count` digits as a number.
         mutating func digits(_ count: Int) -> Int64? {
             let digits = rest.prefix(count)
             guard digits.count == count, digits.allSatisfy(Self.isDigit) else { return nil }
@@ -69,7 +69,7 @@ package enum ISO8601Date {
             return digits.reduce(0) { $0 * 10 + Int64($1 - UInt8(ascii: "0")) }
         }
 
-        /// One digit or more behind the point, in millionths; what is finer is cut.
+        /// Reads the digits behind the point, at least one, in millionths; finer digits are truncated.
         mutating func millionths() -> Int64? {
             let digits = rest.prefix(while: Self.isDigit)
             guard !digits.isEmpty else { return nil }
@@ -79,7 +79,7 @@ package enum ISO8601Date {
             return (first.count..<6).reduce(value) { value, _ in value * 10 }
         }
 
-        /// `Z`, or hours and minutes with their sign, in seconds.
+        /// Reads `Z`, or hours and minutes with their sign, and returns the offset in seconds.
         mutating func offset() -> Int64? {
             if take("Z") { return 0 }
             let sign: Int64 = take("-") ? -1 : 1

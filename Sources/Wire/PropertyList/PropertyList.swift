@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A property-list value (N3), with the integer types that D-Bus tells apart, so that a value arrives as what it was.
+/// A property-list value (N3). It keeps the integer types of D-Bus apart, so that a value arrives with its original
+/// type.
 public enum PropertyList: Hashable, Sendable {
     case string(String)
     case boolean(Bool)

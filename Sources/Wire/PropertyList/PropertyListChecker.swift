@@ -2,37 +2,36 @@
 import CarillonCore
 import CarillonDBus
 
-/// Walks a userInfo, in the bytes that it came in, and refuses what is no property list on the wire, or beyond the limits
-/// (N3, E1).
+/// A validator of an encoded userInfo, which refuses types other than property lists, and sizes beyond the limits (N3,
+/// E1).
 ///
-/// Allowed: `s b y n q i u x t d`, `ay` (data), `(x)` (a date), arrays and `a{s…}` of these, `v`. The walk allocates
-/// nothing; the path of a fault is put together only when there is one, on the way out. Nothing is taken for granted: the
-/// bytes may be anything.
+/// Allowed types: `s b y n q i u x t d`, `ay` (data), `(x)` (a date), arrays and `a{s…}` of these, `v`. The walk
+/// allocates nothing; the path of a fault is assembled on the way out. Input is untrusted: the bytes may be arbitrary.
 struct PropertyListChecker {
-    /// One complete type, as a signature has it.
+    /// One complete type of a signature.
     private typealias TypeText = UnsafeRawBufferPointer
 
-    /// Characters of a key that a path shows.
+    /// The maximum number of characters of a key in a path.
     private static let longestKey = 128
-    /// For what was accepted once, which is good whatever the limits are now.
+    /// Limits for a userInfo that was accepted once, and stays valid under later limits.
     static let withoutLimits = {
         var limits = Limits()
         limits[.userInfoBytes] = .max
         limits[.userInfoDepth] = .max
         return limits
     }()
-    /// Nesting of arrays in a type.
+    /// The maximum nesting of arrays in a type.
     private static let maxArrays = 32
-    /// Where the walk is.
+    /// The position of the walk.
     private(set) var reader: MarshalledReader
-    /// How many values it has come by, keys not counted.
+    /// The number of values passed, without keys.
     private(set) var valueCount = 0
     private let limits: Limits
     private let maximumDepth: Int
     /// The offset at which the limit of bytes is reached.
     private var end = 0
 
-    /// - Parameter reader: at the `a{sv}`.
+    /// - Parameter reader: A reader at the `a{sv}`.
     init(at reader: MarshalledReader, limits: Limits) {
         self.reader = reader
         self.limits = limits
@@ -41,12 +40,12 @@ struct PropertyListChecker {
 
     /// Checks the `a{sv}`, and moves ``reader`` behind it.
     ///
-    /// - Returns: its bytes on the wire, where it begins at a place that D-Bus aligns to 8.
+    /// - Returns: The size of the `a{sv}` in bytes, as encoded at an offset that is aligned to 8 bytes.
     mutating func check() throws(CenterError) -> Int {
         do throws(Fault) {
             guard maximumDepth >= 1 else { throw Fault(.tooDeep) }
             let contents = try array(alignedTo: 8)
-            // With the length in front of them, and its padding.
+            // The size includes the length field and its padding.
             let start = contents.lowerBound - 8
             end = start + Int(limits[.userInfoBytes])
             try checkSize()
@@ -59,16 +58,16 @@ struct PropertyListChecker {
 
     // MARK: Values
 
-    /// - Parameter depth: of the collection that holds the value.
+    /// - Parameter depth: The depth of the collection that contains the value.
     private mutating func checkValue(of type: TypeText, depth: Int) throws(Fault) {
         switch type[0] {
         case UInt8(ascii: "s"): _ = try text()
-        case UInt8(ascii: "v"): return try checkVariant(depth: depth)  // which counts what it holds
+        case UInt8(ascii: "v"): return try checkVariant(depth: depth)  // The variant counts its content.
         case UInt8(ascii: "a"):
             // Data is a value, not a collection.
             let isData = type[1] == UInt8(ascii: "y")
             try checkArray(of: TypeText(rebasing: type[1...]), depth: isData ? depth : depth + 1)
-        case UInt8(ascii: "("): try skip(8)  // (x), as the type was looked at
+        case UInt8(ascii: "("): try skip(8)  // (x), as the type was checked
         case UInt8(ascii: "b"): try boolean()
         case let letter: try skip(Self.fixedSize(letter))
         }
@@ -80,7 +79,7 @@ struct PropertyListChecker {
         guard depth <= maximumDepth else { throw Fault(.tooDeep) }
         let size = Self.fixedSize(type[0])
         let isOfEntries = type[0] == UInt8(ascii: "{")
-        // The padding before the first element is there without one, too.
+        // An empty array has the padding before its first element, too.
         let contents = try array(alignedTo: Self.alignment(type[0]))
         try checkSize()
         guard !isOfEntries else {
@@ -106,7 +105,7 @@ struct PropertyListChecker {
         guard offset == contents.upperBound else { throw Fault(.malformed) }
     }
 
-    /// - Parameter type: of their values; nil for variants.
+    /// - Parameter type: The type of the values; nil for variants.
     private mutating func checkEntries(until end: Int, of type: TypeText?, depth: Int) throws(Fault) {
         while offset < end {
             try align(to: 8)
@@ -124,13 +123,13 @@ struct PropertyListChecker {
     private mutating func checkVariant(depth: Int) throws(Fault) {
         guard let signature = reader.readSignature(), !signature.isEmpty else { throw Fault(.malformed) }
         let type = TypeText(rebasing: reader.bytes[signature])
-        // The whole type, so that an empty collection of something forbidden is refused as well.
+        // The whole type is checked, so that an empty collection of a forbidden type is refused as well.
         guard Self.endOfType(type, from: 0, arrays: 0) == type.count else {
             throw Fault(.notPropertyList(String(decoding: type, as: UTF8.self)))
         }
         try checkSize()
         guard type[0] == UInt8(ascii: "v") else { return try checkValue(of: type, depth: depth) }
-        // A variant in a variant is no collection, but has to be bounded like one.
+        // A nested variant is not a collection, but its depth has to be limited, too.
         guard depth < maximumDepth else { throw Fault(.tooDeep) }
         try checkVariant(depth: depth + 1)
     }
@@ -141,7 +140,7 @@ struct PropertyListChecker {
 
     // MARK: Types
 
-    /// Where the type ends that begins at `index`; nil when it is made of others than property-list types.
+    /// Returns the end of the type that begins at `index`; nil if it contains a type that is not allowed.
     private static func endOfType(_ text: TypeText, from index: Int, arrays: Int) -> Int? {
         guard index < text.count else { return nil }
         switch text[index] {
@@ -162,7 +161,7 @@ struct PropertyListChecker {
         }
     }
 
-    /// Bytes on the wire, which is also the alignment; 0 for other types than numbers and booleans.
+    /// Returns the size in bytes, which is also the alignment; 0 for types other than numbers and booleans.
     private static func fixedSize(_ letter: UInt8) -> Int {
         switch letter {
         case UInt8(ascii: "y"): 1
@@ -209,14 +208,14 @@ struct PropertyListChecker {
     }
 }
 
-/// What is wrong, and the way to it, put together from the inside out.
+/// A reason for refusal and the path to the value, assembled from the inside out.
 private struct Fault: Error {
     enum Reason {
-        /// A type, as a signature has it.
+        /// A forbidden type, as a signature.
         case notPropertyList(String)
         case tooDeep
         case tooLarge
-        /// The bytes are not as D-Bus lays values out.
+        /// The bytes violate the D-Bus layout.
         case malformed
     }
 

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonJSON
 
-/// Property lists as JSON (RFC 8259).
+/// The encoding of property lists as JSON (RFC 8259).
 ///
 /// Integers and floating-point numbers stay apart: a number without fraction and exponent is an integer, `1.0` is not.
-/// What JSON lacks is written as an object with one key: data as `{"$data": "<base64>"}`, a date as
-/// `{"$date": "<ISO 8601>"}`, a number that is not finite as `{"$double": "nan" | "inf" | "-inf"}`. Read back, these
-/// become what they were. JSON has one integer type, so the width of an integer is not kept.
+/// Types without a JSON equivalent become an object with one key: data as `{"$data": "<base64>"}`, a date as `{"$date":
+/// "<ISO 8601>"}`, a number that is not finite as `{"$double": "nan" | "inf" | "-inf"}`. Reading restores them. JSON
+/// has one integer type, so the width of an integer is lost.
 public enum PropertyListJSON {
-    /// What is wrong with a text or a value in it.
+    /// An error in a JSON text or in one of its values.
     public struct Failure: Error, CustomStringConvertible {
         private let reason: String
-        /// From the value outwards.
+        /// The path of the value, from the value outwards.
         private var path: [String] = []
 
         init(_ reason: String) { self.reason = reason }
 
-        /// The same of what holds the value. Paths are put together only where something is wrong.
+        /// Returns the same error with a step to the containing value. Paths are assembled only for errors.
         fileprivate func inside(_ step: String) -> Failure {
             var outer = self
             outer.path.append(step)
@@ -30,9 +30,10 @@ public enum PropertyListJSON {
 
     // MARK: Reading
 
-    /// Reads a JSON object as a userInfo.
+    /// Parses a JSON object as a userInfo.
     ///
-    /// - Throws: ``Failure`` for what is no JSON, no object, `null`, or a number that no integer type holds.
+    /// - Throws: ``Failure`` for a text that is not a JSON object, for `null`, and for a number that fits no integer
+    ///   type.
     public static func userInfo(from text: String) throws(Failure) -> [String: PropertyList] {
         let value: JSON
         do throws(JSON.Malformed) {
@@ -43,7 +44,7 @@ public enum PropertyListJSON {
         return try userInfo(from: value)
     }
 
-    /// The same for what was read already.
+    /// Converts a parsed JSON object to a userInfo.
     public static func userInfo(from value: JSON) throws(Failure) -> [String: PropertyList] {
         guard case .object(let members) = value else { throw Failure("the JSON is no object") }
         do throws(Failure) {
@@ -53,9 +54,9 @@ public enum PropertyListJSON {
         }
     }
 
-    /// A number as JSON writes it: an integer where it has neither fraction nor exponent.
+    /// Converts a JSON number: an integer if it has neither fraction nor exponent.
     ///
-    /// - Throws: ``Failure`` for what is beyond the integers of 64 bits, or the floating-point numbers.
+    /// - Throws: ``Failure`` for a number outside the range of 64-bit integers or of floating-point numbers.
     public static func number(_ digits: String) throws(Failure) -> PropertyList {
         guard digits.utf8.contains(where: { ".eE".utf8.contains($0) }) else {
             if let integer = Int64(digits) { return .int64(integer) }
@@ -68,7 +69,7 @@ public enum PropertyListJSON {
         return .double(double)
     }
 
-    /// As much of a text as an error shows.
+    /// Returns the part of a text that an error message shows.
     private static func shown(_ text: String) -> String {
         text.utf8.count > 64 ? text.prefix(64) + "…" : text
     }
@@ -132,7 +133,7 @@ public enum PropertyListJSON {
 
     // MARK: Writing
 
-    /// One line of JSON, with the keys of objects sorted.
+    /// Returns one line of JSON, with sorted keys.
     public static func text(_ value: PropertyList) -> String {
         switch value {
         case .string(let text): return JSON.quoted(text)
@@ -145,8 +146,8 @@ public enum PropertyListJSON {
         case .int64(let value): return String(value)
         case .uint64(let value): return String(value)
         case .double(let value):
-            // Swift writes 1.0 as "1.0" and 1e300 as "1e+300": JSON both, and never an integer. Of the NaNs there is
-            // one in JSON.
+            // Swift writes 1.0 as "1.0" and 1e300 as "1e+300": both are JSON, and neither is an integer. JSON has a
+            // single NaN here.
             if value.isFinite { return "\(value)" }
             return #"{"$double": "\#(value.isNaN ? "nan" : value < 0 ? "-inf" : "inf")"}"#
         case .data(let bytes): return #"{"$data": "\#(Base64.text(bytes))"}"#
@@ -157,16 +158,16 @@ public enum PropertyListJSON {
         }
     }
 
-    /// A JSON object.
+    /// Returns a JSON object.
     ///
-    /// - Parameter members: in their order, each value as JSON.
+    /// - Parameter members: The members in their order, with values as JSON.
     public static func object(_ members: [(key: String, value: String)]) -> String {
         "{" + members.map { "\(JSON.quoted($0.key)): \($0.value)" }.joined(separator: ", ") + "}"
     }
 
-    /// A JSON string, safe on a terminal.
+    /// Returns a JSON string, safe to print on a terminal.
     public static func quoted(_ text: String) -> String { JSON.quoted(text) }
 
-    /// Whether a scalar could move the cursor, break the line, or show text in another order than it stands.
+    /// Whether a scalar could move the cursor, break the line, or change the order of the displayed text.
     public static func isDeceptive(_ scalar: Unicode.Scalar) -> Bool { JSON.isDeceptive(scalar) }
 }

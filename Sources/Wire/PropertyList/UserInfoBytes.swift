@@ -2,23 +2,23 @@
 import CarillonCore
 import CarillonDBus
 
-/// A userInfo in the bytes that it came in: checked when it was taken out of them, and decoded when somebody looks at it.
+/// An encoded userInfo, checked on arrival and decoded on demand, without libdbus.
 ///
-/// libdbus has no part in it. The check is that of the service (``PropertyListChecker``), without limits of size, which the
-/// service has kept; the bytes may be anything.
+/// The check is that of the service (``PropertyListChecker``) without limits of size, which the service has enforced.
+/// Input is untrusted: the bytes may be arbitrary.
 public struct UserInfoBytes: Hashable, Sendable {
-    /// The entries, from a place on that D-Bus would align to 8.
+    /// The encoded entries, which begin at an alignment of 8 bytes.
     private let entries: [UInt8]
-    /// How many values there are, keys not counted.
+    /// The number of values, without keys.
     public let valueCount: Int
 
-    /// Takes the `a{sv}` at which `reader` is, and moves the reader behind it.
+    /// Copies the `a{sv}` at the position of `reader`, and moves the reader behind it.
     ///
-    /// - Throws: ``CenterError/invalidUserInfo(path:reason:)`` for what is no property list, or not laid out as D-Bus
-    ///   lays it out.
+    /// - Throws: ``CenterError/invalidUserInfo(path:reason:)`` for a forbidden type, or bytes that violate the D-Bus
+    ///   layout.
     public init(at reader: inout MarshalledReader) throws(CenterError) {
         var checker = PropertyListChecker(at: reader, limits: PropertyListChecker.withoutLimits)
-        // The length, and what aligns the first entry, stand in front of them.
+        // The length field and the padding precede the first entry.
         let start = (((reader.offset + 3) & ~3) + 4 + 7) & ~7
         _ = try checker.check()
         reader = checker.reader
@@ -26,7 +26,7 @@ public struct UserInfoBytes: Hashable, Sendable {
         valueCount = checker.valueCount
     }
 
-    /// The same for bytes that are nothing but an `a{sv}`.
+    /// Creates a userInfo from bytes that consist of one `a{sv}`.
     public init(_ bytes: [UInt8]) throws(CenterError) {
         let result = bytes.withUnsafeBytes { bytes in
             Result { () throws(CenterError) in
@@ -43,18 +43,19 @@ public struct UserInfoBytes: Hashable, Sendable {
 
     public var isEmpty: Bool { entries.isEmpty }
 
-    /// What it takes on the wire.
+    /// The encoded size, in bytes.
     public var byteCount: Int { 8 + entries.count }
 
-    /// Decodes it, anew each time.
+    /// Decodes the userInfo anew at each call.
     public func decoded() -> [String: PropertyList] {
-        // Of entries as they usually are, so that it does not grow entry by entry.
+        // The capacity is an estimate from typical entries, so that the dictionary need not grow entry by entry.
         var result: [String: PropertyList] = Dictionary(minimumCapacity: min(entries.count / 32 + 1, 64))
         forEachEntry { result[$0] = $1 }
         return result
     }
 
-    /// Decodes it entry by entry, for who puts them elsewhere. Of two with the same key the last one counts.
+    /// Decodes the userInfo entry by entry, for callers with another container. The last of several entries with the
+    /// same key counts.
     public func forEachEntry(_ body: (_ key: String, _ value: PropertyList) -> Void) {
         guard !entries.isEmpty else { return }
         entries.withUnsafeBytes { bytes in
@@ -68,25 +69,25 @@ public struct UserInfoBytes: Hashable, Sendable {
     }
 }
 
-/// Makes values of bytes that ``PropertyListChecker`` has passed, and looks again only at what would lead out of them.
+/// A decoder of bytes that ``PropertyListChecker`` has accepted. It repeats only the bounds checks.
 private struct UserInfoBuilder {
-    /// One complete type, as a signature has it.
+    /// One complete type of a signature.
     private typealias TypeText = UnsafeRawBufferPointer
 
     struct Malformed: Error {}
 
     var reader: MarshalledReader
 
-    /// The next entry of the userInfo; nil behind the last.
+    /// Reads the next entry of the userInfo; nil behind the last.
     mutating func entry() throws(Malformed) -> (key: String, value: PropertyList)? {
         guard !reader.isAtEnd else { return nil }
         guard reader.align(to: 8), let key = reader.readKnownText() else { throw Malformed() }
         return (key, try variant())
     }
 
-    /// A dictionary within it.
+    /// Reads a nested dictionary.
     ///
-    /// - Parameter type: of the values.
+    /// - Parameter type: The type of the values.
     private mutating func dictionary(until end: Int, of type: TypeText) throws(Malformed) -> [String: PropertyList] {
         var result: [String: PropertyList] = Dictionary(minimumCapacity: min((end - reader.offset) / 32 + 1, 64))
         while reader.offset < end {
@@ -123,7 +124,7 @@ private struct UserInfoBuilder {
         return value
     }
 
-    /// An array whose elements are of a type: data, a dictionary, or an array.
+    /// Reads an array with elements of `type`: data, a dictionary, or an array.
     private mutating func collection(of type: TypeText) throws(Malformed) -> PropertyList {
         guard let contents = reader.readArray(alignedTo: PropertyListChecker.alignment(type[0])) else {
             throw Malformed()

@@ -2,22 +2,23 @@
 import CarillonCore
 import CarillonDBus
 
-/// A userInfo as a dictionary, coded to D-Bus and back.
+/// The encoding of a userInfo dictionary for libdbus.
 ///
-/// Decoding turns every D-Bus integer type into the case of the same width, so that a value that is posted again
-/// leaves as it came. Arrays of one simple type are written as such (`as`, `ax`), others as `av`.
+/// Decoding maps each D-Bus integer type to the case of the same width, so that a value that is posted again keeps its
+/// type. Arrays of one simple type are encoded as such (`as`, `ax`), others as `av`.
 public enum UserInfoCoding {
-    /// Reads the `a{sv}` that comes next.
+    /// Reads the next `a{sv}`.
     ///
-    /// - Throws: InvalidArgs for a type that is no property list, which the service never sends.
+    /// - Throws: InvalidArgs for a type outside property lists, which the service never sends.
     public static func read(from reader: inout MessageReader) throws(BusError) -> [String: PropertyList] {
         try readDictionary(&reader)
     }
 
-    /// Checks what is to be appended.
+    /// Checks a userInfo before encoding.
     ///
     /// - Throws: ``CenterError/invalidUserInfo(path:reason:)`` for a string with a NUL character, which D-Bus can't
-    ///   carry; ``CenterError/limitExceeded(_:value:)`` for what no service accepts, whatever its configuration.
+    ///   carry; ``CenterError/limitExceeded(_:value:)`` beyond the hard maximum of a limit, which every service
+    ///   refuses.
     public static func check(_ userInfo: [String: PropertyList]) throws(CenterError) {
         _ = try UserInfoLayout.byteCount(of: userInfo)
         guard let path = pathToNUL(in: userInfo) else { return }
@@ -26,7 +27,7 @@ public enum UserInfoCoding {
 
     /// Checks `userInfo` and appends it as an `a{sv}`.
     ///
-    /// - Throws: what ``check(_:)`` throws; nothing has been written then.
+    /// - Throws: The errors of ``check(_:)``; then nothing has been written.
     public static func append(
         _ userInfo: [String: PropertyList], to writer: inout MessageWriter
     ) throws(CenterError) {
@@ -34,9 +35,9 @@ public enum UserInfoCoding {
         append(entries: userInfo, .variants, to: &writer)
     }
 
-    /// Appends what ``check(_:)`` has passed as an `a{sv}`.
+    /// Appends a userInfo that ``check(_:)`` has accepted as an `a{sv}`.
     ///
-    /// - Parameter emptyElements: the type of the elements of empty arrays, by the key that has them.
+    /// - Parameter emptyElements: Returns the element type of an empty array under a key.
     static func append(
         checked userInfo: [String: PropertyList],
         emptyArraysOf emptyElements: @escaping @Sendable (String) -> Signature, to writer: inout MessageWriter
@@ -44,17 +45,17 @@ public enum UserInfoCoding {
         append(entries: userInfo, Empty(elements: emptyElements), to: &writer)
     }
 
-    /// The same with empty arrays of variants.
+    /// Appends a checked userInfo, with empty arrays as arrays of variants.
     static func append(checked userInfo: [String: PropertyList], to writer: inout MessageWriter) {
         append(entries: userInfo, .variants, to: &writer)
     }
 
-    /// The types of the elements of empty arrays.
+    /// The element types of empty arrays.
     private struct Empty: Sendable {
         static let variants = Empty { _ in "v" }
 
         let elements: @Sendable (String) -> Signature
-        /// Of the next dictionary around.
+        /// The key of the innermost dictionary entry.
         var key = ""
 
         init(elements: @escaping @Sendable (String) -> Signature) { self.elements = elements }
@@ -184,8 +185,8 @@ public enum UserInfoCoding {
         }
     }
 
-    /// The type that all elements have, or nil when the array has to be one of variants: mixed, of bytes (which would
-    /// read as data) or of arrays.
+    /// Returns the common type of all elements. Nil for an array that has to be one of variants: a mixed array, one of
+    /// bytes (which would read as data), or one of arrays.
     private static func elementSignature(of elements: [PropertyList], _ empty: Empty) -> Signature? {
         guard let first = elements.first else { return empty.elements(empty.key) }
         switch first {
@@ -197,7 +198,8 @@ public enum UserInfoCoding {
     }
 }
 
-/// The way to the first text with a NUL character; nil when there is none. Nothing is put together for what is good.
+/// Returns the path to the first text with a NUL character; nil if there is none. A valid userInfo costs no allocation
+/// of paths.
 private func pathToNUL(in value: PropertyList) -> String? {
     switch value {
     case .string(let text): return text.holdsNUL ? "" : nil

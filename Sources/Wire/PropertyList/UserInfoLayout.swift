@@ -2,22 +2,22 @@
 import CarillonCore
 import CarillonDBus
 
-/// Lays a userInfo out as an `a{sv}` without libdbus: the same bytes as ``UserInfoCoding`` appends, at once where they
-/// are to stand.
+/// The encoding of a userInfo as an `a{sv}` without libdbus, in place: the same bytes that ``UserInfoCoding`` appends.
 ///
-/// How much it takes is found out first, and with it what no service accepts. NUL characters are found while the texts
-/// are copied.
+/// The size is measured first, and excessive values are refused then. NUL characters are found while the texts are
+/// copied.
 public enum UserInfoLayout {
-    /// The bytes that the `a{sv}` takes which begins at `offset`, with the padding in front of it.
+    /// Returns the size in bytes of the `a{sv}` that begins at `offset`, with the padding in front of it.
     ///
-    /// - Throws: ``CenterError/limitExceeded(_:value:)`` for what no service accepts, whatever its configuration.
+    /// - Throws: ``CenterError/limitExceeded(_:value:)`` beyond the hard maximum of a limit, which every service
+    ///   refuses.
     public static func byteCount(
         of userInfo: [String: PropertyList], at offset: Int = 0
     ) throws(CenterError) -> Int {
         try byteCount(ofEntries: userInfo, at: offset)
     }
 
-    /// The same for entries in this order.
+    /// Returns the same for entries in this order.
     static func byteCount(
         ofEntries userInfo: some Sequence<(key: String, value: PropertyList)>, at offset: Int
     ) throws(CenterError) -> Int {
@@ -26,30 +26,30 @@ public enum UserInfoLayout {
         return measure.offset - offset
     }
 
-    /// Appends it.
+    /// Appends a userInfo.
     ///
-    /// - Parameter bytes: has room for as many as ``byteCount(of:at:)`` says.
-    /// - Throws: ``CenterError/invalidUserInfo(path:reason:)`` for a text with a NUL character, which D-Bus can't carry;
-    ///   what was appended has to be thrown away then.
+    /// - Parameter bytes: A buffer with space for the number of bytes from ``byteCount(of:at:)``.
+    /// - Throws: ``CenterError/invalidUserInfo(path:reason:)`` for a text with a NUL character, which D-Bus can't
+    ///   carry. The caller then has to discard the appended bytes.
     public static func append(
         _ userInfo: [String: PropertyList], to bytes: inout MarshalledBytes
     ) throws(CenterError) {
         try append(checking: userInfo, to: &bytes)
     }
 
-    /// The same for entries in this order.
+    /// Appends entries in this order.
     static func append(
         checking userInfo: some Sequence<(key: String, value: PropertyList)>, to bytes: inout MarshalledBytes
     ) throws(CenterError) {
         guard !append(entries: userInfo, to: &bytes) else { return }
-        // Where it is, is looked for only now.
+        // The path to the character is determined only in the error case.
         try UserInfoCoding.check(Dictionary(userInfo.map { ($0.key, $0.value) }) { $1 })
         preconditionFailure("there is a NUL character")
     }
 
     /// Appends entries in this order as an `a{sv}`.
     ///
-    /// - Returns: whether no text holds a NUL character; otherwise what was appended has to be thrown away.
+    /// - Returns: Whether all texts are free of NUL characters; otherwise the caller has to discard the appended bytes.
     static func append(
         entries: some Sequence<(key: String, value: PropertyList)>, to bytes: inout MarshalledBytes
     ) -> Bool {
@@ -58,9 +58,9 @@ public enum UserInfoLayout {
         return !writer.holdsNUL
     }
 
-    /// It alone, from a place on that D-Bus would align to 8.
+    /// Returns the encoded `a{sv}`, for an offset that is aligned to 8 bytes.
     ///
-    /// - Throws: what ``byteCount(of:at:)`` and ``append(_:to:)`` throw.
+    /// - Throws: The errors of ``byteCount(of:at:)`` and ``append(_:to:)``.
     public static func bytes(of userInfo: [String: PropertyList]) throws(CenterError) -> [UInt8] {
         var fault: CenterError?
         let bytes = MarshalledBytes.make(atMost: try byteCount(of: userInfo)) { bytes in
@@ -74,7 +74,7 @@ public enum UserInfoLayout {
     fileprivate static let maxDepth = Limits.row(.userInfoDepth).hardMaximum
 }
 
-/// What a value is on the wire.
+/// The wire type of a value.
 private enum WireKind {
     case string, boolean, uint8, int16, uint16, int32, uint32, int64, uint64, double, data, date, array, dictionary
 
@@ -98,15 +98,15 @@ private enum WireKind {
             }
     }
 
-    /// The kind that all elements have; nil when the array has to be one of variants: mixed, empty, of bytes, which would
-    /// read as data, or of arrays.
+    /// Returns the common type of all elements. Nil for an array that has to be one of variants: a mixed or empty
+    /// array, one of bytes (which would read as data), or one of arrays.
     init?(ofAll elements: [PropertyList]) {
         guard let first = elements.first.map({ WireKind($0) }), first != .uint8, first != .array else { return nil }
         for element in elements.dropFirst() where WireKind(element) != first { return nil }
         self = first
     }
 
-    /// The type; that of an array is not known here.
+    /// The signature; for an array, that of an array of variants.
     var signature: StaticString {
         switch self {
         case .string: "s"
@@ -126,7 +126,7 @@ private enum WireKind {
         }
     }
 
-    /// That of an array of such.
+    /// The signature of an array of values of this type.
     var arraySignature: StaticString {
         switch self {
         case .string: "as"
@@ -156,10 +156,10 @@ private enum WireKind {
     }
 }
 
-/// Goes through a userInfo as ``Writer`` does, and counts.
+/// A measurement of a userInfo, with the same traversal as ``Writer``.
 private struct Measure {
     private(set) var offset: Int
-    /// Where it has become too large.
+    /// The offset beyond which the userInfo is too large.
     private let end: Int
 
     init(offset: Int) {
@@ -193,7 +193,7 @@ private struct Measure {
         try checkSize()
     }
 
-    /// - Parameter value: no array.
+    /// - Parameter value: A value other than an array.
     private mutating func add(_ value: PropertyList, depth: Int) throws(CenterError) {
         switch value {
         case .string(let text): add(text)
@@ -266,7 +266,7 @@ private struct Writer {
         bytes.end(array)
     }
 
-    /// - Parameter value: no array.
+    /// - Parameter value: A value other than an array.
     private mutating func append(_ value: PropertyList, to bytes: inout MarshalledBytes) {
         switch value {
         case .string(let text): append(text, to: &bytes)

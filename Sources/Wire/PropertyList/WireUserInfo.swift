@@ -2,20 +2,21 @@
 import CarillonCore
 import CarillonDBus
 
-/// A userInfo that passes through: the marshalled bytes it came with go out again, types unchanged.
+/// A userInfo that the service forwards: the received bytes are sent again, with their types unchanged.
 public final class WireUserInfo: UserInfo {
     public let byteCount: Int
-    /// Name, object and userInfo, with which the bodies of the method `Post` and of the signal `Notification` both
-    /// begin.
+    /// The encoded name, object and userInfo, the common beginning of the bodies of the method `Post` and the signal
+    /// `Notification`.
     public let commonBody: [UInt8]
-    /// The name and the object are here, too. Short ones count among what each notification takes besides.
+    /// The memory accounted for, in bytes. It includes long names and objects; short ones are part of the fixed cost of
+    /// a notification.
     public var heldByteCount: Int { max(byteCount, commonBody.count - Self.shortTexts) }
     private static let shortTexts = 128
 
     /// Takes the userInfo of a post whose signature is `ssa{sv}a{sv}`.
     ///
-    /// - Parameter arguments: a reader at its third, which it moves behind that.
-    /// - Throws: ``CenterError/invalidUserInfo(path:reason:)`` for what is no property-list value, or
+    /// - Parameter arguments: A reader at the third argument. It is moved behind that argument.
+    /// - Throws: ``CenterError/invalidUserInfo(path:reason:)`` for a value outside property lists, or
     ///   ``CenterError/limitExceeded(_:value:)`` (N3, E1).
     public init(at arguments: inout MarshalledReader, limits: Limits) throws(CenterError) {
         var checker = PropertyListChecker(at: arguments, limits: limits)
@@ -24,9 +25,9 @@ public final class WireUserInfo: UserInfo {
         commonBody = Array(arguments.bytes[..<arguments.offset])
     }
 
-    /// Checks bytes that were kept as a ``commonBody``, and may have been damaged since.
+    /// Restores a stored ``commonBody``, which may have been damaged since.
     ///
-    /// - Returns: nil when they are no name, object and userInfo.
+    /// - Returns: nil if the bytes are not a name, an object and a userInfo.
     public static func restored(
         fromCommonBody body: UnsafeRawBufferPointer
     ) -> (name: String, object: String, userInfo: WireUserInfo)? {

@@ -3,34 +3,35 @@ import CarillonBusNames
 import CarillonCore
 import CarillonDBus
 
-/// `Notification`, between sessions (G1): what was posted in one for all that want it.
+/// `Notification`, between sessions (G1): a post of one session for all sessions that import it.
 public struct SessionNotification {
     public let name: String
-    /// Empty for none.
+    /// The object; empty for none.
     public let object: String
     public let userInfo: WireUserInfo
     public var options: Options
 
     public struct Options: Equatable, Sendable {
-        /// 1, 2, 3 … from the sender to this receiver.
+        /// The position in the sender's messages to this receiver: 1, 2, 3 …
         public var number: UInt64 = 0
-        /// How many before it the sender had no room for.
+        /// The number of preceding posts that the sender lost for lack of space.
         public var lost: UInt64 = 0
         public var deliverImmediately = false
-        /// Whether its own session keeps it.
+        /// Whether the sender's session retains the notification as a value.
         public var isRetained = false
-        /// Whether it is over there when its poster leaves. The other side has to understand it.
+        /// Whether the value ends when its poster leaves. The receiver has to understand the feature
+        /// ``UnderstandsSignal/values``.
         public var whileConnected = false
-        /// Whether it was posted before, and is told as the other side may not have it. The same.
+        /// Whether the notification replays an existing value that the receiver may lack. It requires the same feature.
         public var isKept = false
-        /// In seconds; nil for never.
+        /// The remaining time, in seconds; nil for no expiry.
         public var expiresAfter: UInt32?
-        /// Its place among the posts of its session, and when it was posted in microseconds since 1970; the other side has to
-        /// understand both. Nil where they are not told.
+        /// The position among the posts of its session, and the time of the post in microseconds since 1970. Nil if
+        /// unknown; the receiver has to understand the feature ``UnderstandsSignal/identities``.
         public var serial: UInt64?
         public var time: Int64?
         #if CARILLON_PLANTED
-            /// The user that the notification names.
+            /// The user that the notification claims.
             package var claimedUser: UInt32?
         #endif
 
@@ -43,15 +44,15 @@ public struct SessionNotification {
     ]
     private static let signature: Signature = "ssa{sv}a{sv}"
 
-    /// The place of a notification in what its sender sends to this receiver.
+    /// The position of a notification in its sender's messages to this receiver.
     public struct Place: Equatable, Sendable {
-        /// As ``Options/number``.
+        /// See ``Options/number``.
         public var number: UInt64 = 0
-        /// As ``Options/lost``.
+        /// See ``Options/lost``.
         public var lost: UInt64 = 0
     }
 
-    /// The place of a notification that is not read yet. Options of a later version do not keep it from being found.
+    /// Returns the position of an undecoded notification. Options of a later version are ignored here.
     ///
     /// - Throws: ``CenterError/invalidOption(_:reason:)`` without a number; InvalidArgs for other types.
     public static func place(of message: Message) throws(BusError) -> Place {
@@ -76,11 +77,12 @@ public struct SessionNotification {
         if number == 0 { throw .invalidOption("number", reason: "it is missing") }
     }
 
-    /// What nobody has checked yet.
+    /// Decodes an untrusted notification.
     ///
-    /// - Parameter check: of name and object, before userInfo is looked at.
-    /// - Throws: what `check` throws; ``CenterError/invalidUserInfo(path:reason:)``,
-    ///   ``CenterError/invalidOption(_:reason:)`` or ``CenterError/limitExceeded(_:value:)``; InvalidArgs for other types.
+    /// - Parameter check: A check of name and object, run before userInfo is read.
+    /// - Throws: The error of `check`; ``CenterError/invalidUserInfo(path:reason:)``,
+    ///   ``CenterError/invalidOption(_:reason:)`` or ``CenterError/limitExceeded(_:value:)``; InvalidArgs for other
+    ///   types.
     public init(
         _ message: Message, limits: Limits, checking check: (String, String) throws(CenterError) -> Void
     ) throws(BusError) {
@@ -111,9 +113,9 @@ public struct SessionNotification {
         self.options = options
     }
 
-    /// The signal, out of the bytes that the post came in.
+    /// Encodes the signal from the bytes of the post.
     ///
-    /// - Parameter serial: of the message, unique among those of the connection.
+    /// - Parameter serial: The serial of the message, unique on its connection.
     public static func message(
         to session: UniqueName, _ userInfo: WireUserInfo, _ options: Options, serial: UInt32
     ) -> MarshalledMessage {
@@ -130,12 +132,12 @@ public struct SessionNotification {
         path: SessionsWire.path, interface: SessionsWire.interface, member: member, signature: "ssa{sv}a{sv}")
 }
 
-/// The identity of a notification among those of all sessions of a machine, by whichever way it comes (G1, G2).
+/// The identity of a notification among those of all sessions of a machine, the same on each path (G1, G2).
 public enum SessionIdentity {
     /// - Parameters:
-    ///   - userID: of the session in which it was posted.
-    ///   - serial: its place among the posts of that session.
-    ///   - time: when it was posted, in microseconds since 1970.
+    ///   - userID: The user of the session in which the notification was posted.
+    ///   - serial: The position among the posts of that session.
+    ///   - time: The time of the post, in microseconds since 1970.
     public static func text(userID: UInt32, serial: UInt64, time: Int64) -> String { "\(userID)/\(serial)/\(time)" }
 }
 

@@ -2,17 +2,18 @@
 import CarillonBusNames
 import CarillonDBus
 
-/// The contract between the services of several sessions, on the system bus (G1), version 1: signals alone, as that bus
-/// denies method calls between users.
+/// The contract between the services of several sessions, on the system bus (G1), version 1. It consists of signals
+/// only, since that bus denies method calls between users.
 public enum SessionsWire {
     public static let path: ObjectPath = "/org/carillon/Sessions1"
     public static let interface: InterfaceName = "org.carillon.Sessions1"
 
-    /// The most names that a session may want of another, and their bytes together.
+    /// The maximum number of names that a session may request from another session, and their maximum total size in
+    /// bytes.
     public static let maxWanted = 256
     public static let maxWantedBytes = 32 << 10
 
-    /// All of it, for introspection.
+    /// The whole interface, for introspection.
     public static var table: Interface {
         Interface(
             name: interface, methods: [],
@@ -25,29 +26,29 @@ public enum SessionsWire {
             ], properties: [])
     }
 
-    /// Which broadcasts of others are asked for.
+    /// The match rule for the broadcasts of other sessions.
     public static let matchRule =
         "type='signal',path='\(path)',interface='\(interface)',member='\(HereSignal.member)'"
 }
 
-/// A signal of that contract with its arguments, coded both ways.
+/// A signal of that contract with its arguments, encoded and decoded here.
 public protocol SessionsSignal: Sendable {
     static var member: MemberName { get }
     static var arguments: [Interface.Argument] { get }
 
-    /// - Throws: InvalidArgs when what comes next is not of the types in ``arguments``.
+    /// - Throws: InvalidArgs if the next values are not of the types in ``arguments``.
     init(from reader: inout MessageReader) throws(BusError)
     func append(to writer: inout MessageWriter)
 }
 
 extension SessionsSignal {
-    /// - Throws: InvalidArgs when its arguments are not those of the contract.
+    /// - Throws: InvalidArgs if the arguments violate the contract.
     public init(_ message: Message) throws(BusError) {
         var reader = MessageReader(message)
         try self.init(from: &reader)
     }
 
-    /// - Parameter session: nil for a broadcast.
+    /// - Parameter session: The receiver; nil for a broadcast.
     public func message(to session: UniqueName?) -> Message {
         let message = Message.signal(
             to: session, path: SessionsWire.path, interface: SessionsWire.interface, member: Self.member)
@@ -63,7 +64,8 @@ extension Interface.Signal {
     }
 }
 
-/// `Here`: the sender is a session's service. A broadcast when it comes, and addressed to who has broadcast it.
+/// `Here`: the sender is a session's service. The service broadcasts the signal when it connects, and sends it as the
+/// answer to another broadcast.
 public struct HereSignal: SessionsSignal, Equatable {
     public init() {}
 
@@ -75,7 +77,8 @@ public struct HereSignal: SessionsSignal, Equatable {
     public func append(to writer: inout MessageWriter) {}
 }
 
-/// `Wants`: the names that the sender takes from the receiver's user, each alone or with a star at its end.
+/// `Wants`: the names that the sender imports from the receiver's user. Each is a whole name, or a prefix with a star
+/// at its end.
 public struct WantsSignal: SessionsSignal, Equatable {
     public var names: [String]
 
@@ -97,7 +100,7 @@ public struct WantsSignal: SessionsSignal, Equatable {
     }
 }
 
-/// `Taken`: the sender has taken all that the receiver sent it, up to this number.
+/// `Taken`: the sender acknowledges all messages of the receiver up to this number.
 public struct TakenSignal: SessionsSignal, Equatable {
     public var number: UInt64
 
@@ -117,16 +120,15 @@ public struct TakenSignal: SessionsSignal, Equatable {
     }
 }
 
-/// `Understands`: what the sender makes something of beyond the first version of this contract.
+/// `Understands`: the features that the sender supports beyond the first version of this contract.
 public struct UnderstandsSignal: SessionsSignal, Equatable {
     public var features: [String]
 
-    /// Values that end, and are told to those that come later: ``RemovedSignal``, ``ValuesSignal``, and the options
-    /// `while-connected` and `kept`.
+    /// Ends and replays of values: ``RemovedSignal``, ``ValuesSignal``, and the options `while-connected` and `kept`.
     public static let values = "values"
-    /// Losses by their names: ``LostSignal``.
+    /// Losses by name: ``LostSignal``.
     public static let losses = "losses"
-    /// The identity of a notification, by whichever way it comes: the options `serial` and `time`.
+    /// The identity of a notification, the same on each path: the options `serial` and `time`.
     public static let identities = "identities"
 
     public init(_ features: [String]) {
@@ -147,12 +149,12 @@ public struct UnderstandsSignal: SessionsSignal, Equatable {
     }
 }
 
-/// `Removed`: the value of this name and object is none any more.
+/// `Removed`: the value of this name and object has ended.
 public struct RemovedSignal: SessionsSignal, Equatable {
-    /// As ``SessionNotification/Options/number``, in the same row.
+    /// The position in the sequence of ``SessionNotification/Options/number``.
     public var number: UInt64
     public var name: String
-    /// Empty for none.
+    /// The object; empty for none.
     public var object: String
 
     public init(_ number: UInt64, name: String, object: String) {
@@ -179,11 +181,11 @@ public struct RemovedSignal: SessionsSignal, Equatable {
     }
 }
 
-/// `Values`: the sender tells all values that the receiver may have of it, or has told them all.
+/// `Values`: the beginning or the end of a snapshot of all values that the receiver may import from the sender.
 public struct ValuesSignal: SessionsSignal, Equatable {
-    /// As ``SessionNotification/Options/number``, in the same row.
+    /// The position in the sequence of ``SessionNotification/Options/number``.
     public var number: UInt64
-    /// Whether they follow. Otherwise they have been told, and nothing else is a value of the sender.
+    /// Whether the snapshot begins. At its end, values of the sender that were not sent since the beginning have ended.
     public var isBeginning: Bool
 
     public init(_ number: UInt64, isBeginning: Bool) {
@@ -205,13 +207,13 @@ public struct ValuesSignal: SessionsSignal, Equatable {
     }
 }
 
-/// `Lost`: posts that the sender had no room for.
+/// `Lost`: posts that the sender lost for lack of space.
 public struct LostSignal: SessionsSignal, Equatable {
-    /// Some of them, of one name and object.
+    /// Lost posts of one name and object.
     public struct Entry: Equatable, Sendable {
-        /// Empty where it is not known.
+        /// The name; empty if unknown.
         public var name: String
-        /// Empty for none, and where it is not known.
+        /// The object; empty for none, and if unknown.
         public var object: String
         public var count: UInt64
 
@@ -222,7 +224,7 @@ public struct LostSignal: SessionsSignal, Equatable {
         }
     }
 
-    /// As ``SessionNotification/Options/number``, in the same row.
+    /// The position in the sequence of ``SessionNotification/Options/number``.
     public var number: UInt64
     public var entries: [Entry]
 
@@ -231,7 +233,7 @@ public struct LostSignal: SessionsSignal, Equatable {
         self.entries = entries
     }
 
-    /// The most entries that it has.
+    /// The maximum number of entries.
     public static let maxEntries = 64
     public static let member: MemberName = "Lost"
     public static let arguments: [Interface.Argument] = [.init("number", "t"), .init("lost", "a(sst)")]

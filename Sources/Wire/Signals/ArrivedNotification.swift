@@ -3,25 +3,25 @@ import CarillonBusNames
 import CarillonCore
 import CarillonDBus
 
-/// A notification as it arrived, read where it lies, without libdbus: what clients take (F3).
+/// A notification as clients receive it, decoded in place and without libdbus (F3).
 ///
-/// Its userInfo has been checked and not been decoded. So what a client is told of losses comes in its order, and whoever
-/// looks at the userInfo, perhaps on another thread and later, finds values and no errors.
+/// Its userInfo is checked at once and decoded on demand. A client therefore reports losses in order, and later access
+/// to userInfo, perhaps on another thread, yields values and no errors.
 public struct ArrivedNotification: Sendable {
     public let name: String
-    /// Empty when the notification has none.
+    /// The object of the notification; empty for none.
     public let object: String
     public let userInfo: UserInfoBytes
-    /// Those of the client that it matched.
+    /// The matching observers of the client.
     public let observers: [ObserverID]
     /// The poster, as the bus verified it.
     public let poster: UniqueName
     public let serial: UInt64
     public let sequence: UInt64
-    /// What the client asked to be told besides, under the contract's keys (P1); nil where there is nothing.
+    /// The details that the client requested, under the contract's keys (P1); nil if there are none.
     public private(set) var details: UserInfoBytes?
 
-    /// What the last one had that the next one often has again: that is not made anew.
+    /// The fields of the previous notification, which are reused if the next notification repeats them.
     public struct Recent: Sendable {
         fileprivate var name = ""
         fileprivate var object = ""
@@ -31,9 +31,9 @@ public struct ArrivedNotification: Sendable {
         public init() {}
     }
 
-    /// Reads the `ssa{sv}atstt` at which `reader` is, where D-Bus aligns to 8.
+    /// Decodes the `ssa{sv}atstt` at the position of `reader`, which is aligned to 8 bytes.
     ///
-    /// - Throws: InvalidArgs, or what is wrong with userInfo.
+    /// - Throws: InvalidArgs, or the error of userInfo.
     public init(at reader: inout MarshalledReader, like recent: inout Recent) throws(BusError) {
         guard let name = reader.readString(like: recent.name), let object = reader.readString(like: recent.object)
         else { throw Self.malformed }
@@ -76,9 +76,9 @@ public struct ArrivedNotification: Sendable {
         return UniqueName(rawValue: text)
     }
 
-    /// Reads the `ssa{sv}atstta{sv}` at which `reader` is, as notifications come together, and in frames of a channel.
+    /// Decodes the `ssa{sv}atstta{sv}` at the position of `reader`, as in batches and in frames of a channel.
     ///
-    /// - Throws: InvalidArgs, or what is wrong with userInfo.
+    /// - Throws: InvalidArgs, or the error of userInfo.
     public init(withDetailsAt reader: inout MarshalledReader, like recent: inout Recent) throws(BusError) {
         guard reader.align(to: 8) else { throw Self.malformed }
         try self.init(at: &reader, like: &recent)
@@ -94,11 +94,11 @@ public struct ArrivedNotification: Sendable {
         }
     }
 
-    /// Those of a message ``NotificationSignal`` or ``NotificationsSignal``, in their order. Whether it comes from the
-    /// service is for the caller to know (E6).
+    /// Decodes the notifications of a message ``NotificationSignal`` or ``NotificationsSignal``, in their order. The
+    /// caller has to verify that the service sent the message (E6).
     ///
-    /// - Returns: nil when `message` is another one.
-    /// - Throws: InvalidArgs, or what is wrong with userInfo: then none of them is read.
+    /// - Returns: nil if `message` is another message.
+    /// - Throws: InvalidArgs, or the error of userInfo; then no notification is returned.
     public static func all(
         in message: Message, like recent: inout Recent
     ) throws(BusError) -> [ArrivedNotification]? {
@@ -125,7 +125,7 @@ public struct ArrivedNotification: Sendable {
         return all
     }
 
-    /// The same for whoever has had none before.
+    /// Decodes the notifications of a message without a previous one.
     public static func all(in message: Message) throws(BusError) -> [ArrivedNotification]? {
         var recent = Recent()
         return try all(in: message, like: &recent)

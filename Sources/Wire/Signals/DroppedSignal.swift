@@ -2,12 +2,12 @@
 import CarillonCore
 import CarillonDBus
 
-/// `Dropped`: the service lost notifications for the client, which stand before what comes next (S4).
+/// `Dropped`: the service lost notifications for the client, which preceded the next message (S4).
 public struct DroppedSignal: CenterSignal, Equatable {
     public var count: UInt64
-    /// Those of the client's observers that miss them.
+    /// The client's observers that miss them.
     public var observers: [ObserverID]
-    /// A ``DropReason``, or ``notAllowed``; later services may have more of them.
+    /// A ``DropReason``, or ``notAllowed``; later services may add reasons.
     public var reason: String
 
     public init(count: UInt64, observers: [ObserverID], reason: String) {
@@ -16,10 +16,10 @@ public struct DroppedSignal: CenterSignal, Equatable {
         self.reason = reason
     }
 
-    /// Not that anything was lost so far: the observers are gone, as policy no longer allows them (P2).
+    /// The reason for removed observers that policy no longer allows (P2). It reports no loss up to then.
     public static let notAllowed = "not-allowed"
 
-    /// Whether the count is an upper bound, of numbers of the sequence that were given before.
+    /// Whether the count is an upper bound, for sequence numbers that were assigned before.
     public var isBound: Bool { DropReason(rawValue: reason)?.isBound ?? false }
 
     public static let member: MemberName = "Dropped"

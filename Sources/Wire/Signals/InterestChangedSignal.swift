@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonDBus
 
-/// `InterestChanged`: other names are wanted than when the receiver asked with ``FollowInterest``.
+/// `InterestChanged`: the observed names have changed since the receiver called ``FollowInterest``.
 public struct InterestChangedSignal: CenterSignal, Equatable {
     public init() {}
 

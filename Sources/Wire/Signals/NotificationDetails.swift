@@ -2,13 +2,13 @@
 import CarillonCore
 import CarillonDBus
 
-/// What a client is told about a notification besides its content (P1): the `a{sv}` at its end. What nothing tells, and
-/// what the client did not ask for, is not there.
+/// The encoding of the details that a client requested about a notification (P1): the `a{sv}` at its end. Unknown and
+/// unrequested details are left out.
 enum NotificationDetails {
-    /// The most that an entry takes, without the texts of values.
+    /// The maximum size of an entry, in bytes, without the texts of values.
     private static let maxBytesOfEntry = 48
 
-    /// The most that ``append(of:to:)`` appends.
+    /// The maximum number of bytes that ``append(of:to:)`` appends.
     static func maxBytes(of delivery: Delivery) -> Int {
         guard !delivery.details.isEmpty else { return MarshalledBytes.maxBytesOfArray }
         return MarshalledBytes.maxBytesOfArray + maxBytesOfEntry * Detail.allCases.count

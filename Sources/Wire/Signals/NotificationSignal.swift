@@ -3,21 +3,22 @@ import CarillonBusNames
 import CarillonCore
 import CarillonDBus
 
-/// `Notification`: a notification that reached the client, with its observers that it matched (D6).
+/// `Notification`: a notification for the client, with its matching observers (D6).
 public struct NotificationSignal: CenterSignal, Equatable {
     public var name: String
-    /// Empty when the notification has none.
+    /// The object of the notification; empty for none.
     public var object: String
-    /// Its texts hold no NUL character.
+    /// The userInfo; its texts hold no NUL character.
     public var userInfo: [String: PropertyList]
     public var observers: [ObserverID]
     /// The poster, as the bus verified it.
     public var poster: UniqueName
-    /// The place among all notifications that the service accepted (D4).
+    /// The position among all notifications that the service accepted (D4).
     public var serial: UInt64
-    /// The place among those of the client: 1, 2, 3 … without holes, unless ``DroppedSignal`` said so.
+    /// The position among the client's notifications: 1, 2, 3 …, with gaps only where ``DroppedSignal`` reported a
+    /// loss.
     public var sequence: UInt64
-    /// What the client asked for besides; only in ``NotificationsSignal``, this message has none.
+    /// The details that the client requested; only ``NotificationsSignal`` carries them.
     public var details: [String: PropertyList] = [:]
 
     public init(
@@ -59,10 +60,9 @@ public struct NotificationSignal: CenterSignal, Equatable {
         writer.append(sequence)
     }
 
-    /// The same message out of the bytes that the post came in, as the service sends it: most of it is not looked at
-    /// again.
+    /// Encodes the message from the bytes of the post, most of which are copied unread, as the service sends it.
     ///
-    /// - Parameter messageSerial: of the message, unique among those of the connection.
+    /// - Parameter messageSerial: The serial of the message, unique on its connection.
     public static func message(
         for delivery: Delivery, userInfo: WireUserInfo, messageSerial: UInt32
     ) -> MarshalledMessage {
@@ -72,10 +72,10 @@ public struct NotificationSignal: CenterSignal, Equatable {
         }
     }
 
-    /// The header of such messages to a client: for ``send(_:userInfo:behind:messageSerial:over:)``.
+    /// Returns the header of such messages to a client, for ``send(_:userInfo:behind:messageSerial:over:)``.
     public static func head(for client: ClientName) -> MessageHead { form.head(to: client) }
 
-    /// Sends the same message. What others get as well is laid out once, by the poster.
+    /// Sends the same message. The part that all receivers share is encoded once, by the poster.
     public static func send(
         _ delivery: Delivery, userInfo: WireUserInfo, behind head: MessageHead, messageSerial: UInt32,
         over bus: some MessageBus
@@ -85,7 +85,7 @@ public struct NotificationSignal: CenterSignal, Equatable {
         }
     }
 
-    /// The most that the arguments take.
+    /// Returns the maximum size of the arguments, in bytes.
     static func maxBytes(of delivery: Delivery, _ userInfo: WireUserInfo) -> Int {
         userInfo.commonBody.count + maxOwnBytes(of: delivery)
     }
@@ -95,13 +95,13 @@ public struct NotificationSignal: CenterSignal, Equatable {
             + MarshalledBytes.maxBytes(of: delivery.notification.poster.rawValue) + 24
     }
 
-    /// Appends the arguments, for a place that D-Bus would align to 8.
+    /// Appends the arguments at a position that is aligned to 8 bytes.
     static func append(_ delivery: Delivery, userInfo: WireUserInfo, to body: inout MarshalledBytes) {
         body.append(bytes: userInfo.commonBody)
         appendOwn(delivery, to: &body)
     }
 
-    /// Appends the arguments behind those that the post has as well.
+    /// Appends the arguments behind those shared with the post.
     private static func appendOwn(_ delivery: Delivery, to body: inout MarshalledBytes) {
         switch delivery.observers {
         case .one(let observer): body.append(arrayOf: observer.rawValue)

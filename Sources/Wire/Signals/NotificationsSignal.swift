@@ -3,8 +3,8 @@ import CarillonBusNames
 import CarillonCore
 import CarillonDBus
 
-/// `Notifications`: what was due to a client that asked for batches, together (F1). It takes the place of
-/// ``NotificationSignal``, also for one alone; the order and the numbers are the same.
+/// `Notifications`: a batch of notifications for a client that requested batches (F1). It replaces
+/// ``NotificationSignal``, also for a single notification; order and numbers are the same.
 public struct NotificationsSignal: CenterSignal, Equatable {
     public var notifications: [NotificationSignal]
 
@@ -39,17 +39,17 @@ public struct NotificationsSignal: CenterSignal, Equatable {
         }
     }
 
-    /// The same message out of the bytes that the posts came in, as the service sends it.
+    /// Encodes the message from the bytes of the posts, as the service sends it.
     ///
     /// - Parameters:
-    ///   - batch: all of it for `client`.
-    ///   - messageSerial: of the message, unique among those of the connection.
-    ///   - userInfo: gives that of a notification.
+    ///   - batch: Deliveries, all of them for `client`.
+    ///   - messageSerial: The serial of the message, unique on its connection.
+    ///   - userInfo: Returns the userInfo of a notification.
     public static func message(
         for batch: [Delivery], to client: ClientName, messageSerial: UInt32,
         userInfo: (Notification) -> WireUserInfo
     ) -> MarshalledMessage {
-        // Each begins where D-Bus aligns to 8.
+        // D-Bus aligns each structure to 8 bytes.
         let size = batch.reduce(MarshalledBytes.maxBytesOfArray) {
             $0 + 8 + NotificationSignal.maxBytes(of: $1, userInfo($1.notification))
                 + NotificationDetails.maxBytes(of: $1)

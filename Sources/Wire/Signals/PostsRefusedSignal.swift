@@ -2,11 +2,11 @@
 import CarillonBusNames
 import CarillonDBus
 
-/// `PostsRefused`: posts of the receiver were refused that wanted no answer (E10).
+/// `PostsRefused`: the service refused posts of the receiver that requested no reply (E10).
 public struct PostsRefusedSignal: CenterSignal, Equatable {
-    /// Those that no earlier signal has told.
+    /// The number of refused posts that no earlier signal has reported.
     public var count: UInt32
-    /// Why the last of them was refused.
+    /// The reason for the refusal of the last post.
     public var error: BusError
 
     public init(count: UInt32, error: BusError) {

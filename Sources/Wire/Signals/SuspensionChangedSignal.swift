@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonDBus
 
-/// `SuspensionChanged`: the client is suspended or resumed from now on (S1).
+/// `SuspensionChanged`: the suspension of the client begins or ends now (S1).
 public struct SuspensionChangedSignal: CenterSignal, Equatable {
     public var isSuspended: Bool
-    /// A ``SuspensionCause``; later services may have more of them.
+    /// A ``SuspensionCause``; later services may add causes.
     public var cause: String
 
     public init(isSuspended: Bool, cause: String) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonDBus
 
-/// `ValuesRemoved`: a value has gone since the receiver asked with ``FollowValues``.
+/// `ValuesRemoved`: a retained value was removed since the receiver called ``FollowValues``.
 public struct ValuesRemovedSignal: CenterSignal, Equatable {
     public init() {}
 
