@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Whose window is active, for people.
+/// The application of the active window, for display to people.
 package enum ActiveApplication: Equatable {
     case process(UInt32, name: String)
-    /// Only its id is known.
+    /// An application of which only the id is known.
     case application(String)
-    /// There is an active window, and nobody knows whose.
+    /// An unknown application: a window is active, and its owner is unknown.
     case unknown
-    /// No window is active.
+    /// No application: no window is active.
     case nobody
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Which source of activity the configuration asks for, by its name there.
+/// The source of activity that the configuration selects, by its name there.
 package enum ActivityChoice: RawRepresentable, CaseIterable, Equatable, Sendable {
-    /// What the session offers.
+    /// The best source that the session offers.
     case automatic
     case none
     case kind(ActivitySourceKind)

@@ -4,35 +4,35 @@ import CarillonCore
 import CarillonDBus
 import CarillonMainLoop
 
-/// How far the following of a source is.
+/// The state of the activity source.
 package enum ActivityState: String {
     /// There is no source: the configuration wants none, or the session offers none.
     case off = "off"
-    /// The source has not told anything yet, or can't tell for now.
+    /// The source has not reported yet, or cannot report for now.
     case waiting = "waiting"
     case following = "following"
     /// The source failed.
     case lost = "lost"
 }
 
-/// Chooses the source of activity that the session offers, keeps it going, and hands what it tells to the tracker.
+/// The component that selects a source of activity, keeps it running, and forwards its events to the tracker.
 ///
-/// A source that is lost is tried again after 1, 2, 4 … seconds, up to about a minute. After that nothing happens until
-/// there is a reason to think that it may work: a new client, whose environment is looked at, or a new configuration. So
-/// a session without a desktop costs no wake-ups. While no source tells, everybody is active.
+/// A lost source is retried after 1, 2, 4 … seconds, with a last pause of about one minute. After that the follower
+/// waits for a reason to retry: a new client, whose environment is examined, or a new configuration. A session without
+/// a desktop therefore costs no wake-ups. While no source reports, all clients count as active.
 final class ActivityFollower {
-    /// Makes a source; a test puts its own in its place.
+    /// A function that creates a source; tests replace it.
     typealias Factory = (ActivitySourceKind, SessionEnvironment) -> any ActivitySource
 
     let tracker: ActivityTracker
     var kind: ActivitySourceKind? { status.kind }
     var state: ActivityState { status.state }
-    /// Why nobody is suspended by activity now, and what a person can do about it; empty while the source is followed.
+    /// The reason why activity suspends no client now, with a remedy for the user; empty in the state `following`.
     var reason: String { status.reason }
-    /// Called when ``kind``, ``state`` or ``reason`` changed.
+    /// Called after a change of ``kind``, ``state`` or ``reason``.
     var onChange: (() -> Void)?
     private var status = Status() { didSet { if status != oldValue, !isRestarting { onChange?() } } }
-    /// What a restart comes to is told, and not its steps.
+    /// Whether a restart is in progress. Only its result is reported, not its steps.
     private var isRestarting = false
     private struct Status: Equatable {
         var kind: ActivitySourceKind?
@@ -40,7 +40,7 @@ final class ActivityFollower {
         var reason = ""
     }
 
-    /// Whether the screen is locked: then no window is active, whatever the source says.
+    /// Whether the screen is locked. Then no window counts as active, whichever window the source reports.
     var isLocked = false {
         didSet {
             guard isLocked != oldValue else { return }
@@ -49,7 +49,7 @@ final class ActivityFollower {
             tracker.handle(.focused(isLocked ? nil : focused))
         }
     }
-    /// What the source told last.
+    /// The last window reported by the source.
     private var focused: ActivityWindow?
 
     private let context: MainContext
@@ -59,18 +59,18 @@ final class ActivityFollower {
     private var session: SessionEnvironment
     private var choice: ActivityChoice
     private var source: (any ActivitySource)?
-    /// While the source is followed.
+    /// The liveness check, while the source is followed.
     private var liveness: LivenessCheck?
-    /// Those that are still to be tried before the next pause, the best first.
+    /// The sources left to try before the next pause, the best first.
     private var candidates: [ActivitySourceKind] = []
     private var failures = 0
-    /// When clients were seen first whose process is not known yet.
+    /// The first appearance of each client whose process is not known yet.
     private var appearances: [ClientName: UInt64] = [:]
     private var retryTimer: EventSource?
-    /// Whether the loss of the source was told, so that it is told once.
+    /// Whether the loss of the source was logged, so that it is logged once.
     private var hasWarned = false
 
-    /// The pause before the last attempt of a series.
+    /// The maximum number of failed rounds; the pause before the last round is the longest.
     private static let maximumFailures = 7
 
     init(
@@ -87,7 +87,7 @@ final class ActivityFollower {
         self.factory = factory
     }
 
-    /// Begins. Nothing here waits for anything.
+    /// Starts the first source, without blocking.
     func start() {
         candidates = wanted
         guard let best = candidates.first else {
@@ -99,25 +99,26 @@ final class ActivityFollower {
         tryNext()
     }
 
-    /// The configuration was read again, which starts the source anew: whoever asks for that may have seen it go wrong.
+    /// Applies a new configuration. It restarts the source, since a user who reloads the configuration may have seen
+    /// the source fail.
     func choose(_ choice: ActivityChoice, _ rules: InactivityRules) {
         self.choice = choice
         tracker.rules = rules
         restart()
     }
 
-    /// The service is used: what it does now to who is suspended may be wrong if the source tells no more.
+    /// Notes a use of the service. If the source is silent, clients that it keeps suspended are now treated wrongly.
     func noteUse() {
         guard tracker.isAnyoneInactive else { return }
         liveness?.noteUse()
     }
 
-    /// A client was seen for the first time. Its process will be known later, if at all.
+    /// Notes a new client. Its process is reported later, if at all.
     func clientAppeared(_ client: ClientName) {
         appearances[client] = processes.now
     }
 
-    /// Gives up what is kept of clients that are gone (E8).
+    /// Releases memory that departed clients leave unused (E8).
     func releaseRoom() {
         appearances.releaseRoom()
         tracker.releaseRoom()
@@ -128,7 +129,8 @@ final class ActivityFollower {
         tracker.forget(client)
     }
 
-    /// A client's process is known. While no source tells, the client may know of a desktop that the service does not.
+    /// Notes the process of a client. While no source reports, the client's environment may name a desktop unknown to
+    /// the service.
     func clientIdentified(_ client: ClientName, processID: UInt32) {
         guard let seen = appearances.removeValue(forKey: client) else { return }
         tracker.clientIdentified(client, processID: processID, seen: seen)
@@ -172,13 +174,13 @@ final class ActivityFollower {
         if status != before { onChange?() }
     }
 
-    // MARK: The source
+    // MARK: Source
 
     private func tryNext() {
         guard !candidates.isEmpty else { return pause() }
         let next = candidates.removeFirst()
         status.kind = next
-        // A source that failed stays lost until it has something to tell.
+        // A failed source stays in the state `lost` until it reports.
         if state != .lost {
             enter(.waiting, "it has not told anything yet")
         }
@@ -214,7 +216,7 @@ final class ActivityFollower {
             hasWarned = true
             liveness = nil
             enter(.lost, reason)
-            // Later: it is still talking.
+            // The source is still in its callback, so it is released later.
             let ended = source
             source = nil
             retryTimer = .idle(on: context) { [weak self] in
@@ -229,7 +231,7 @@ final class ActivityFollower {
         tracker.handle(event)
     }
 
-    /// - Parameter reason: why nobody is followed now.
+    /// - Parameter reason: The reason why no window is followed now.
     private func enter(_ state: ActivityState, _ reason: String = "") {
         let why = state == .following ? "" : "\(kind?.rawValue ?? ""): \(reason); \(kind?.advice ?? "")"
         status = Status(kind: kind, state: state, reason: why)
@@ -247,7 +249,7 @@ final class ActivityFollower {
         withExtendedLifetime(timer) { tryNext() }
     }
 
-    /// All have failed: the next round comes after a pause, if at all.
+    /// Ends a round in which all sources failed. The next round follows after a pause, up to a maximum.
     private func pause() {
         candidates = wanted
         status.kind = candidates.first

@@ -4,21 +4,21 @@ import CarillonCore
 import CarillonDBus
 import CarillonMainLoop
 
-/// Tells which clients' applications are active (A1 to A3): the whole of this module, for the service.
+/// The monitor of the clients' activity (A1 to A3), the interface of this module to the service.
 ///
-/// Nothing here waits: a desktop that does not answer delays nobody. Threads: all members on the thread that runs the
+/// It never blocks: a desktop that does not answer delays no client. Threads: all members on the thread that runs the
 /// bus's context.
 package final class ActivityMonitor {
-    /// Where activity comes from; nil for none.
+    /// The kind of the source; nil without a source.
     package var kind: ActivitySourceKind? { follower.kind }
     package var state: ActivityState { follower.state }
-    /// Why nobody is suspended by activity now, and what a person can do; empty while ``kind`` is followed.
+    /// The reason why activity suspends no client now, with a remedy for the user; empty while ``kind`` is followed.
     package var reason: String { follower.reason }
-    /// Whose window is active; nil while nobody tells.
+    /// The application of the active window; nil while no source reports.
     package var activeApplication: ActiveApplication? { follower.tracker.activeApplication }
-    /// When a client's application is inactive.
+    /// Returns the rule by which a client's application is inactive.
     package func rule(for client: ClientName) -> InactiveWhen { follower.tracker.rule(for: client) }
-    /// Called when ``kind``, ``state`` or ``reason`` changed.
+    /// Called after a change of ``kind``, ``state`` or ``reason``.
     package var onChange: (() -> Void)? {
         get { follower.onChange }
         set { follower.onChange = newValue }
@@ -29,13 +29,13 @@ package final class ActivityMonitor {
     private let screenLock: ScreenLock
 
     /// - Parameters:
-    ///   - bus: that of the clients, which outlives this.
-    ///   - uniqueName: of `bus`, for desktops that report to it.
-    ///   - choice: what the configuration says.
-    ///   - rules: what it says of when an application is inactive.
-    ///   - session: where the desktop is looked for first.
-    ///   - lookups: finds out what the loop does not wait for.
-    ///   - tell: called with each change of a client's activity.
+    ///   - bus: The bus of the clients, which outlives this object.
+    ///   - uniqueName: The unique name on `bus`, for desktops that report to it.
+    ///   - choice: The configured source.
+    ///   - rules: The configured rules of inactivity.
+    ///   - session: The environment that is searched first for a desktop.
+    ///   - lookups: Runs queries that may block.
+    ///   - tell: Called with each change of a client's activity.
     package init(
         bus: any MessageBus, uniqueName: UniqueName, choice: ActivityChoice, rules: InactivityRules,
         session: SessionEnvironment = .own, processes: any ProcessTable, lookups: ProcessLookups,
@@ -70,36 +70,36 @@ package final class ActivityMonitor {
         screenLock.onChange = { [unowned follower] in follower.isLocked = $0 }
     }
 
-    /// Begins.
+    /// Starts the monitor.
     package func start() { follower.start() }
 
-    /// Gives up what is kept of clients that are gone (E8).
+    /// Releases memory that departed clients leave unused (E8).
     package func releaseRoom() { follower.releaseRoom() }
 
-    /// The service is used. Call it for each call that is served; it costs next to nothing.
+    /// Notes a use of the service. Call it for each served call; its cost is negligible.
     package func noteUse() { follower.noteUse() }
 
-    /// The configuration was read again: the source is started anew.
+    /// Applies a new configuration, and restarts the source.
     package func choose(_ choice: ActivityChoice, _ rules: InactivityRules) { follower.choose(choice, rules) }
 
     // MARK: Clients
 
-    /// A client was seen for the first time. Its process will be known later, if at all.
+    /// Notes a new client. Its process is reported later, if at all.
     package func clientAppeared(_ client: ClientName) { follower.clientAppeared(client) }
 
-    /// The bus told the process of a client.
+    /// Notes the process of a client, as reported by the bus.
     package func clientIdentified(_ client: ClientName, processID: UInt32) {
         follower.clientIdentified(client, processID: processID)
     }
 
     package func forget(_ client: ClientName) { follower.forget(client) }
 
-    // MARK: The bus
+    // MARK: Bus
 
-    /// Takes a message for the object that desktops report to, or of a screen saver. Returns whether it was one.
+    /// Handles a message for the report object or of a screen saver. Returns whether it was one of these.
     package func handle(_ message: Message) -> Bool { reports.handle(message) || screenLock.handle(message) }
 
-    /// A name on the bus changed its owner.
+    /// Handles a change of a bus name's owner.
     package func ownerChanged(_ change: OwnerChange) {
         reports.source?.ownerChanged(change)
         screenLock.ownerChanged(change)

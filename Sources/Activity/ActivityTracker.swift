@@ -2,19 +2,20 @@
 import CarillonCollections
 import CarillonCore
 
-/// From windows to clients: whose application is active (A1, A2).
+/// The mapping from windows to clients, which determines the active applications (A1, A2).
 ///
-/// It knows the clients' processes and the windows that the source *saw active*. A client is inactive only when a window
-/// of its application was seen active, is still there, and is not the active one now. Whoever can't be told for certain
-/// is unknown, which counts as active: processes without such a window, services, the compositor, what runs in a
-/// terminal (the window is the terminal's), ids that are used again, applications that can't be told apart.
+/// It knows the clients' processes, and the windows that the source *reported as active*. A client is inactive only if
+/// a window of its application was active before, still exists, and is not the active one now. A client without
+/// certainty is unknown, which counts as active. This concerns processes without such a window, services, the
+/// compositor, reused ids, and applications that cannot be distinguished. It also concerns programs in a terminal,
+/// whose window is the terminal's.
 final class ActivityTracker {
-    /// A process that has clients, which may be thousands. All of them are active, or none.
+    /// A process with clients, possibly thousands. All of them have the same activity.
     private final class Tracked {
         let facts: ProcessFacts
-        /// As ``ProcessFacts/unitApplication``, taken apart once.
+        /// The parsed ``ProcessFacts/unitApplication``.
         let unitApplication: String?
-        /// The name of its program.
+        /// The name of the program.
         let program: String
         var clients: Set<ClientName> = []
         var told = Activity.unknown
@@ -26,10 +27,10 @@ final class ActivityTracker {
         }
     }
 
-    /// Whose a window is.
+    /// The owner of a window.
     private enum Owner {
         case process(ProcessFacts)
-        /// Only the application's id is known.
+        /// An application of which only the id is known.
         case application(String)
         case nobody
     }
@@ -37,12 +38,12 @@ final class ActivityTracker {
     private struct Window {
         var owner: Owner
         var kind: ActivityWindow.Kind
-        /// The id of its application, where the desktop tells it.
+        /// The application's id; nil if the desktop does not report it.
         var application: String?
-        /// Whether it was seen active, or is a part of the desktop.
+        /// Whether the window was active before, or is part of the desktop.
         var counts = false
         var isHidden = false
-        /// Of its last news.
+        /// The number of its last event.
         let number: UInt64
 
         init(_ window: ActivityWindow, owner: Owner, number: UInt64) {
@@ -56,31 +57,31 @@ final class ActivityTracker {
     private let processes: any ProcessTable
     private let lookups: ProcessLookups
     private let tell: (ClientName, Activity) -> Void
-    /// Asks the bus for the process that owns a name.
+    /// Requests the process that owns a name from the bus.
     private let ownerOfName: (String, @escaping (UInt32?) -> Void) -> Void
     private var clients: [ClientName: Tracked] = [:]
     private var tracked: [ProcessIdentity: Tracked] = [:]
-    /// Those of whose processes the facts are being found out.
+    /// Clients whose process facts are being looked up.
     private var pending: [ClientName: UInt32] = [:]
     private var windows: [WindowID: Window] = [:]
     private var focused: WindowID?
-    /// Whose the windows are that the focused one is transient for.
+    /// The owners of the windows that the focused window is transient for.
     private var focusedFor: [Owner] = []
-    /// Grows with each news of a window; that of the focus.
+    /// The number of the last event of a window, and of the last change of focus.
     private var lastNote: UInt64 = 0
     private var focusNumber: UInt64 = 0
-    /// When an application is inactive.
+    /// The rules by which applications are inactive.
     var rules = InactivityRules() { didSet { if rules != oldValue { update() } } }
-    /// Whether the screen is locked: then no window can be seen.
+    /// Whether the screen is locked, so that no window is visible.
     var isLocked = false { didSet { if isLocked != oldValue { update() } } }
-    /// Clients that were told to be inactive.
+    /// The number of clients reported as inactive.
     private var inactiveCount = 0
-    /// Whether the source's word keeps anybody suspended.
+    /// Whether the source keeps any client suspended.
     var isAnyoneInactive: Bool { inactiveCount > 0 }
-    /// Whether a source tells which window is active.
+    /// Whether a source reports the active window.
     private(set) var isFollowing = false
 
-    /// Whose window is active; nil while nobody tells.
+    /// The application of the active window; nil while no source reports.
     var activeApplication: ActiveApplication? {
         guard isFollowing else { return nil }
         guard let focused, let window = windows[focused] else { return .nobody }
@@ -91,14 +92,14 @@ final class ActivityTracker {
         }
     }
 
-    /// Gives up what is kept of clients that are gone (E8).
+    /// Releases memory that departed clients leave unused (E8).
     func releaseRoom() {
         clients.releaseRoom()
         tracked.releaseRoom()
         pending.releaseRoom()
     }
 
-    /// What holds for a client's application, for people.
+    /// Returns the rule for a client's application, for display to people.
     func rule(for client: ClientName) -> InactiveWhen {
         guard let process = clients[client] else { return rules.general }
         let groups = applicationGroups()
@@ -106,17 +107,16 @@ final class ActivityTracker {
         return rules.rule(for: names(of: process, own.compactMap(\.application)))
     }
 
-    /// The names by which the rules may know a process's application.
+    /// Returns the names by which the rules may identify a process's application.
     private func names(of process: Tracked, _ windows: [String]) -> [String] {
         [process.facts.sandbox?.application, process.unitApplication].compactMap(\.self) + windows + [process.program]
     }
 
     private var compositor: UInt32?
-    /// Owners of the bus names that are ids of applications.
+    /// Processes that own application ids as bus names.
     private var nameOwners: [String: UInt32] = [:]
 
-    /// Windows that were seen active and never closed: a source that does not tell of closed windows shall not make
-    /// this grow for ever.
+    /// The maximum number of known windows. It bounds the memory if a source does not report closed windows.
     private static let maximumWindows = 4096
 
     init(
@@ -131,10 +131,10 @@ final class ActivityTracker {
 
     // MARK: Clients
 
-    /// The bus told the process of a client.
+    /// Notes the process of a client, as reported by the bus.
     ///
-    /// - Parameter seen: when the client was first seen. A process that started after that has the id of the client's,
-    ///   and is another.
+    /// - Parameter seen: The time of the client's first appearance. A process with a later start reuses the id of the
+    ///   client's process.
     func clientIdentified(_ client: ClientName, processID: UInt32, seen: UInt64) {
         pending[client] = processID
         lookups.find(processes.facts(of: processID), of: processID) { [weak self] facts in
@@ -152,7 +152,7 @@ final class ActivityTracker {
         let process = isKnown ? before! : Tracked(facts, program: processes.name(of: processID))
         if !isKnown {
             tracked[facts.identity] = process
-            // Where there was one, it is in another unit now, or in a sandbox.
+            // A changed process is now in another unit or in a sandbox.
             process.told = before?.told ?? .unknown
             process.clients = before?.clients ?? []
             for other in process.clients { clients[other] = process }
@@ -160,7 +160,7 @@ final class ActivityTracker {
         join(client, process)
         if process.told != .unknown { tell(client, process.told) }
         guard !isKnown else { return }
-        // Others are concerned only where it makes an application one of several.
+        // Other processes are affected only if an application now has several groups.
         let isAlone = !owners.contains { if case .application = $0 { true } else { false } }
         update(only: isAlone ? process : nil)
     }
@@ -183,7 +183,7 @@ final class ActivityTracker {
         if process.clients.isEmpty { tracked[process.facts.identity] = nil }
     }
 
-    // MARK: The source
+    // MARK: Source
 
     func handle(_ event: ActivityEvent) {
         switch event {
@@ -204,7 +204,7 @@ final class ActivityTracker {
         update()
     }
 
-    /// Everything that was seen is forgotten: everybody is unknown, until a source sees them active again.
+    /// Discards all events. Each client is unknown until a source reports its window as active again.
     private func reset() {
         isFollowing = false
         windows = [:]
@@ -218,7 +218,7 @@ final class ActivityTracker {
         if before == nil, windows.count >= Self.maximumWindows { windows = [:] }
         lastNote += 1
         let number = lastNote
-        // Looked at each time: the id of the window, or of the process, may be another's now.
+        // The owner is looked up at each event, since window ids and process ids can be reused.
         let owner = owner(window.party, before: before?.owner) { [weak self] owner in
             guard let self, windows[window.id]?.number == number else { return }
             windows[window.id]?.owner = owner
@@ -245,11 +245,11 @@ final class ActivityTracker {
         focusedFor.forEach(lookForName)
     }
 
-    /// Whose a window is, as far as that is known at once.
+    /// Returns the owner of a window, as far as it is known at once.
     ///
     /// - Parameters:
-    ///   - before: whose it was; it stays so while its process is being asked about.
-    ///   - completion: called later where it was not known at once.
+    ///   - before: The previous owner, which is kept during the lookup of its process.
+    ///   - completion: Called later if the owner was not known at once.
     private func owner(
         _ party: ActivityWindow.Party, before: Owner?, completion: @escaping (Owner) -> Void
     ) -> Owner {
@@ -269,7 +269,7 @@ final class ActivityTracker {
         return .application(application)
     }
 
-    /// An application may own its id as a name on the bus.
+    /// Looks up the owner of an application id as a bus name.
     private func lookForName(of owner: Owner) {
         guard case .application(let application) = owner else { return }
         ownerOfName(application) { [weak self] processID in
@@ -281,9 +281,9 @@ final class ActivityTracker {
 
     private var owners: [Owner] { windows.values.map(\.owner) + focusedFor }
 
-    // MARK: Who is active
+    // MARK: Activity
 
-    /// Tells what changed, of one process or of all.
+    /// Reports changes of activity, of one process or of all.
     private func update(only process: Tracked? = nil) {
         var news: [(ClientName, Activity)] = []
         let groups = applicationGroups()
@@ -295,7 +295,7 @@ final class ActivityTracker {
             process.told = activity
             news += process.clients.map { ($0, activity) }
         }
-        // Those who resume come first: what they get is due.
+        // Resumed clients come first, since their notifications are due.
         for (name, activity) in news where activity != .inactive { tell(name, activity) }
         for (name, activity) in news where activity == .inactive { tell(name, activity) }
     }
@@ -303,13 +303,14 @@ final class ActivityTracker {
     private func activity(of process: Tracked, groups: [String: Set<Group>]) -> Activity {
         let facts = process.facts
         guard isFollowing, !facts.isEssential, facts.identity.id != compositor else { return .unknown }
-        // Of its windows: whether one comes to the front and goes to the back, whether it was seen active, whether it can be
-        // seen; whether one is a part of the desktop.
+        // The properties of the process's windows: existence, activity before now, visibility, membership in the
+        // desktop, and an active helper.
         var (hasWindow, wasActive, isVisible, isShell, isHelperActive) = (false, false, false, false, false)
         var applications: [String] = []
         for (id, window) in windows {
             guard isOwner(process, of: window.owner, groups) else {
-                // Whoever has a window is active with that of its helper, too. Whoever has none is not concerned.
+                // A process with a window is active with the window of its helper, too. A process without a window is
+                // not affected.
                 if id == focused, case .process(let helper) = window.owner {
                     isHelperActive = helper.belongs(to: facts)
                 }
@@ -346,16 +347,16 @@ final class ActivityTracker {
         }
     }
 
-    // MARK: Windows of which only the application's id is known
+    // MARK: Windows with only an application id
 
-    /// What holds processes of one run of an application.
+    /// The common container of the processes of one run of an application.
     private enum Group: Hashable {
         case sandbox(ProcessFacts.Sandbox)
         case unit(String)
         case process(ProcessIdentity)
     }
 
-    /// The group that a process is in if it is of this application; nil if it is not.
+    /// Returns the group of a process within this application; nil if the process does not belong to it.
     private func group(of process: Tracked, for application: String) -> Group? {
         let facts = process.facts
         if let sandbox = facts.sandbox {
@@ -365,7 +366,7 @@ final class ActivityTracker {
         return nameOwners[application] == facts.identity.id ? .process(facts.identity) : nil
     }
 
-    /// For each application that has such a window the groups among the clients. More than one can't be told apart.
+    /// Returns the groups of clients for each application with such a window. Several groups cannot be distinguished.
     private func applicationGroups() -> [String: Set<Group>] {
         var groups: [String: Set<Group>] = [:]
         for case .application(let application) in owners where groups[application] == nil {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-/// When an application is inactive (A1), by its name in the configuration.
+/// The condition under which an application is inactive (A1), by its name in the configuration.
 package enum InactiveWhen: String, CaseIterable, Sendable {
-    /// When none of its windows has the focus, as AppKit has it.
+    /// None of its windows has the focus, as in AppKit.
     case unfocused = "unfocused"
-    /// When none of its windows can be seen: they are minimised or on another workspace, or the screen is locked.
+    /// None of its windows is visible: they are minimised or on another workspace, or the screen is locked.
     case hidden = "hidden"
 }
 
-/// What the configuration says of that, for all and for single applications.
+/// The configured conditions, for all applications and for single ones.
 package struct InactivityRules: Equatable, Sendable {
     package var general: InactiveWhen
-    /// By the id of an application, or the name of a program.
+    /// The conditions by the id of an application, or the name of a program.
     package var applications: [String: InactiveWhen]
 
     package init(general: InactiveWhen = .unfocused, applications: [String: InactiveWhen] = [:]) {
@@ -18,12 +18,13 @@ package struct InactivityRules: Equatable, Sendable {
         self.applications = applications
     }
 
-    /// Whether anybody has to know which windows can be seen.
+    /// Whether a rule requires the visibility of windows.
     var needVisibility: Bool { general == .hidden || applications.values.contains(.hidden) }
 
-    /// What holds for an application.
+    /// Returns the condition for an application.
     ///
-    /// - Parameter names: what it is called; the first that the rules know counts. Asked for only where it matters.
+    /// - Parameter names: The names of the application; the first with a rule counts. It is evaluated only if there are
+    ///   such rules.
     func rule(for names: @autoclosure () -> [String]) -> InactiveWhen {
         guard !applications.isEmpty else { return general }
         return names().lazy.compactMap { applications[$0] }.first ?? general

@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMainLoop
 
-/// Notices that a source tells no more while its desktop lives, without a wake-up while nothing happens.
+/// A check that detects a silent source while its desktop lives, without wake-ups of an idle service.
 ///
-/// It matters only to who is suspended, and only when something is posted or asked. So each use of the service is a
-/// reason to ask the source for a sign of life; there is one question in ``interval`` at most, and one that is not
-/// answered within ``limit`` means that the source is silent. A use is never without a question behind it: a source that
-/// is silent when the service is used is found out after their sum at the latest.
+/// Silence matters only to suspended clients, and only when the service is used. Each use therefore leads to a query of
+/// the source, at most once per ``interval``. A query without an answer within ``limit`` means that the source is
+/// silent. Each use is followed by a query, so silence is detected at the latest after the sum of both times.
+///
 /// Threads: all members on the thread that runs the context.
 final class LivenessCheck {
-    /// Between signs and the next question, in milliseconds.
+    /// The minimum time between a sign of life and the next query, in milliseconds.
     static let interval = 2000
-    /// For an answer, in milliseconds. A desktop that is busy for longer than that loses nothing but its suspensions.
+    /// The maximum time for an answer, in milliseconds. A desktop that is busy for longer loses only its suspensions.
     static let limit: UInt32 = 8000
 
     private let context: MainContext
     private let ask: () -> Void
     private let onSilence: () -> Void
     private var lastSign: SuspendingClock.Instant
-    /// Until it asks, or until the answer is late.
+    /// The timer of the next query, or of the late answer.
     private var timer: EventSource?
 
     /// - Parameters:
-    ///   - ask: asks the source, whose answer comes to ``noteSign()``.
-    ///   - onSilence: called when there was none. The check is over then.
+    ///   - ask: Queries the source, whose answer has to call ``noteSign()``.
+    ///   - onSilence: Called if there was no answer; then the check has ended.
     init(context: MainContext, ask: @escaping () -> Void, onSilence: @escaping () -> Void) {
         self.context = context
         self.ask = ask
@@ -31,7 +31,7 @@ final class LivenessCheck {
         lastSign = context.now
     }
 
-    /// The service is used, and somebody is suspended by the source's word.
+    /// Notes a use of the service while the source keeps clients suspended.
     func noteUse() {
         guard timer == nil else { return }
         let pause = lastSign + .milliseconds(Self.interval) - context.now
@@ -39,7 +39,7 @@ final class LivenessCheck {
         timer = .once(milliseconds: UInt32(pause / .milliseconds(1)) + 1, on: context) { [unowned self] in askNow() }
     }
 
-    /// The source told something, or answered.
+    /// Notes an event or an answer of the source.
     func noteSign() {
         timer = nil
         lastSign = context.now

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The name of a connection on a message bus: a ``UniqueName``, a ``WellKnownName``, or ``AnyBusName`` where it may be
-/// either. They follow the D-Bus specification, "Bus names".
+/// A name of a connection on a message bus: a ``UniqueName``, a ``WellKnownName``, or ``AnyBusName`` for either. They
+/// follow the D-Bus specification, "Bus names".
 public protocol BusName: BusSyntax {}
 
-/// The name that the bus gave to one connection, such as `:1.42`. As long as the bus lives no other connection gets it.
+/// The name that the bus assigned to a connection, such as `:1.42`. It is never reused during the lifetime of the bus.
 public struct UniqueName: BusName, Comparable {
     public let rawValue: String
 
@@ -16,19 +16,19 @@ public struct UniqueName: BusName, Comparable {
             && text.utf8.count <= longestBusName
     }
 
-    /// By their texts: an order that is the same in every process, and means nothing else.
+    /// Compares the texts. The order is the same in each process, and has no other meaning.
     public static func < (left: UniqueName, right: UniqueName) -> Bool {
         left.rawValue < right.rawValue
     }
 
-    /// Whether this connection came to the bus before the other: buses count them.
+    /// Whether this connection joined the bus before the other, as buses number their connections.
     public func isOlder(than other: UniqueName) -> Bool {
         let (count, others) = (rawValue.utf8.count, other.rawValue.utf8.count)
         return count == others ? rawValue < other.rawValue : count < others
     }
 }
 
-/// A name that a connection asked the bus for, such as `org.example.App`.
+/// A name that a connection requested from the bus, such as `org.example.App`.
 public struct WellKnownName: BusName {
     public let rawValue: String
 
@@ -57,21 +57,22 @@ public struct AnyBusName: BusName {
         UniqueName.isValid(text) || WellKnownName.isValid(text)
     }
 
-    /// The name as one that the bus gave; nil for a well-known one.
+    /// The name as a unique name; nil for a well-known name.
     public var unique: UniqueName? {
         rawValue.utf8.first == UInt8(ascii: ":") ? UniqueName(unchecked: rawValue) : nil
     }
 
-    /// The name as one that a connection asked for; nil for a unique one.
+    /// The name as a well-known name; nil for a unique name.
     public var wellKnown: WellKnownName? {
         rawValue.utf8.first == UInt8(ascii: ":") ? nil : WellKnownName(unchecked: rawValue)
     }
 }
 
-/// In bytes.
+/// The maximum length of a bus name, in bytes.
 private let longestBusName = 255
 
-/// How many elements, with dots between them, a name has; nil when one is empty or has a character that none may have.
+/// Returns the number of elements of a name, which dots separate; nil if an element is empty or has an invalid
+/// character.
 private func elements(of text: Substring.UTF8View, mayBeginWithDigit: Bool) -> Int? {
     var count = 0
     var isStart = true

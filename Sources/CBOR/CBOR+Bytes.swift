@@ -2,7 +2,7 @@
 import CCarillonCBOR
 
 extension CBOR {
-    /// The item as bytes. Integers have their width; strings, arrays and maps their length in front of them.
+    /// The encoded item. Integers keep their width; strings, arrays and maps have a definite length.
     public var encoded: [UInt8] {
         var bytes: [UInt8] = []
         append(to: &bytes)
@@ -50,7 +50,7 @@ extension CBOR {
         }
     }
 
-    /// A head has nine bytes at most.
+    /// Appends a head, which has at most nine bytes.
     private static func append(to bytes: inout [UInt8], _ encode: (UnsafeMutablePointer<UInt8>, Int) -> Int) {
         withUnsafeTemporaryAllocation(of: UInt8.self, capacity: 9) { head in
             let count = encode(head.baseAddress!, head.count)

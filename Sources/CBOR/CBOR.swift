@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A data item of CBOR (RFC 8949).
+/// A CBOR data item (RFC 8949).
 ///
-/// The width of an integer is kept, so that what was written with more bytes than it needs is read as that.
+/// The width of an integer is preserved, so that a number with a longer encoding than necessary keeps it.
 public indirect enum CBOR: Hashable, Sendable {
-    /// How many bytes an integer takes. One of 0 to 23 in the head's own byte counts as one byte.
+    /// The number of bytes of an integer. A number of 0 to 23 in the head's own byte counts as one byte.
     public enum Width: Sendable {
         case one, two, four, eight
     }
 
-    /// A pair of a map. Keys are in the order in which they stand.
+    /// A pair of a map. The order of the pairs is preserved.
     public struct Entry: Hashable, Sendable {
         public let key: CBOR
         public let value: CBOR
@@ -19,7 +19,7 @@ public indirect enum CBOR: Hashable, Sendable {
         }
     }
 
-    /// A number that is not negative. Of the width only the low bytes of it count.
+    /// A number that is not negative. Only the low bytes of that width count.
     case unsigned(UInt64, Width)
     /// The number -1 - n.
     case negative(UInt64, Width)
@@ -28,30 +28,30 @@ public indirect enum CBOR: Hashable, Sendable {
     case array([CBOR])
     case map([Entry])
     case tagged(UInt64, CBOR)
-    /// Of half, single and double precision.
+    /// A number of half, single or double precision.
     case double(Double)
     case boolean(Bool)
     case null
     case undefined
 
-    /// Items in each other, at most; a tag counts as one.
+    /// The maximum depth of nested items; a tag counts as one.
     public static let maximumDepth = 256
 
-    /// What is wrong with bytes that are no CBOR.
+    /// An error in the bytes.
     public struct Malformed: Error, Equatable, CustomStringConvertible {
-        /// Where, in bytes from the beginning.
+        /// The offset in bytes, from the beginning.
         public let position: Int
         public let reason: String
 
         public var description: String { "\(reason) (byte \(position))" }
     }
 
-    /// Reads one data item, which the bytes are to hold and nothing else.
+    /// Parses bytes that consist of one data item.
     ///
-    /// What it takes in memory is bounded by the number of bytes, whatever lengths they claim.
+    /// The memory in use is bounded by the number of bytes, regardless of the lengths that they claim.
     ///
-    /// - Throws: ``Malformed`` for what is not well-formed, text that is not UTF-8, more than ``maximumDepth`` items in
-    ///   each other, and simple values that have no meaning.
+    /// - Throws: ``Malformed`` for malformed input, text that is not UTF-8, nesting deeper than ``maximumDepth``, and
+    ///   undefined simple values.
     public init(_ bytes: [UInt8]) throws(Malformed) {
         var reader = CBORReader(bytes)
         self = try reader.readAll()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import CCarillonCBOR
 
-/// Reads data items out of bytes: heads by libcbor, and from these what they hold.
+/// A parser of data items. libcbor decodes the heads; this parser builds the items.
 struct CBORReader {
     private let bytes: [UInt8]
     private var position = 0
@@ -26,7 +26,7 @@ struct CBORReader {
         return item
     }
 
-    /// - Returns: nil for the end of what has no length.
+    /// - Returns: nil at the break of an item of indefinite length.
     private mutating func readItemOrBreak(depth: Int) throws(CBOR.Malformed) -> CBOR? {
         guard depth < CBOR.maximumDepth else { throw fault("more than \(CBOR.maximumDepth) items in each other") }
         switch try readHead() {
@@ -70,12 +70,12 @@ struct CBORReader {
         }
     }
 
-    /// - Returns: nil at the end of what has no length.
+    /// - Returns: nil at the break of an item of indefinite length.
     private mutating func readElement(ofSome count: UInt64?, depth: Int) throws(CBOR.Malformed) -> CBOR? {
         count == nil ? try readItemOrBreak(depth: depth + 1) : try readItem(depth: depth + 1)
     }
 
-    /// Each takes bytes, so there are not more of them than these.
+    /// Checks a count against the remaining bytes, since each element takes at least `size` bytes.
     private func checkCount(_ count: UInt64?, bytesOfEach size: Int) throws(CBOR.Malformed) {
         guard let count, count > UInt64((bytes.count - position) / size) else { return }
         throw fault("\(count) items are said to follow, and the bytes end before")
@@ -97,14 +97,14 @@ struct CBORReader {
     }
 
     private mutating func readHead() throws(CBOR.Malformed) -> Head {
-        // libcbor refuses tags 6 to 20 in their short form, as they had no meaning once.
+        // libcbor refuses tags 6 to 20 in their short form, which were once unassigned.
         if position < bytes.count, 0xC6...0xD4 ~= bytes[position] {
             defer { position += 1 }
             return .tag(UInt64(bytes[position] & 0x1F))
         }
         var found = Found()
         let result = bytes.withUnsafeBufferPointer { bytes in
-            // An empty array may have no address, which libcbor takes for one.
+            // An empty array may have no address, but libcbor requires one.
             guard let base = bytes.baseAddress, position < bytes.count else {
                 return cbor_decoder_result(read: 0, status: CBOR_DECODER_NEDATA, required: 1)
             }
@@ -127,13 +127,13 @@ struct CBORReader {
 
     // MARK: Heads
 
-    /// A data item, or how it begins.
+    /// A data item, or the beginning of one.
     private enum Head {
         case item(CBOR)
-        /// Where it stands.
+        /// The range of the string.
         case text(Range<Int>)
         case bytes(Range<Int>)
-        /// Nil for what goes on until it stops.
+        /// The number of elements; nil for an indefinite length.
         case array(UInt64?)
         case map(UInt64?)
         case textChunks, byteChunks
@@ -142,7 +142,7 @@ struct CBORReader {
     }
 
     private struct Found {
-        /// Of all bytes.
+        /// The address of the whole input.
         var start: UnsafePointer<UInt8>?
         var head: Head?
     }
@@ -151,7 +151,7 @@ struct CBORReader {
         context?.assumingMemoryBound(to: Found.self).pointee.head = head
     }
 
-    /// Where a string stands among all bytes.
+    /// Returns the range of a string in the whole input.
     private static func range(
         _ context: UnsafeMutableRawPointer?, _ data: UnsafePointer<UInt8>?, _ count: Int
     ) -> Range<Int> {
@@ -159,7 +159,7 @@ struct CBORReader {
         return data - start..<data - start + count
     }
 
-    /// The types of lengths differ from one version of libcbor to the next.
+    /// The types of lengths differ between versions of libcbor.
     private static let callbacks = cbor_callbacks(
         uint8: { found($0, .item(.unsigned(UInt64($1), .one))) },
         uint16: { found($0, .item(.unsigned(UInt64($1), .two))) },

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A queue: elements go in at the end and come out at the front, each in O(1) amortised. Those that wait can be
-/// read by their distance from the front.
+/// A double-ended queue with insertion and removal in amortised O(1), and access by distance from the front.
 ///
-/// The elements lie in a ring of slots. It doubles when it is full, and is halved when it has more than
-/// ``keptCapacity`` slots and a quarter of them or less is in use. So the memory of a burst goes with the burst, and a
-/// queue that swings between empty and a few asks for none.
+/// The elements are in a ring of slots. It doubles when it is full. It is halved when it has more than ``keptCapacity``
+/// slots and at most a quarter of them is in use. The memory of a burst is therefore released with the burst, and a
+/// queue that alternates between empty and a few elements allocates nothing.
 ///
-/// A value type; not thread-safe by itself. Inlinable, so that each module that uses it has it for its own types.
+/// A value type; not thread-safe by itself. Inlinable, so that each module can specialize it for its own types.
 public struct Deque<Element> {
-    /// As many slots stay when the queue becomes empty.
+    /// The number of slots that an empty queue keeps.
     @inlinable public static var keptCapacity: Int { 64 }
 
-    /// Nil where there is no element; the number of slots is a power of two, or 0.
+    /// The slots; nil marks a free slot. Their number is a power of two, or 0.
     @usableFromInline var slots: ContiguousArray<Element?> = []
     @usableFromInline var head = 0
     @usableFromInline var used = 0
@@ -22,7 +21,7 @@ public struct Deque<Element> {
         for element in elements { append(element) }
     }
 
-    /// How many elements there is room for without asking for memory.
+    /// The number of elements that fit without an allocation.
     @inlinable public var capacity: Int { slots.count }
 
     @inlinable public mutating func append(_ element: Element) {
@@ -31,7 +30,7 @@ public struct Deque<Element> {
         used += 1
     }
 
-    /// Puts an element before all others.
+    /// Inserts an element at the front.
     @inlinable public mutating func prepend(_ element: Element) {
         if used == slots.count { resize(to: Swift.max(8, used * 2)) }
         head = (head - 1) & (slots.count - 1)
@@ -39,7 +38,7 @@ public struct Deque<Element> {
         used += 1
     }
 
-    /// Takes the element at the front out; nil when there is none.
+    /// Removes and returns the element at the front; nil if the queue is empty.
     @inlinable @discardableResult
     public mutating func popFirst() -> Element? {
         guard used > 0 else { return nil }
@@ -50,19 +49,19 @@ public struct Deque<Element> {
         return element
     }
 
-    /// Drops all elements, and their memory.
+    /// Removes all elements and releases their memory.
     @inlinable public mutating func removeAll() {
         self = Deque()
     }
 
-    /// Drops the elements that fulfil the condition; the rest stays in its order. O(``count``).
+    /// Removes the elements that satisfy the condition, and keeps the order of the others. O(``count``).
     @inlinable public mutating func removeAll(where isRemoved: (Element) throws -> Bool) rethrows {
         var rest = Deque()
         for element in self where try !isRemoved(element) { rest.append(element) }
         self = rest
     }
 
-    /// The slot at a distance from the front.
+    /// Returns the slot at a distance from the front.
     @inlinable func slot(_ distance: Int) -> Int {
         (head + distance) & (slots.count - 1)
     }
@@ -70,7 +69,7 @@ public struct Deque<Element> {
     @inlinable mutating func resize(to capacity: Int) {
         var resized: ContiguousArray<Element?> = []
         resized.reserveCapacity(capacity)
-        // Moved, not copied: nothing is retained on the way.
+        // Elements are moved, so no reference counts change.
         for distance in 0..<used { resized.append(slots[slot(distance)].take()) }
         resized.append(contentsOf: repeatElement(nil, count: capacity - used))
         slots = resized

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A text that equals another only byte for byte.
+/// A text with byte-wise equality.
 ///
-/// Swift's `String` takes canonically equivalent texts for equal ("é" and "e" with an accent that combines). Between
-/// processes, in any language, two names are the same name when their UTF-8 is the same.
+/// Swift's `String` treats canonically equivalent texts as equal ("é" and "e" with a combining accent). Between
+/// processes in any language, two names are equal only if their UTF-8 is equal.
 public struct ExactText: Hashable, Comparable, Sendable {
     public let text: String
 
@@ -18,7 +18,7 @@ public struct ExactText: Hashable, Comparable, Sendable {
         }
     }
 
-    /// The order of their bytes.
+    /// Compares the texts by their bytes.
     public static func < (left: ExactText, right: ExactText) -> Bool {
         var (left, right) = (left.text, right.text)
         return left.withUTF8 { left in
@@ -26,7 +26,7 @@ public struct ExactText: Hashable, Comparable, Sendable {
         }
     }
 
-    /// Eight bytes at a time.
+    /// Compares eight bytes at a time.
     private static func precedes(_ left: UnsafeRawBufferPointer, _ right: UnsafeRawBufferPointer) -> Bool {
         let width = MemoryLayout<UInt64>.size
         let whole = min(left.count, right.count) / width * width
@@ -40,13 +40,13 @@ public struct ExactText: Hashable, Comparable, Sendable {
         return left[whole...].lexicographicallyPrecedes(right[whole...])
     }
 
-    /// Whether a text is the one that is wanted; nil wants any.
+    /// Whether a text equals `wanted`; nil matches any text.
     public static func matches(_ wanted: String?, _ text: String) -> Bool {
         wanted.map { ExactText($0) == ExactText(text) } ?? true
     }
 
-    /// Compares two buffers of the same size, eight bytes at a time. `elementsEqual` takes one, which for the longest
-    /// names and objects was a third of what their registration cost.
+    /// Compares two buffers of the same size, eight bytes at a time. `elementsEqual` compares single bytes, which took
+    /// a third of the registration time of the longest names and objects.
     private static func haveSameBytes(_ left: UnsafeRawBufferPointer, _ right: UnsafeRawBufferPointer) -> Bool {
         guard left.baseAddress != right.baseAddress else { return true }
         let width = MemoryLayout<UInt64>.size
@@ -63,6 +63,6 @@ public struct ExactText: Hashable, Comparable, Sendable {
     public func hash(into hasher: inout Hasher) {
         var text = text
         text.withUTF8 { hasher.combine(bytes: UnsafeRawBufferPointer($0)) }
-        hasher.combine(0xFF as UInt8)  // in no UTF-8: tells where the text ends
+        hasher.combine(0xFF as UInt8)  // This byte occurs in no UTF-8, and marks the end of the text.
     }
 }

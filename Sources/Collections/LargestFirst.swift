@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/// An object with a size that changes often, for ``LargestFirst``.
+/// An object with a frequently changing size, for ``LargestFirst``.
 public protocol Sizable: AnyObject {
     var size: Int { get }
-    /// Whether it comes before another one of the same size, so that the same changes give the same order everywhere.
+    /// Whether the object precedes another of the same size. It makes the order deterministic.
     func precedes(_ other: Self) -> Bool
-    /// For ``LargestFirst`` alone. An object is in one at a time.
+    /// The place, for use by ``LargestFirst`` only. An object is in one collection at a time.
     var place: LargestFirstPlace { get set }
 }
 
-/// Where an object stands in ``LargestFirst``.
+/// The position of an object in ``LargestFirst``.
 public struct LargestFirstPlace {
     @usableFromInline var slot = -1
     @usableFromInline var hasChanged = false
@@ -16,42 +16,42 @@ public struct LargestFirstPlace {
     @inlinable public init() {}
 }
 
-/// Objects of which the largest is asked for now and then, while their sizes change all the time.
+/// A collection with occasional access to the largest object, for objects whose sizes change frequently.
 ///
-/// A change is only noted, in O(1). Asking costs O(log n) for each object that has changed since it was asked last, and
-/// no walk over all. Objects of the size 0 are not kept.
+/// A change is recorded in O(1). Access costs O(log n) for each object that has changed since the last access, without
+/// a walk over all objects. Objects of size 0 are not kept.
 ///
-/// A value type; not thread-safe by itself. Inlinable, so that each module that uses it has it for its own types.
+/// A value type; not thread-safe by itself. Inlinable, so that each module can specialize it for its own types.
 public struct LargestFirst<Member: Sizable> {
-    /// A binary heap; the sizes are those that were true when it was put in order.
+    /// A binary heap with the sizes at the time of the last ordering.
     @usableFromInline var heap: [(size: Int, member: Member)] = []
     @usableFromInline var changed: [Member] = []
 
     @inlinable public init() {}
 
-    /// To be called after each change of an object's size, also of one that was not there.
+    /// Records a change of an object's size, also of a new object. Call it after each change.
     @inlinable public mutating func noteChange(of member: Member) {
         guard !member.place.hasChanged else { return }
         member.place.hasChanged = true
         changed.append(member)
-        // What is gone would be kept for as long as nobody asks.
+        // Without this limit, removed objects would be retained until the next access.
         if changed.count > 64 + 2 * heap.count { putInOrder() }
     }
 
-    /// Takes an object out, whatever its size.
+    /// Removes an object of any size.
     @inlinable public mutating func remove(_ member: Member) {
         putInOrder()
         if member.place.slot >= 0 { removeFromHeap(member) }
     }
 
-    /// The largest; nil when all have the size 0.
+    /// Returns the largest object; nil if all have size 0.
     @inlinable public mutating func first() -> Member? {
         putInOrder()
         return heap.first?.member
     }
 
-    /// Everything that is kept, in no particular order: for tests of what has to hold. Those that changed lately are
-    /// among them, whatever their sizes, and may come twice.
+    /// All kept objects in no particular order, for tests of invariants. It includes recently changed objects of any
+    /// size, possibly twice.
     @inlinable public var kept: [Member] { heap.map(\.member) + changed }
 
     @inlinable mutating func putInOrder() {

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The three-part index of observers (C11): by name (and there by object, or any object), by object with any name,
-/// and those that want everything.
+/// The index of observers (C11) in three parts: by name with an object or any object, by object with any name, and for
+/// all posts.
 ///
-/// Finding the observers of a post costs what they are, not how many others there are; adding one and removing one
-/// are O(1). Observers of one post come in registration order across all four kinds (C3): every list is in that
-/// order, and up to four lists are merged.
+/// The cost of a lookup depends only on the number of matching observers. Insertion and removal are O(1). Observers of
+/// one post are returned in registration order across all four kinds (C3): each list is in that order, and up to four
+/// lists are merged.
 ///
-/// It has one owner, and can't be copied: a read would copy it, with a reference to each of its parts. Not thread-safe by
-/// itself.
+/// The index has one owner and cannot be copied, since a read of a copyable index would copy it and retain each of its
+/// parts. Not thread-safe by itself.
 ///
-/// It is inlinable, so that each module that uses it has it for its own types: in the process a post costs half a
-/// microsecond, most of which would go into calls through tables of a generic type's requirements.
+/// It is inlinable, so that each module can specialize it for its own types. A post within the process costs half a
+/// microsecond, most of which would otherwise be calls through witness tables of a generic type.
 public struct ObserverIndex<Name: Hashable, Object: Hashable, Observer>: ~Copyable {
-    /// Where an observer is stored; valid until it is removed.
+    /// The position of an observer; valid until its removal.
     public struct Position: Hashable, Sendable {
         @usableFromInline let slot: Int32
 
@@ -21,11 +21,11 @@ public struct ObserverIndex<Name: Hashable, Object: Hashable, Observer>: ~Copyab
         }
     }
 
-    /// Observers live in one array; the ones of a list are linked through it, so that removal moves nothing.
+    /// A list node. All nodes are in one array and are linked, so that removal moves no other node.
     @usableFromInline struct Node {
         @usableFromInline var observer: Observer?
         @usableFromInline var order: UInt64
-        /// The list that it is in.
+        /// The list of the node.
         @usableFromInline var list: Int32
         @usableFromInline var previous: Int32 = noSlot
         @usableFromInline var next: Int32 = noSlot
@@ -37,18 +37,18 @@ public struct ObserverIndex<Name: Hashable, Object: Hashable, Observer>: ~Copyab
         }
     }
 
-    /// The observers of a name and an object, of which either may be any. A node knows its list, so that only who looks
-    /// for a list has to hash.
+    /// The observers of a name and an object, either of which may be any. A node stores its list, so that only a lookup
+    /// of a list has to hash.
     @usableFromInline struct List {
         @usableFromInline var name: Name?
         @usableFromInline var object: Object?
         @usableFromInline var first: Int32 = noSlot
         @usableFromInline var last: Int32 = noSlot
-        /// Of a list for a name and any object: those for the name and an object.
+        /// In a list for a name and any object: the lists for that name and an object.
         @usableFromInline var byObject = SteadyDictionary<Object, Int32>()
-        /// Of a list for a name and an object: that for any object.
+        /// In a list for a name and an object: the list for any object.
         @usableFromInline var ofName: Int32 = noSlot
-        /// Whether it is among ``unusedNames``.
+        /// Whether the list is in ``unusedNames``.
         @usableFromInline var isUnused = false
 
         @inlinable init(name: Name?, object: Object?) {
@@ -69,7 +69,7 @@ public struct ObserverIndex<Name: Hashable, Object: Hashable, Observer>: ~Copyab
         @inlinable var count: Int { storage.count - free.count }
 
         @inlinable subscript(slot: Int32) -> Element {
-            // A part of it is read, or changed, in place.
+            // Parts of an element are read and modified in place.
             _read { yield storage[Int(slot)] }
             _modify { yield &storage[Int(slot)] }
         }
@@ -83,7 +83,7 @@ public struct ObserverIndex<Name: Hashable, Object: Hashable, Observer>: ~Copyab
             return Int32(storage.count - 1)
         }
 
-        /// Takes an element out. It is moved: nothing is retained on the way.
+        /// Removes an element by a move, without a change of reference counts.
         @inlinable mutating func take(_ slot: Int32, leaving rest: Element) -> Element {
             var element = rest
             swap(&storage[Int(slot)], &element)
@@ -93,11 +93,11 @@ public struct ObserverIndex<Name: Hashable, Object: Hashable, Observer>: ~Copyab
     }
 
     @usableFromInline var nodes = Slots<Node>()
-    /// The first is of those that want everything.
+    /// All lists; the first is for observers of all posts.
     @usableFromInline var lists = Slots<List>()
     @usableFromInline var named = SteadyDictionary<Name, Int32>()
     @usableFromInline var objectOnly = SteadyDictionary<Object, Int32>()
-    /// Lists of names that became empty. A few are kept, as a name that went may soon come again.
+    /// Empty lists of names. A few are kept, since a removed name may soon be registered again.
     @usableFromInline var unusedNames: [Int32] = []
     @usableFromInline var nextOrder: UInt64 = 0
 
@@ -116,17 +116,17 @@ public struct ObserverIndex<Name: Hashable, Object: Hashable, Observer>: ~Copyab
         return observer
     }
 
-    /// The place in the order of registration of the observer at `position`; nil when it was removed. As no other ever
-    /// has the same, who remembers both notices that the position is another's now.
+    /// Returns the registration order of the observer at `position`; nil if it was removed. Orders are unique, so a
+    /// caller that stores both detects a reused position.
     @inlinable public func order(at position: Position) -> UInt64? {
         guard position.slot < nodes.storage.count, nodes[position.slot].observer != nil else { return nil }
         return nodes[position.slot].order
     }
 
-    /// The order that the next observer will have.
+    /// The order of the next inserted observer.
     @inlinable public var orderOfNext: UInt64 { nextOrder }
 
-    /// Adds `observer` behind all others. Nil for `name` or `object` means any.
+    /// Inserts `observer` behind all others. Nil for `name` or `object` means any.
     @inlinable public mutating func insert(_ observer: Observer, name: Name?, object: Object?) -> Position {
         let list = list(name, object)
         let slot = nodes.put(Node(observer: observer, order: nextOrder, list: list))
@@ -153,7 +153,7 @@ public struct ObserverIndex<Name: Hashable, Object: Hashable, Observer>: ~Copyab
         if previous == noSlot { lists[list].first = next } else { nodes[previous].next = next }
         if next == noSlot { lists[list].last = previous } else { nodes[next].previous = previous }
         if lists[list].isEmpty { drop(list) }
-        // The memory of many goes with the last of them.
+        // The memory of many observers is released with the last of them.
         if nodes.count == 0, nodes.storage.count > 64 {
             let order = nextOrder
             self = ObserverIndex()
@@ -162,7 +162,7 @@ public struct ObserverIndex<Name: Hashable, Object: Hashable, Observer>: ~Copyab
         return observer
     }
 
-    /// The list for a name and an object, which is made if there is none.
+    /// Returns the list for a name and an object, which is created if necessary.
     @inlinable mutating func list(_ name: Name?, _ object: Object?) -> Int32 {
         guard let name else {
             guard let object else { return 0 }
@@ -186,7 +186,7 @@ public struct ObserverIndex<Name: Hashable, Object: Hashable, Observer>: ~Copyab
         return list
     }
 
-    /// Lets go of a list that is empty.
+    /// Removes an empty list.
     @inlinable mutating func drop(_ list: Int32) {
         var list = list
         if let object = lists[list].object {
@@ -212,9 +212,9 @@ public struct ObserverIndex<Name: Hashable, Object: Hashable, Observer>: ~Copyab
         unusedNames.removeAll(keepingCapacity: true)
     }
 
-    /// Has the observers come in another order than that of their insertion.
+    /// Sorts the observers by a new order.
     ///
-    /// - Parameter order: of an observer; each has another one.
+    /// - Parameter order: Returns the order of an observer, which is unique.
     @inlinable public mutating func sort(by order: (Observer) -> UInt64) {
         for slot in nodes.storage.indices {
             guard let observer = nodes.storage[slot].observer else { continue }
@@ -237,13 +237,13 @@ public struct ObserverIndex<Name: Hashable, Object: Hashable, Observer>: ~Copyab
         }
     }
 
-    /// Tells whether a post's name and its object make a difference to whom it matches.
+    /// Determines whether a post's name and object can affect its set of matching observers.
     ///
     /// - Parameters:
-    ///   - name: of the post; nil for one that no observer has.
-    ///   - object: of the post; nil for none.
-    /// - Returns: whether there may be observers of the name, and of the object: of that name, or of any. A name without any
-    ///   matches what each other name without any matches, and so does an object.
+    ///   - name: The name of the post; nil for a name without observers.
+    ///   - object: The object of the post; nil for none.
+    /// - Returns: Whether there may be observers of the name, and of the object with that name or any. All names
+    ///   without observers match alike, and so do all such objects.
     @inlinable public func mayHaveObservers(name: Name?, object: Object?) -> (name: Bool, object: Bool) {
         let ofName = named.isEmpty ? nil : name.flatMap { named[$0] }
         guard let object else { return (ofName != nil, false) }
@@ -252,15 +252,15 @@ public struct ObserverIndex<Name: Hashable, Object: Hashable, Observer>: ~Copyab
         return (true, !lists[ofName].byObject.isEmpty && lists[ofName].byObject[object] != nil)
     }
 
-    /// Calls `body` with every observer of a post of `name` from `object`, in registration order (table C1).
+    /// Calls `body` with each observer of a post of `name` from `object`, in registration order (table C1).
     ///
-    /// - Parameter object: nil for a post without an object, which only the observers of any object match.
+    /// - Parameter object: The object; nil for a post without one, which matches only observers of any object.
     @inlinable public func forEachMatch(name: Name, object: Object?, _ body: (Observer) -> Void) {
         var any = lists[0].first
         var anyObject = noSlot
         var exact = noSlot
         var byObject = noSlot
-        // Where nobody wants an object, it is not looked at: it may be costly to copy.
+        // The object is not accessed unless an observer wants one, since a copy may be expensive.
         if let ofName = named[name] {
             anyObject = lists[ofName].first
             if !lists[ofName].byObject.isEmpty, let object, let list = lists[ofName].byObject[object] {
@@ -268,13 +268,13 @@ public struct ObserverIndex<Name: Hashable, Object: Hashable, Observer>: ~Copyab
             }
         }
         if !objectOnly.isEmpty, let object, let list = objectOnly[object] { byObject = lists[list].first }
-        // A four-way merge by registration order, as long as there are several.
+        // This loop is a four-way merge by registration order, as long as there are several lists.
         while true {
             let count =
                 (any == noSlot ? 0 : 1) + (anyObject == noSlot ? 0 : 1) + (exact == noSlot ? 0 : 1)
                 + (byObject == noSlot ? 0 : 1)
             guard count > 1 else {
-                // No slot is the smallest number.
+                // `noSlot` is less than each slot.
                 var only = max(max(any, anyObject), max(exact, byObject))
                 while only != noSlot {
                     body(nodes[only].observer!)
@@ -308,5 +308,5 @@ public struct ObserverIndex<Name: Hashable, Object: Hashable, Observer>: ~Copyab
     }
 }
 
-/// No slot: the end of a list.
+/// The absence of a slot, which is the end of a list.
 @inlinable var noSlot: Int32 { -1 }

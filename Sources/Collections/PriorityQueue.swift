@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A queue from which the least element comes first: a binary heap. Adding and taking are O(log ``count``).
+/// A priority queue with the least element first: a binary heap. Insertion and removal are O(log ``count``).
 ///
-/// A value type; not thread-safe by itself. Inlinable, so that each module that uses it has it for its own types.
+/// A value type; not thread-safe by itself. Inlinable, so that each module can specialize it for its own types.
 public struct PriorityQueue<Element: Comparable> {
     @usableFromInline var heap: [Element] = []
 
@@ -13,7 +13,7 @@ public struct PriorityQueue<Element: Comparable> {
     /// The least element.
     @inlinable public var first: Element? { heap.first }
 
-    /// All of them, in no particular order.
+    /// All elements, in no particular order.
     @inlinable public var unordered: some Sequence<Element> { heap }
 
     @inlinable public mutating func insert(_ element: Element) {
@@ -25,7 +25,7 @@ public struct PriorityQueue<Element: Comparable> {
         }
     }
 
-    /// Takes the least element.
+    /// Removes and returns the least element.
     @discardableResult
     @inlinable public mutating func popFirst() -> Element? {
         guard let last = heap.popLast() else { return nil }
@@ -35,7 +35,7 @@ public struct PriorityQueue<Element: Comparable> {
         return first
     }
 
-    /// Drops all for which `isDropped` holds.
+    /// Removes all elements that satisfy the condition.
     @inlinable public mutating func removeAll(where isDropped: (Element) -> Bool) {
         heap.removeAll(where: isDropped)
         if heap.count < heap.capacity / 8 { releaseRoom() }

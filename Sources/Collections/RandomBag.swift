@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A bounded set of which one after the other is taken by chance; one that finds no room takes the place of another, by
-/// chance, too. The numbers are the same in every process: it is fair, and no secret.
+/// A bounded set with pseudorandom removal. An element inserted into a full set replaces a pseudorandom one. The random
+/// sequence is the same in each process: it is fair, but predictable.
 public struct RandomBag<Element: Hashable> {
     private let most: Int
     private var elements: [Element] = []
@@ -8,7 +8,7 @@ public struct RandomBag<Element: Hashable> {
     private var state: UInt64 = 0x9E37_79B9_7F4A_7C15
     private var nextPlace: Int?
 
-    /// - Parameter most: of the elements; at least one.
+    /// - Parameter most: The maximum number of elements; at least one.
     public init(most: Int) {
         self.most = most
     }
@@ -16,9 +16,9 @@ public struct RandomBag<Element: Hashable> {
     public var count: Int { elements.count }
     public var isEmpty: Bool { elements.isEmpty }
 
-    /// Puts one in, if it is not there.
+    /// Inserts an element, unless the set contains it.
     ///
-    /// - Returns: the one whose place it took.
+    /// - Returns: The replaced element; nil if none was replaced.
     public mutating func insert(_ element: Element) -> Element? {
         guard places[element] == nil else { return nil }
         guard elements.count == most else {
@@ -34,7 +34,7 @@ public struct RandomBag<Element: Hashable> {
         return replaced
     }
 
-    /// The one that is taken next.
+    /// The element that is removed next.
     public var next: Element? {
         mutating get {
             guard !elements.isEmpty else { return nil }
@@ -44,7 +44,7 @@ public struct RandomBag<Element: Hashable> {
         }
     }
 
-    /// Takes ``next``.
+    /// Removes ``next``.
     public mutating func removeNext() {
         guard next != nil, let place = nextPlace else { return }
         nextPlace = nil
@@ -56,7 +56,7 @@ public struct RandomBag<Element: Hashable> {
     }
 
     private mutating func random() -> Int {
-        // Knuth's numbers for a linear congruential generator; the upper bits are the good ones.
+        // Knuth's constants for a linear congruential generator, whose upper bits are the better ones.
         state = state &* 6_364_136_223_846_793_005 &+ 1_442_695_040_888_963_407
         return Int((state >> 33) % UInt64(elements.count))
     }

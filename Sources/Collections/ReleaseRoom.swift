@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Tables keep the memory of the most that they ever had. These give up what they do not need, at O(``count``), in a moment in
-/// which nobody waits.
+/// Release of unused memory. Tables keep the memory of their maximum size. These functions release it at O(``count``),
+/// when no caller is waiting.
 extension Dictionary {
-    /// Gives up memory where hardly any of it is used: behind each removal that costs no more than adding did.
+    /// Releases memory if less than an eighth of it is used. The cost per removal is amortised like that of insertion.
     @inlinable mutating func releaseRoomOfMost() {
         if capacity > 128, count < capacity / 8 { releaseRoom() }
     }
 
-    /// Gives up memory where no more than half of it is used.
+    /// Releases memory if at most half of it is used.
     @inlinable public mutating func releaseRoom() {
         guard capacity > 2 * count + 64 else { return }
-        // Neither reserving nor filtering makes one smaller.
+        // Neither reserving nor filtering shrinks a dictionary.
         var copy = Dictionary(minimumCapacity: count)
         for (key, value) in self { copy[key] = value }
         self = copy
@@ -18,7 +18,7 @@ extension Dictionary {
 }
 
 extension Set {
-    /// Gives up memory where no more than half of it is used.
+    /// Releases memory if at most half of it is used.
     @inlinable public mutating func releaseRoom() {
         guard capacity > 2 * count + 64 else { return }
         var copy = Set(minimumCapacity: count)
@@ -28,7 +28,7 @@ extension Set {
 }
 
 extension Array {
-    /// Gives up memory where no more than half of it is used.
+    /// Releases memory if at most half of it is used.
     @inlinable public mutating func releaseRoom() {
         guard capacity > 2 * count + 64 else { return }
         self = Array(unsafeUninitializedCapacity: count) { buffer, initialized in
@@ -38,7 +38,7 @@ extension Array {
 }
 
 extension SteadyDictionary {
-    /// Gives up memory where no more than half of it is used.
+    /// Releases memory if at most half of it is used.
     @inlinable public mutating func releaseRoom() {
         guard !parts.isEmpty else { return small.releaseRoom() }
         guard countOfParts <= Self.maxInOne / 2 else {
@@ -52,7 +52,7 @@ extension SteadyDictionary {
 }
 
 extension SortedSet {
-    /// Gives up memory where no more than half of it is used.
+    /// Releases memory if at most half of it is used.
     @inlinable public mutating func releaseRoom() {
         switch storage {
         case .none, .one: return
@@ -68,15 +68,15 @@ extension SortedSet {
 }
 
 extension PriorityQueue {
-    /// Gives up memory where no more than half of it is used.
+    /// Releases memory if at most half of it is used.
     @inlinable public mutating func releaseRoom() { heap.releaseRoom() }
 }
 
 extension ObserverIndex {
-    /// Gives up memory where no more than half of it is used, and few observers are left: others would wait while many
-    /// are put in their places anew, and what many take is more than what they leave unused.
+    /// Releases memory if less than half of it is used and few observers are left. Rebuilding a large index would delay
+    /// callers, and its used memory exceeds the unused part.
     ///
-    /// - Parameter moved: is told the new position of each observer, if they got others.
+    /// - Parameter moved: Called with the new position of each observer if positions change.
     @inlinable public mutating func releaseRoom(_ moved: (Observer, Position) -> Void) {
         named.releaseRoom()
         objectOnly.releaseRoom()

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A set of elements in their order.
+/// A sorted set.
 ///
-/// To find one takes O(log ``count``) comparisons. To add or remove one moves at most ``pieceSize`` others, however many
-/// there are. One that is alone takes no memory of its own.
+/// A lookup takes O(log ``count``) comparisons. Insertion and removal move at most ``pieceSize`` elements, independent
+/// of the size of the set. A single element needs no allocation.
 ///
-/// A value type; not thread-safe by itself. Inlinable, so that each module that uses it has it for its own types.
+/// A value type; not thread-safe by itself. Inlinable, so that each module can specialize it for its own types.
 public struct SortedSet<Element: Comparable> {
     @usableFromInline enum Storage {
         case none
         case one(Element)
-        /// At least two, and no more than a piece.
+        /// At least two elements, and at most a piece.
         case few([Element])
-        /// At least two, none of them empty.
+        /// At least two pieces, none of them empty.
         case pieces([[Element]])
     }
 
-    /// How many elements lie together.
+    /// The maximum number of elements in a piece.
     @inlinable static var pieceSize: Int { 512 }
 
     @usableFromInline var storage = Storage.none
@@ -23,7 +23,7 @@ public struct SortedSet<Element: Comparable> {
 
     @inlinable public init() {}
 
-    /// - Precondition: the elements are in their order, each once.
+    /// - Precondition: The elements are in ascending order and unique.
     @inlinable public init(sorted elements: some Sequence<Element>) {
         for element in elements { insert(element) }
     }
@@ -40,9 +40,9 @@ public struct SortedSet<Element: Comparable> {
         }
     }
 
-    /// Adds an element.
+    /// Inserts an element.
     ///
-    /// - Returns: whether it was not there.
+    /// - Returns: Whether the element was new.
     @discardableResult
     @inlinable public mutating func insert(_ element: Element) -> Bool {
         let isLast = last.map { $0 < element } ?? true
@@ -52,7 +52,7 @@ public struct SortedSet<Element: Comparable> {
         case .none: storage = .one(element)
         case .one(let other): storage = .few(isLast ? [other, element] : [element, other])
         case .few(var elements):
-            storage = .none  // so that it is changed in place
+            storage = .none  // so that the array is modified in place
             elements.insert(element, at: isLast ? elements.count : Self.place(of: element, in: elements))
             storage = elements.count > Self.pieceSize ? .pieces(Self.halves(of: elements, isLast)) : .few(elements)
         case .pieces(var pieces):
@@ -68,7 +68,7 @@ public struct SortedSet<Element: Comparable> {
         return true
     }
 
-    /// An element that is added at the end leaves the piece before it whole.
+    /// Splits a full piece. An element that was appended at the end leaves the preceding piece full.
     @inlinable static func halves(of elements: [Element], _ isLast: Bool) -> [[Element]] {
         let middle = isLast ? elements.count - 1 : elements.count / 2
         return [Array(elements[..<middle]), Array(elements[middle...])]
@@ -76,7 +76,7 @@ public struct SortedSet<Element: Comparable> {
 
     /// Removes an element.
     ///
-    /// - Returns: whether it was there.
+    /// - Returns: Whether the set contained the element.
     @discardableResult
     @inlinable public mutating func remove(_ element: Element) -> Bool {
         guard first(from: element) == element else { return false }
@@ -104,7 +104,7 @@ public struct SortedSet<Element: Comparable> {
         return true
     }
 
-    /// The least element that is at least this one.
+    /// Returns the least element that is not less than `element`.
     @inlinable public func first(from element: Element) -> Element? {
         switch storage {
         case .none: return nil
@@ -119,7 +119,7 @@ public struct SortedSet<Element: Comparable> {
         }
     }
 
-    /// The first piece whose last element is at least this one.
+    /// Returns the first piece whose last element is not less than `element`.
     @inlinable static func piece(for element: Element, in pieces: [[Element]]) -> Int {
         place(in: pieces.count) { pieces[$0][pieces[$0].count - 1] < element }
     }
@@ -166,7 +166,7 @@ extension SortedSet: Sequence {
 
     @inlinable public var underestimatedCount: Int { count }
 
-    /// Those that are at least this one, in their order.
+    /// Returns the elements not less than `element`, in ascending order.
     @inlinable public func all(from element: Element) -> some Sequence<Element> {
         IteratorSequence(Iterator(pieces, from: element))
     }
@@ -182,7 +182,7 @@ extension SortedSet: Sequence {
 }
 
 extension SortedSet: Equatable {
-    /// Whether the same elements are in both, however they lie.
+    /// Whether both sets have the same elements, independent of their storage.
     @inlinable public static func == (left: SortedSet, right: SortedSet) -> Bool {
         left.count == right.count && left.elementsEqual(right)
     }

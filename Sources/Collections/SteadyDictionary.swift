@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A dictionary that never moves all of its entries at once, however large it grows.
+/// A dictionary that never moves all its entries at once.
 ///
-/// A `Dictionary` that is full moves everything into one that is twice as large: with a quarter of a million texts that
-/// takes some 80 ms, in the one call that happens to come then. Here a large one consists of many parts, by the keys' hashes,
-/// and each grows alone. A small one is a `Dictionary`, and costs what that does. As entries go, so does their memory, also
-/// while some are left.
+/// A full `Dictionary` moves all entries to a table of twice the size; for a quarter of a million texts this takes
+/// about 80 ms in a single call. Here a large dictionary consists of many parts, selected by the keys' hashes, and each
+/// part grows alone. A small dictionary is a `Dictionary` with its cost. Memory is released as entries are removed,
+/// also while some are left.
 ///
-/// A value type; not thread-safe by itself. Inlinable, so that each module that uses it has it for its own types.
+/// A value type; not thread-safe by itself. Inlinable, so that each module can specialize it for its own types.
 public struct SteadyDictionary<Key: Hashable, Value> {
     @usableFromInline static var maxInOne: Int { 2048 }
     @usableFromInline static var partCount: Int { 128 }
 
-    /// All, while there are few.
+    /// All entries of a small dictionary.
     @usableFromInline var small: [Key: Value] = [:]
-    /// Of many, each in the part that the upper bits of its hash say; empty while there are few.
+    /// The parts of a large dictionary, indexed by the upper bits of the hash; empty in a small one.
     @usableFromInline var parts: [[Key: Value]] = []
-    /// In the parts.
+    /// The number of entries in the parts.
     @usableFromInline var countOfParts = 0
 
     @inlinable public init() {}
@@ -23,7 +23,7 @@ public struct SteadyDictionary<Key: Hashable, Value> {
     @inlinable public var count: Int { parts.isEmpty ? small.count : countOfParts }
     @inlinable public var isEmpty: Bool { count == 0 }
 
-    /// The value of a key; nil when there is none, and when it is set to nil.
+    /// The value of a key; nil if there is none. Setting nil removes the key.
     @inlinable public subscript(key: Key) -> Value? {
         get { parts.isEmpty ? small[key] : parts[Self.part(of: key)][key] }
         _modify {
@@ -39,7 +39,7 @@ public struct SteadyDictionary<Key: Hashable, Value> {
         }
     }
 
-    /// The value of a key, which is put in where there is none.
+    /// The value of a key, which is inserted if it is missing.
     @inlinable public subscript(key: Key, default standard: @autoclosure () -> Value) -> Value {
         get { self[key] ?? standard() }
         _modify {
@@ -55,7 +55,7 @@ public struct SteadyDictionary<Key: Hashable, Value> {
         }
     }
 
-    /// Takes out the value of a key.
+    /// Removes and returns the value of a key.
     @inlinable @discardableResult
     public mutating func removeValue(forKey key: Key) -> Value? {
         guard !parts.isEmpty else {
@@ -68,15 +68,15 @@ public struct SteadyDictionary<Key: Hashable, Value> {
         return value
     }
 
-    /// Drops everything.
+    /// Removes all entries.
     ///
-    /// - Parameter keepingCapacity: keeps the memory of a small one.
+    /// - Parameter keepingCapacity: Whether a small dictionary keeps its memory.
     @inlinable public mutating func removeAll(keepingCapacity: Bool = false) {
         small.removeAll(keepingCapacity: keepingCapacity)
         (parts, countOfParts) = ([], 0)
     }
 
-    /// Changes all values.
+    /// Replaces all values.
     @inlinable public mutating func updateValues(_ change: (Value) -> Value) {
         small = small.mapValues(change)
         for part in parts.indices { parts[part] = parts[part].mapValues(change) }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Tells of most texts that are not in a collection that they are not, from their bytes alone: a counting Bloom filter with
-/// one hash.
+/// A counting Bloom filter with one hash. It excludes most texts outside a collection by their bytes alone.
 ///
-/// Its size is fixed, so that nothing ever moves. It begins to let others pass when it has some ten thousand texts.
+/// Its size is fixed, so it never rehashes. False positives become frequent from about ten thousand texts on.
 ///
 /// A value type; not thread-safe by itself.
 public struct TextFilter {
     private static let slotCount = 1 << 16
-    /// How many of the texts have each hash; empty before the first. One that has reached the maximum stays there.
+    /// The number of texts per hash; empty before the first insertion. A counter that has reached its maximum stays
+    /// there.
     private var counts: [UInt16] = []
 
     public init() {}
@@ -18,14 +18,14 @@ public struct TextFilter {
         if counts[slot] < .max { counts[slot] += 1 }
     }
 
-    /// Takes out a text that was put in; does nothing where that has not been.
+    /// Removes a text that was inserted before.
     public mutating func remove(_ text: String) {
         let slot = Self.slot(of: text)
         guard !counts.isEmpty, 1..<UInt16.max ~= counts[slot] else { return }
         counts[slot] -= 1
     }
 
-    /// Whether the text with these bytes may be in there: true for each that is.
+    /// Whether the filter may contain the text with these bytes; true for each text that it contains.
     public func mayContain(_ bytes: UnsafeRawBufferPointer) -> Bool {
         !counts.isEmpty && counts[Self.slot(of: bytes)] > 0
     }
@@ -35,7 +35,7 @@ public struct TextFilter {
         return text.withUTF8 { slot(of: UnsafeRawBufferPointer($0)) }
     }
 
-    /// Eight bytes at a time, each multiplied with what was before (FNV-1a on words).
+    /// Hashes eight bytes at a time, each multiplied with the previous state (FNV-1a on words).
     private static func slot(of bytes: UnsafeRawBufferPointer) -> Int {
         var hash = UInt64(truncatingIfNeeded: bytes.count)
         func mix(_ word: UInt64) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import CCarillonDBus
 
-/// libdbus answers a failed allocation with NULL or FALSE. There is no memory left to do anything about it with.
+/// Converts an allocation result of libdbus, NULL on failure, to a pointer. A failure ends the process, since it leaves
+/// no memory for recovery.
 func allocated(_ pointer: OpaquePointer?) -> OpaquePointer {
     guard let pointer else { fatalError("out of memory in libdbus") }
     return pointer

@@ -2,14 +2,14 @@
 import CCarillonDBus
 import Synchronization
 
-/// A message in the bytes that it came in, of which only the header has been read.
+/// A received message in its original bytes, with a parsed header and an unparsed body.
 ///
-/// A class, as looking at a part of a header would copy all of that.
+/// It is a class, since reading one field of a struct would copy the whole header.
 final class ArrivedMessage {
     private(set) var bytes: [UInt8]
     private(set) var header: MessageHeader
 
-    /// Nil for a header that libdbus has to look at.
+    /// Creates a message; nil for a header that only libdbus can parse.
     convenience init?(_ bytes: [UInt8]) {
         guard let header = bytes.withUnsafeBytes({ MessageHeader($0) }) else { return nil }
         self.init(bytes, header)
@@ -20,7 +20,7 @@ final class ArrivedMessage {
         self.header = header
     }
 
-    /// Gives one that was laid out here its serial.
+    /// Sets the serial of a message that was encoded in this process.
     func number(_ serial: UInt32) {
         header.serial = serial
         changeBytes { bytes in
@@ -28,7 +28,7 @@ final class ArrivedMessage {
         }
     }
 
-    /// Whether one that was laid out here is not to be answered.
+    /// Sets whether a message that was encoded in this process requests no reply.
     func wantNoReply(_ isUnwanted: Bool) {
         let flag = UInt8(DBUS_HEADER_FLAG_NO_REPLY_EXPECTED)
         let flags = isUnwanted ? header.flags | flag : header.flags & ~flag
@@ -36,7 +36,7 @@ final class ArrivedMessage {
         changeBytes { $0[MarshalledMessage.flagsOffset] = flags }
     }
 
-    /// Taken out meanwhile, so that nobody's look at them has to be checked for coming in between.
+    /// Changes the bytes in a local variable, so that reads of the property need no exclusivity check.
     private func changeBytes(_ change: (UnsafeMutableRawBufferPointer) -> Void) {
         var changing = bytes
         bytes = []
@@ -50,15 +50,15 @@ final class ArrivedMessage {
 
     func has(_ field: Range<Int>?, _ text: String) -> Bool { bytes.withUnsafeBytes { $0.has(field, text) } }
 
-    /// The same for libdbus, which checks all of it. What it finds fault with has no arguments then, whatever its
-    /// signature says.
+    /// Returns the message as an object of libdbus, which validates all of it. If the validation fails, the object has
+    /// no arguments, regardless of its signature.
     ///
-    /// A bus may hand on arguments that it has not looked at.
+    /// Validation is necessary here, as a bus may forward arguments without checking them.
     func demarshalled() -> OpaquePointer {
         var bytes = bytes
-        // The descriptors have been closed, so that libdbus would miss them.
+        // The descriptors are closed, and libdbus would reject a count without them.
         if let place = header.descriptorCount { bytes.replaceSubrange(place..<place + 4, with: [0, 0, 0, 0]) }
-        // libdbus takes none without a serial.
+        // libdbus rejects a message without a serial.
         if header.serial == 0 { bytes[MarshalledMessage.serialOffset] = 1 }
         if let message = Self.demarshalled(bytes) {
             if header.serial == 0 { dbus_message_set_serial(message, 0) }
@@ -69,7 +69,7 @@ final class ArrivedMessage {
         return empty
     }
 
-    /// Nil when libdbus finds fault with them.
+    /// Returns the object of libdbus; nil if libdbus rejects the bytes.
     static func demarshalled(_ bytes: [UInt8]) -> OpaquePointer? {
         var error = DBusError()
         dbus_error_init(&error)
@@ -80,7 +80,7 @@ final class ArrivedMessage {
     }
 }
 
-/// What the messages take that arrived on a connection and have not been given up, in bytes.
+/// The total size of the received messages of a connection that are still alive, in bytes.
 final class ReceivedBytes: Sendable {
     private let count = Atomic(0)
 

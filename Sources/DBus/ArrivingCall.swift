@@ -8,15 +8,15 @@ import CarillonBusNames
     import Musl
 #endif
 
-/// A method call as it lies in the buffer of a connection, before a message is made of it: for whoever has too many to look
-/// at each. Only its header has been looked at.
+/// A method call in the receive buffer of a connection, before a message object exists. Overloaded services use it to
+/// discard calls cheaply. Only its header is parsed.
 ///
-/// It is valid only while it is handed over. Threads: those of its connection.
+/// It is valid only during the callback. Threads: those of its connection.
 public struct ArrivingCall {
     let bytes: UnsafeRawBufferPointer
     let header: MessageHeader
 
-    /// Nil for what is no call, or has descriptors, or arguments in another byte order than this machine's.
+    /// Nil for a message other than a call, for a call with descriptors, and for arguments in the other byte order.
     init?(_ bytes: UnsafeRawBufferPointer, _ header: MessageHeader) {
         guard header.type == UInt8(DBUS_MESSAGE_TYPE_METHOD_CALL), header.descriptorCount == nil, !header.isSwapped
         else { return nil }
@@ -24,17 +24,17 @@ public struct ArrivingCall {
         self.header = header
     }
 
-    /// Its size on the bus, in bytes.
+    /// The size on the bus, in bytes.
     public var byteCount: Int { bytes.count }
-    /// Whether the sender asked not to be answered.
+    /// Whether the sender requested no reply.
     public var expectsNoReply: Bool { Int32(header.flags) & DBUS_HEADER_FLAG_NO_REPLY_EXPECTED != 0 }
-    /// Its arguments, which nobody may have looked at yet: ``MarshalledReader``.
+    /// The arguments, possibly unchecked; see ``MarshalledReader``.
     public var body: UnsafeRawBufferPointer { UnsafeRawBufferPointer(rebasing: bytes[header.body]) }
 
     public func isFrom(_ sender: UniqueName) -> Bool { bytes.has(header.sender, sender.rawValue) }
     public func hasMember(_ member: MemberName) -> Bool { bytes.has(header.member, member.rawValue) }
     public func hasPath(_ path: ObjectPath) -> Bool { bytes.has(header.path, path.rawValue) }
-    /// Whether it names this interface, or none.
+    /// Whether the call names this interface or none.
     public func mayBeOf(_ interface: InterfaceName) -> Bool {
         header.interface == nil || bytes.has(header.interface, interface.rawValue)
     }
@@ -42,7 +42,8 @@ public struct ArrivingCall {
 }
 
 extension Message {
-    /// The same, for what brings whole messages; nil where it is none.
+    /// Calls `body` with the message as a call in its buffer; nil if that is impossible. It serves buses that deliver
+    /// whole messages.
     package func withArrivingCall<Result>(_ body: (ArrivingCall) -> Result) -> Result? {
         arrived.flatMap { arrived in
             arrived.bytes.withUnsafeBytes { bytes in ArrivingCall(bytes, arrived.header).map(body) }
@@ -51,7 +52,7 @@ extension Message {
 }
 
 extension UnsafeRawBufferPointer {
-    /// Whether this text stands there.
+    /// Whether the bytes in a range equal a text.
     func has(_ place: Range<Int>?, _ text: String) -> Bool {
         guard let place, place.count == text.utf8.count else { return false }
         var text = text

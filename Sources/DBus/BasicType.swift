@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 import CCarillonDBus
 
-/// A Swift type that stands for one basic D-Bus type.
+/// A Swift type that corresponds to one basic D-Bus type.
 public protocol BasicType {
     static var typeCode: TypeCode { get }
     static func read(from iterator: inout DBusMessageIter) -> Self
     func append(to iterator: inout DBusMessageIter)
 }
 
-/// A basic type whose Swift layout is its wire layout.
+/// A basic type with the same layout in Swift and on the wire.
 public protocol FixedSizeType: BasicType, BitwiseCopyable {
     init()
 }
@@ -58,8 +58,8 @@ extension String: BasicType {
         readText(from: &iterator)
     }
 
-    /// - Precondition: the string holds no NUL character, which no D-Bus string can. Callers refuse it before, with
-    ///   an error that says where it is.
+    /// - Precondition: The string holds no NUL character, which no D-Bus string can. Callers refuse such a string
+    ///   earlier, with an error that gives its path.
     public func append(to iterator: inout DBusMessageIter) {
         precondition(!holdsNUL, "a D-Bus string can't hold a NUL character")
         appendText(self, .string, to: &iterator)
@@ -90,12 +90,12 @@ extension Signature: BasicType {
     }
 }
 
-/// An open file descriptor, closed when the last reference goes.
+/// An open file descriptor that is closed with its last reference.
 public final class FileDescriptor: BasicType, Sendable {
     public static let typeCode = TypeCode.unixFD
     public let rawValue: Int32
 
-    /// Takes over `descriptor`.
+    /// Takes ownership of `descriptor`.
     public init(adopting descriptor: Int32) {
         rawValue = descriptor
     }
@@ -104,14 +104,14 @@ public final class FileDescriptor: BasicType, Sendable {
         if rawValue >= 0 { closeDescriptor(rawValue) }
     }
 
-    /// A duplicate; -1 for one that arrived, which only ``MessageReader/readDescriptor()`` gives.
+    /// Returns a duplicate; -1 for a received descriptor, which only ``MessageReader/readDescriptor()`` returns.
     public static func read(from iterator: inout DBusMessageIter) -> FileDescriptor {
         var value: Int32 = -1
         dbus_message_iter_get_basic(&iterator, &value)
         return FileDescriptor(adopting: value)
     }
 
-    /// libdbus sends a duplicate; this one stays open.
+    /// Appends a duplicate, which libdbus sends; this descriptor stays open.
     public func append(to iterator: inout DBusMessageIter) {
         var value = rawValue
         check(dbus_message_iter_append_basic(&iterator, Self.typeCode.rawValue, &value))

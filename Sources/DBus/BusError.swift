@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 import CCarillonDBus
 
-/// An error as it crosses the bus: a name for programs and a message for people.
+/// An error on the bus: a name for programs and a message for people.
 public struct BusError: Error, Hashable, CustomStringConvertible {
     public let name: InterfaceName
     public let message: String
 
-    /// A longer message is cut: it may quote what somebody else wrote.
+    /// The maximum length of a message, in bytes. Longer messages are truncated, as they may quote foreign text.
     static let maxMessageBytes = 8192
 
-    /// - Parameter message: whatever it quotes, it can be sent: a NUL character, which no D-Bus string holds, is replaced.
+    /// - Parameter message: The message. It may quote any text, since a NUL character, which no D-Bus string holds, is
+    ///   replaced.
     public init(name: InterfaceName, message: String) {
         self.name = name
         self.message = Self.sendable(message)
@@ -22,7 +23,7 @@ public struct BusError: Error, Hashable, CustomStringConvertible {
         return String(decoding: bytes, as: UTF8.self) + (isLong ? "…" : "")
     }
 
-    /// The same with no more than the beginning of the message, in bytes.
+    /// Returns the error with its message truncated to `maxBytes` bytes.
     public func shortened(to maxBytes: Int) -> BusError {
         guard message.utf8.count > maxBytes else { return self }
         return BusError(name: name, message: String(decoding: message.utf8.prefix(maxBytes), as: UTF8.self) + "…")
@@ -31,7 +32,7 @@ public struct BusError: Error, Hashable, CustomStringConvertible {
     public var description: String { "\(name): \(message)" }
 }
 
-/// The bus's own errors that this package raises or tells apart.
+/// The bus's own errors that this package raises or distinguishes.
 extension BusError {
     public static let invalidArgsName: InterfaceName = "org.freedesktop.DBus.Error.InvalidArgs"
     public static let serviceUnknownName: InterfaceName = "org.freedesktop.DBus.Error.ServiceUnknown"
@@ -41,7 +42,7 @@ extension BusError {
     public static let limitsExceededName: InterfaceName = "org.freedesktop.DBus.Error.LimitsExceeded"
     public static let notSupportedName: InterfaceName = "org.freedesktop.DBus.Error.NotSupported"
 
-    /// Whether it says that there is no bus at an address: nothing listens there, or not even the socket exists.
+    /// Whether no bus listens at an address, or its socket does not exist.
     public var meansNobodyListens: Bool {
         name == "org.freedesktop.DBus.Error.NoServer" || name == "org.freedesktop.DBus.Error.FileNotFound"
     }
@@ -75,7 +76,7 @@ extension BusError {
     }
 }
 
-/// Runs a libdbus function that reports through a `DBusError`.
+/// Runs a libdbus function that reports errors through a `DBusError`.
 func throwingBusError<Result>(
     _ body: (UnsafeMutablePointer<DBusError>) -> Result
 ) throws(BusError) -> Result {

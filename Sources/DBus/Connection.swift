@@ -5,47 +5,47 @@ import CarillonMainLoop
 
 /// A connection to a message bus, driven by a ``MainContext``.
 ///
-/// Nothing here blocks: the handshake, calls and their replies all happen while the context runs. Threads: all members
-/// on the thread that runs the context.
+/// No member blocks: the handshake, calls and their replies happen while the context runs. Threads: all members on the
+/// thread that runs the context.
 public final class Connection: BusConnection {
     public let context: MainContext
-    /// The name that the bus gave this connection; nil before ``hello(completion:)`` completed.
+    /// The unique name of this connection; nil before ``hello(completion:)`` completes.
     public private(set) var uniqueName: UniqueName?
 
-    /// Called with every method call and signal that arrives. Returns whether it took the message; a method call that
-    /// nobody takes is answered with UnknownMethod.
+    /// Called with each received method call and signal. Returns whether it handled the message; an unhandled method
+    /// call is answered with UnknownMethod.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     public var onMessage: ((Message) -> Bool)?
 
-    /// Called with a method call before anything else, while it still lies in the buffer of the socket. Returns whether it
-    /// took the call, of which no message is made then.
+    /// Called first with a method call, while it is still in the receive buffer. Returns whether it took the call; then
+    /// no message object is created.
     public var onArrivingCall: ((ArrivingCall) -> Bool)? {
         get { transport.onArrivingCall }
         set { transport.onArrivingCall = newValue }
     }
 
-    /// Called once when the bus closed the connection. Pending calls have been completed with an error before.
+    /// Called once when the bus has closed the connection. Pending calls have been completed with an error by then.
     public var onDisconnect: (() -> Void)?
 
     private let transport: any MessageTransport
     private var routesPeerCalls = false
     private let pendingCalls: PendingCalls
-    /// Calls on the closed connection that the loop has not come to yet.
+    /// Calls on the closed connection whose completion is scheduled in the loop.
     private var refusedCalls: [UInt64: EventSource] = [:]
     private var lastRefusedCall: UInt64 = 0
 
     /// Connects to the bus at `address`, in the syntax of the D-Bus specification.
     ///
-    /// - Throws: the error of libdbus, when nothing listens there.
+    /// - Throws: The error of libdbus if no bus listens there.
     public convenience init(
         address: String, context: MainContext = .default, priority: EventSource.Priority = .default
     ) throws(BusError) {
         self.init(try SocketTransport(address: address, context: context, priority: priority), context: context)
     }
 
-    /// A connection whose messages `transport`, which is new, carries.
+    /// Creates a connection over a new `transport`.
     package init(_ transport: any MessageTransport, context: MainContext) {
         self.transport = transport
         self.context = context
@@ -58,7 +58,8 @@ public final class Connection: BusConnection {
         pendingCalls.close()
     }
 
-    /// The address of the session bus: `DBUS_SESSION_BUS_ADDRESS`, or else the socket `bus` in `XDG_RUNTIME_DIR`.
+    /// Returns the address of the session bus: `DBUS_SESSION_BUS_ADDRESS`, or else the socket `bus` in
+    /// `XDG_RUNTIME_DIR`.
     public static func sessionBusAddress() throws(BusError) -> String {
         if let address = environmentVariable("DBUS_SESSION_BUS_ADDRESS"), !address.isEmpty { return address }
         if let directory = environmentVariable("XDG_RUNTIME_DIR"), isSocket(directory + "/bus") {
@@ -75,9 +76,9 @@ public final class Connection: BusConnection {
         return "unix:path=/var/run/dbus/system_bus_socket"
     }
 
-    /// Registers with the bus, which every connection does once, first.
+    /// Registers with the bus. Each connection does so once, before all other calls.
     ///
-    /// - Parameter completion: gets the connection's unique name, or why the bus refused.
+    /// - Parameter completion: Receives the connection's unique name, or the error of the bus.
     public func hello(completion: @escaping (Result<UniqueName, BusError>) -> Void) {
         call(.busCall("Hello")) { [weak self] result in
             completion(
@@ -94,42 +95,43 @@ public final class Connection: BusConnection {
         }
     }
 
-    /// Has method calls of `org.freedesktop.DBus.Peer` come to ``onMessage`` like all others. By default the connection
-    /// answers them, however many a caller leaves unread.
+    /// Delivers method calls of `org.freedesktop.DBus.Peer` to ``onMessage``. By default the connection answers them
+    /// itself, even if the caller leaves the replies unread.
     public func routePeerCalls() { routesPeerCalls = true }
 
-    /// Has the connection take the file descriptors that come with answers to its calls. By default, and of all other
-    /// messages, they are closed as they arrive. Call before ``hello(completion:)``.
+    /// Accepts file descriptors in replies to this connection's calls. By default, and in all other messages, they are
+    /// closed on arrival. Call it before ``hello(completion:)``.
     public func takeDescriptors() { transport.takeDescriptors() }
 
     public var carriesDescriptors: Bool { transport.carriesDescriptors }
 
     public var directLine: DirectLine? { transport.directLine }
 
-    /// The most that messages which arrived and have not been given up may take together, in bytes; beyond it nothing is
-    /// read from the bus until some have been. One message may be larger. By default 63 MiB.
+    /// The maximum total size of received messages that are still alive, in bytes. Above it the connection reads
+    /// nothing until messages are released. A single message may be larger. Default: 63 MiB.
     public var maxReceivedBytes: Int {
         get { transport.maxReceivedBytes }
         set { transport.maxReceivedBytes = newValue }
     }
 
-    /// Whether nothing that arrives is handed on, replies among it. It waits in the
-    /// socket and then in the bus.
+    /// Whether delivery of received messages, including replies, is paused. They stay in the socket and then in the
+    /// bus.
     public var isPaused: Bool {
         get { transport.isPaused }
         set { transport.isPaused = newValue }
     }
 
-    /// How many messages one turn of the loop hands on at most.
+    /// The maximum number of messages delivered per loop iteration.
     package static let messagesPerTurn = SocketReader.messagesPerTurn
 
-    /// The descriptor of its socket, to look at only; nil when it has none.
+    /// The socket's descriptor, for inspection only; nil without a socket.
     public var socket: Int32? { transport.socket }
 
-    /// Bytes that were sent here and that the socket did not take yet.
+    /// The number of sent bytes that the socket has not accepted yet.
     public var outgoingBytes: Int { transport.outgoingBytes }
 
-    /// Sends without waiting for an answer. On a closed connection the message is dropped; ``onDisconnect`` tells.
+    /// Sends a message without waiting for a reply. A closed connection drops it, and reports the closure through
+    /// ``onDisconnect``.
     public func send(_ message: Message) { transport.send(message) }
 
     public func send(_ message: MarshalledMessage) {
@@ -147,21 +149,22 @@ public final class Connection: BusConnection {
 
     public func gather(_ body: () -> Void) { transport.gather(body) }
 
-    /// From now on what handlers of messages send leaves together, at the end of a turn of the loop or before it waits:
-    /// for who answers many. By default each message leaves at once.
+    /// Batches the messages that handlers send, for services that answer many calls. A batch is written at the end of a
+    /// loop iteration or before the loop waits. By default each message is written at once.
     public func gatherTurns() { transport.gatherTurns() }
 
-    /// Sends a method call; `completion` gets the reply, or the error that came instead, from the loop.
+    /// Sends a method call; `completion` receives the reply or the error, always from the loop.
     ///
-    /// Only the connection that was called is believed, and the bus where it answers for it (E6). A call to a well-known
-    /// name has the bus tell its owner from then on. What is still pending when the connection object goes away is not
-    /// completed.
+    /// A reply counts only if it comes from the called connection, or from the bus on its behalf (E6). After the first
+    /// call to a well-known name the bus reports changes of its owner. Calls that are pending when the connection
+    /// object is released are not completed.
     public func call(
         _ message: Message, timeout: ReplyTimeout,
         completion: @escaping (Result<Message, BusError>) -> Void
     ) {
         guard transport.isConnected else {
-            // From the loop as well: a caller that goes on with its next call would never return.
+            // The error is delivered from the loop, too. Otherwise a caller that issues its next call in the completion
+            // would recurse without end.
             lastRefusedCall += 1
             let number = lastRefusedCall
             refusedCalls[number] = .once(milliseconds: 0, on: context) { [unowned self] in
@@ -176,11 +179,11 @@ public final class Connection: BusConnection {
     }
 
     #if CARILLON_PLANTED
-        /// The fault of that name.
+        /// Plants the fault `stranger-believed`.
         package static func plantBelief(_ believes: Bool) { PendingCalls.believesStrangers = believes }
     #endif
 
-    /// Replies to calls that were ignored, as they came from others than those who were asked.
+    /// The number of ignored replies from senders other than the called peer.
     public var forgedReplies: UInt64 { pendingCalls.forged }
 
     private func peer(of message: Message) -> PendingCalls.Peer {
@@ -190,10 +193,10 @@ public final class Connection: BusConnection {
         return pendingCalls.peer(owning: name) ?? follow(name)
     }
 
-    /// Ahead of the call: what the bus tells about the owner then comes before the owner's reply.
+    /// Follows the owner before the call, so that the bus announces an owner before that owner's reply arrives.
     private func follow(_ name: WellKnownName) -> PendingCalls.Peer {
         let peer = pendingCalls.follow(name)
-        // Without room for it the bus is asked when there is a reply of somebody unknown.
+        // If the bus refuses the match rule, it is asked for the owner when a reply of an unknown sender arrives.
         addMatch(OwnerChange.matchRule(for: name)) { _ in }
         askForOwner(of: name)
         return peer
@@ -218,7 +221,7 @@ public final class Connection: BusConnection {
         switch message.kind {
         case .methodReturn, .error: if pendingCalls.take(message) { return true }
         case .signal:
-            // libdbus's own, which has no sender; every bus puts one into what it carries.
+            // This signal of libdbus has no sender; each bus sets a sender on the messages that it forwards.
             if message.isSignal("org.freedesktop.DBus.Local", "Disconnected"), !message.hasSender {
                 pendingCalls.failAll(with: .disconnected("the bus closed the connection"))
                 onDisconnect?()

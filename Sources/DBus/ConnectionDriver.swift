@@ -2,14 +2,14 @@
 import CCarillonDBus
 import CarillonMainLoop
 
-/// The glue between libdbus and a ``MainContext``: libdbus's watches, timeouts, dispatch status and wake-up become one
-/// GLib source and some timers. No thread of its own, no polling.
+/// The bridge between libdbus and a ``MainContext``. It maps watches, timeouts, dispatch status and wake-ups of libdbus
+/// to one GLib source and some timers, without a thread or polling.
 ///
-/// libdbus holds the driver as its user data and releases it through the destroy notify, so nothing here can outlive
-/// or be outlived by a callback. It reads only as long as it proves who we are.
+/// libdbus holds the driver as its user data and releases it through the destroy notify, so the driver lives exactly as
+/// long as the callbacks. The driver reads only during authentication.
 final class ConnectionDriver: PolledSourceDelegate {
-    /// How often libdbus is had to write in one turn. It moves about 4 KiB each time, so that with large messages a turn
-    /// each would cost a poll for every message, or several.
+    /// The maximum number of writes by libdbus per loop iteration. Each moves about 4 KiB, so one write per iteration
+    /// would cost a large message several polls.
     private static let transfersPerTurn = 64
 
     private let connection: OpaquePointer  // DBusConnection; not retained: the connection outlives its user data
@@ -20,7 +20,7 @@ final class ConnectionDriver: PolledSourceDelegate {
 
     private struct Watch {
         let pointer: OpaquePointer  // DBusWatch
-        var tag: PolledSource.Tag?  // nil while libdbus has it disabled
+        var tag: PolledSource.Tag?  // nil while libdbus has the watch disabled
     }
 
     private init(connection: OpaquePointer, context: MainContext, priority: EventSource.Priority) {
@@ -62,7 +62,7 @@ final class ConnectionDriver: PolledSourceDelegate {
         return driver
     }
 
-    /// Takes every callback away from libdbus, which releases the driver.
+    /// Removes each callback from libdbus, which then releases the driver.
     static func detach(_ connection: OpaquePointer) {
         check(dbus_connection_set_watch_functions(connection, nil, nil, nil, nil, nil))
         check(dbus_connection_set_timeout_functions(connection, nil, nil, nil, nil, nil))
@@ -76,16 +76,16 @@ final class ConnectionDriver: PolledSourceDelegate {
 
     // MARK: Dispatching
 
-    /// Called once, when the bus knows who we are. It sends nothing before it is spoken to.
+    /// Called once when the bus has authenticated this process. The bus sends nothing before the first message.
     var onAuthenticated: (() -> Void)?
-    /// Called when libdbus is about to close the socket.
+    /// Called before libdbus closes the socket.
     var onClosing: (() -> Void)?
     private var isAuthenticated = false
 
     func hasPendingWork() -> Bool { dbus_connection_get_dispatch_status(connection) == DBUS_DISPATCH_DATA_REMAINS }
 
     func dispatch() {
-        // A handler may close the connection: it has to outlive this turn.
+        // A handler may close the connection, which has to outlive this iteration.
         let connection = connection
         dbus_connection_ref(connection)
         defer { dbus_connection_unref(connection) }
@@ -102,7 +102,7 @@ final class ConnectionDriver: PolledSourceDelegate {
     }
 
     private func handleReadyWatches() {
-        // Handling one may remove or disable others, so they are looked up anew each time.
+        // Handling a watch may remove or disable others, so each is looked up again.
         var index = 0
         while index < watches.count {
             let watch = watches[index]
@@ -115,7 +115,7 @@ final class ConnectionDriver: PolledSourceDelegate {
         }
     }
 
-    /// Writes on, as long as the socket takes something.
+    /// Continues to write while the socket accepts bytes.
     private func writeMore(_ watch: OpaquePointer) {
         var left = dbus_connection_get_outgoing_size(connection)
         for _ in 1..<Self.transfersPerTurn where left > 0 && dbus_watch_get_enabled(watch) != 0 {
@@ -126,7 +126,7 @@ final class ConnectionDriver: PolledSourceDelegate {
         }
     }
 
-    /// The loop's own thread asks the source anew before it waits; only another thread has to be told.
+    /// The loop's own thread checks the source before it waits; only other threads need a wake-up.
     private func wakeUp() {
         if !context.isOwner { context.wakeUp() }
     }
@@ -147,7 +147,7 @@ final class ConnectionDriver: PolledSourceDelegate {
 
     private func toggled(watch: OpaquePointer) {
         guard let index = watches.firstIndex(where: { $0.pointer == watch }) else { return }
-        // A disabled watch leaves the poll: waiting for nothing would still report a hang-up, over and over.
+        // A disabled watch leaves the poll, which would otherwise report a hang-up repeatedly.
         if let tag = watches[index].tag { source.remove(tag) }
         watches[index].tag = nil
         let flags = dbus_watch_get_flags(watch)
@@ -166,7 +166,7 @@ final class ConnectionDriver: PolledSourceDelegate {
         let milliseconds = UInt32(max(0, dbus_timeout_get_interval(timeout)))
         timeouts[timeout] = .timer(milliseconds: milliseconds, on: context) {
             dbus_timeout_handle(timeout)
-            return .keep  // libdbus removes it when it is done with it
+            return .keep  // libdbus removes the timeout itself
         }
     }
 }

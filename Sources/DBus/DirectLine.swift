@@ -1,34 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMainLoop
 
-/// The socket of a connection, for threads that do not run its loop: while the connection has nothing to write itself, a
-/// small message can leave without waking its thread.
+/// The socket of a connection, for sends from other threads. A small message can be written without waking the
+/// connection's thread while the connection itself has nothing to write.
 ///
-/// Whoever sends here sees to the order: what the connection was asked to send before, and has not written, comes later
-/// or makes this refuse.
+/// The sender is responsible for the order: messages queued in the connection are written later, or make ``send(_:)``
+/// refuse.
 ///
 /// Threads: any.
 public final class DirectLine: Sendable {
     private struct State {
-        /// Nil when it is about to be closed.
+        /// The descriptor; nil once the socket is about to be closed.
         var descriptor: Int32?
-        /// Whether the connection has begun to write something, and not ended.
+        /// Whether the connection has unwritten bytes.
         var isBusy: Bool
         var lastSerial = SocketTransport.firstForeignSerial
     }
 
     private let state: Locked<State>
 
-    /// A Unix socket takes so little as a whole or not at all.
+    /// The maximum size of a message, in bytes. A Unix socket accepts a write of this size completely or not at all.
     private static let maxBytes = 2048
 
     init(descriptor: Int32, isBusy: Bool) {
         state = Locked(State(descriptor: descriptor, isBusy: isBusy))
     }
 
-    /// Sends a message to which no answer is expected, if that is possible at once.
+    /// Sends a message that expects no reply, if the socket accepts it at once.
     ///
-    /// - Returns: whether it left. Otherwise nothing of it did.
+    /// - Returns: Whether the message was written; otherwise no byte of it was.
     public func send(_ message: Message) -> Bool {
         state.withLock { state in
             guard let descriptor = state.descriptor, !state.isBusy else { return false }
@@ -38,7 +38,7 @@ public final class DirectLine: Sendable {
                 guard bytes.count <= Self.maxBytes else { return false }
                 let count = sendAtOnce(bytes, to: descriptor)
                 if count > 0, count < bytes.count {
-                    // No message can follow half a message. The connection finds that out, and makes another.
+                    // No message can follow a partial one. The connection detects the closed socket and is replaced.
                     endSocket(descriptor)
                     state.descriptor = nil
                 }
@@ -47,16 +47,16 @@ public final class DirectLine: Sendable {
         }
     }
 
-    // MARK: For the connection
+    // MARK: Interface for the connection
 
-    /// Nothing else is written while `body` runs.
+    /// Excludes other writes while `body` runs.
     ///
-    /// - Parameter body: writes, and returns whether there is a rest.
+    /// - Parameter body: Writes, and returns whether unwritten bytes remain.
     func write(_ body: () -> Bool) {
         state.withLock { $0.isBusy = body() }
     }
 
-    /// Nothing is sent here from now on.
+    /// Ends all sends through this object.
     func close() {
         state.withLock { $0.descriptor = nil }
     }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonBusNames
 
-/// A D-Bus interface as a table: what ``ObjectExporter`` dispatches by, and what it shows to introspection.
+/// A D-Bus interface as a table, used by ``ObjectExporter`` for dispatch and introspection.
 public struct Interface {
     public struct Argument: Sendable {
         public let name: String
         public let signature: Signature
-        /// The C++ type that qdbusxml2cpp has to be told, where neither Qt nor ``qtTypes`` knows it.
+        /// The C++ type for qdbusxml2cpp, where neither Qt nor ``qtTypes`` defines one.
         let qtType: String?
 
         public init(_ name: String, _ signature: Signature, qtType: String? = nil) {
@@ -16,7 +16,7 @@ public struct Interface {
         }
     }
 
-    /// Types of Qt for signatures that qdbusxml2cpp does not know by itself.
+    /// Qt types for signatures unknown to qdbusxml2cpp.
     fileprivate static let qtTypes = [
         "a{sv}": "QVariantMap", "aa{sv}": "QList<QVariantMap>", "at": "QList<qulonglong>",
         "a{st}": "QMap<QString,qulonglong>",
@@ -26,7 +26,7 @@ public struct Interface {
         public let name: MemberName
         public let inputs: [Argument]
         public let outputs: [Argument]
-        /// Runs with arguments of exactly the declared types. What it throws becomes the error reply.
+        /// Runs with arguments of exactly the declared types. A thrown error becomes the error reply.
         public let handler: (MethodCall) throws(BusError) -> Void
         let inputSignature: Signature
 
@@ -52,13 +52,13 @@ public struct Interface {
         }
     }
 
-    /// A property that can be read.
+    /// A readable property.
     public struct Property {
-        /// Whether and how a change is announced (`org.freedesktop.DBus.Property.EmitsChangedSignal`).
+        /// The announcement of changes (`org.freedesktop.DBus.Property.EmitsChangedSignal`).
         public enum Change: String, Sendable {
             case announced = "true"
             case notAnnounced = "false"
-            /// That it changed is announced, not its value.
+            /// The change is announced without the value.
             case invalidated = "invalidates"
             case never = "const"
         }
@@ -74,9 +74,9 @@ public struct Interface {
             self.init(name, signature, change: change) { writer, _ in write(&writer) }
         }
 
-        /// One whose value is not the same for all.
+        /// Creates a property whose value depends on its reader.
         ///
-        /// - Parameter write: gets who reads it; nil for what is announced to all.
+        /// - Parameter write: Receives the reading client; nil for values announced to all.
         public init(
             _ name: String, _ signature: Signature, change: Change,
             write: @escaping (inout MessageWriter, UniqueName?) -> Void
@@ -89,7 +89,7 @@ public struct Interface {
 
         /// Appends the value.
         ///
-        /// - Parameter reader: who gets it; nil for all.
+        /// - Parameter reader: The reading client; nil for all.
         public func write(_ writer: inout MessageWriter, for reader: UniqueName? = nil) {
             value(&writer, reader)
         }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 extension MarshalledBytes {
-    /// Lays out what `body` appends where the caller has room for it, aligned as if that place were aligned to 8.
+    /// Encodes the values that `body` appends into `memory`, whose beginning counts as aligned to 8 bytes.
     ///
-    /// - Parameter memory: holds all of it. More is a programmer's error.
-    /// - Returns: how many bytes it is.
+    /// - Parameter memory: Space for all values. An overflow is a programming error.
+    /// - Returns: The number of bytes written.
     public static func layOut(
         in memory: UnsafeMutableRawBufferPointer, _ body: (inout MarshalledBytes) -> Void
     ) -> Int {

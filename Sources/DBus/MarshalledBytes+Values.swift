@@ -5,9 +5,9 @@
     import Musl
 #endif
 
-/// Values of the other types, and arrays of any: for what is put together by somebody who knows its type.
+/// Values of the remaining types, and arrays, for encoders that know the types.
 extension MarshalledBytes {
-    // One for each type: a generic one would have to find out its type while the program runs, in other modules.
+    // One overload per type, since a generic function would look up types at run time in other modules.
 
     public mutating func append(_ value: Int16) { append(integer: value) }
     public mutating func append(_ value: UInt16) { append(integer: value) }
@@ -16,9 +16,10 @@ extension MarshalledBytes {
     public mutating func append(_ value: Double) { append(integer: value.bitPattern) }
     public mutating func append(_ value: Bool) { append(UInt32(value ? 1 : 0)) }
 
-    /// A text that may hold a NUL character, which no text on D-Bus does.
+    /// Appends a text that may hold a NUL character, which no D-Bus string can.
     ///
-    /// - Returns: whether it holds none. Otherwise what was appended is no text, and the caller throws all of it away.
+    /// - Returns: Whether the text holds no NUL character. Otherwise the encoding is invalid, and the caller has to
+    ///   discard all of it.
     public mutating func append(checking text: String) -> Bool {
         var text = text
         return text.withUTF8 { bytes in
@@ -31,7 +32,7 @@ extension MarshalledBytes {
         }
     }
 
-    /// An array `ay`.
+    /// Appends an array `ay`.
     public mutating func append(data: [UInt8]) {
         append(UInt32(data.count))
         data.withUnsafeBytes { bytes in
@@ -40,28 +41,28 @@ extension MarshalledBytes {
         }
     }
 
-    /// Values that are laid out already, for a place that D-Bus would align to 8.
+    /// Appends encoded values at an alignment of 8 bytes.
     public mutating func append(laidOut more: UnsafeRawBufferPointer) {
         align(to: 8)
         guard let start = more.baseAddress, !more.isEmpty else { return }
         take(more.count).copyMemory(from: start, byteCount: more.count)
     }
 
-    /// The signature of a variant.
+    /// Appends the signature of a variant.
     public mutating func append(signature: StaticString) {
         let count = signature.utf8CodeUnitCount
         append(UInt8(count))
-        // With the NUL behind it, that static strings have.
+        // Static strings end with a NUL character, which is copied, too.
         take(count + 1).copyMemory(from: signature.utf8Start, byteCount: count + 1)
     }
 
-    /// Where an array began.
+    /// The beginning of an array.
     public struct ArrayStart {
         fileprivate let length: Int
         fileprivate let elements: Int
     }
 
-    /// Begins an array whose elements have this alignment. What is appended up to ``end(_:)`` are its elements.
+    /// Begins an array with elements of this alignment. The values appended up to ``end(_:)`` are its elements.
     public mutating func beginArray(alignedTo alignment: Int) -> ArrayStart {
         append(UInt32(0))
         let length = count - 4
@@ -73,12 +74,12 @@ extension MarshalledBytes {
         set(UInt32(count - array.elements), at: array.length)
     }
 
-    /// Begins a structure, or an entry of a dictionary.
+    /// Begins a structure or an entry of a dictionary.
     public mutating func beginStructure() { align(to: 8) }
 }
 
 extension String {
-    /// Whether it holds a NUL character, which no text on D-Bus does.
+    /// Whether the string holds a NUL character, which no D-Bus string can.
     package var holdsNUL: Bool {
         var text = self
         return text.withUTF8 { bytes in

@@ -5,9 +5,9 @@
     import Musl
 #endif
 
-/// Values, for what was checked before or is checked by whoever reads it. None of these leaves the bytes.
+/// Reads of typed values. The caller checks their content; all of them check the bounds.
 extension MarshalledReader {
-    /// A value whose layout here is that on the wire.
+    /// Reads a value with the same layout in memory and on the wire.
     @inlinable
     public mutating func readFixed<Value: FixedSizeType>(_: Value.Type = Value.self) -> Value? {
         let size = MemoryLayout<Value>.size
@@ -20,15 +20,15 @@ extension MarshalledReader {
         return value == 1
     }
 
-    /// A text that is known to be one: whether it is UTF-8 without NUL is not looked at again. What is none is repaired.
+    /// Reads a text without checking it again for UTF-8 and NUL characters. Invalid UTF-8 is repaired.
     public mutating func readKnownText() -> String? {
-        // Its length is aligned to 4.
+        // The length is aligned to 4 bytes.
         let start = ((offset + 3) & ~3) + 4
         guard skipText() else { return nil }
         return String(decoding: UnsafeRawBufferPointer(rebasing: bytes[start..<offset - 1]), as: UTF8.self)
     }
 
-    /// A text that is often the same as the last one, which then is not made anew.
+    /// Reads a text, and returns `recent` without a copy if it has the same bytes.
     public mutating func readString(like recent: String) -> String? {
         let start = offset
         if let count = readUInt32(), count == recent.utf8.count, Int(count) < bytes.count - offset,
@@ -41,7 +41,7 @@ extension MarshalledReader {
         return readString()
     }
 
-    /// Whether the bytes of `text`, as many as there are, stand here.
+    /// Whether the next bytes equal `text`, whose length is known to be available.
     private func hasText(_ text: String) -> Bool {
         var text = text
         return text.withUTF8 { text in
@@ -50,7 +50,8 @@ extension MarshalledReader {
         }
     }
 
-    /// An array of values whose layout here is that on the wire. Returns nil also for one that ends within a value.
+    /// Reads an array of values with the same layout in memory and on the wire. Nil also for an array that ends within
+    /// a value.
     @inlinable
     public mutating func readFixedArray<Element: FixedSizeType>(of _: Element.Type = Element.self) -> [Element]? {
         let size = MemoryLayout<Element>.size

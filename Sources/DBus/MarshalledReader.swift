@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Reads arguments where they lie, for the few kinds of messages that come in masses.
+/// A decoder of arguments in place, for the few kinds of messages with high volume.
 ///
-/// It takes nothing for granted: a bus may hand on arguments that it has not looked at. What is not laid out as D-Bus lays
-/// it out it does not read, and it never leaves the bytes.
+/// Input is untrusted, since a bus may forward arguments without checking them. The decoder rejects bytes that violate
+/// the D-Bus layout, and stays within the bounds.
 public struct MarshalledReader {
-    /// In this machine's byte order, from a place on that D-Bus would align to 8.
+    /// The bytes in this machine's byte order, at an alignment of 8 bytes.
     public let bytes: UnsafeRawBufferPointer
-    /// Where it is.
+    /// The position of the decoder.
     public var offset: Int { place }
     @usableFromInline
     var place: Int
@@ -18,13 +18,13 @@ public struct MarshalledReader {
 
     public var isAtEnd: Bool { offset == bytes.count }
 
-    /// Goes on at `offset`, which is none before.
+    /// Moves forward to `offset`.
     @inlinable
     public mutating func move(to offset: Int) {
         place = offset
     }
 
-    /// Passes over padding, all of which is zero. Returns false otherwise.
+    /// Skips padding; false if a padding byte is not zero.
     @inlinable @inline(__always)
     public mutating func align(to alignment: Int) -> Bool {
         let end = (place + alignment - 1) & ~(alignment - 1)
@@ -36,7 +36,7 @@ public struct MarshalledReader {
         return true
     }
 
-    /// Passes over a value of a size that is also its alignment.
+    /// Skips a value whose size is also its alignment.
     @inlinable @inline(__always)
     public mutating func skip(_ size: Int) -> Bool {
         guard align(to: size), size <= bytes.count - place else { return false }
@@ -50,7 +50,7 @@ public struct MarshalledReader {
         return bytes.loadUnaligned(fromByteOffset: offset - 4, as: UInt32.self)
     }
 
-    /// A text: UTF-8 without NUL, and one behind it. Returns where it stands.
+    /// Reads a text, which is valid UTF-8 without NUL, followed by a NUL. Returns its range.
     public mutating func readText() -> Range<Int>? {
         guard let count = readUInt32(), Int(count) < bytes.count - offset else { return nil }
         let text = offset..<offset + Int(count)
@@ -61,7 +61,7 @@ public struct MarshalledReader {
         return text
     }
 
-    /// Passes over a text without a look at what is in it. Returns where it stands.
+    /// Skips a text without validation. Returns its range.
     @inlinable @inline(__always)
     public mutating func passOverText() -> Range<Int>? {
         guard let count = readUInt32(), Int(count) < bytes.count - offset, bytes[offset + Int(count)] == 0 else {
@@ -72,14 +72,14 @@ public struct MarshalledReader {
         return text
     }
 
-    /// The same of one whose place nobody asks for. Returns false where there is none.
+    /// Skips a text without validation; false if there is none.
     public mutating func skipText() -> Bool { passOverText() != nil }
 
     public mutating func readString() -> String? {
         readText().map { String(decoding: bytes[$0], as: UTF8.self) }
     }
 
-    /// The signature of a variant. Returns where it stands; what is in there nobody has looked at.
+    /// Reads the signature of a variant. Returns its range; its content is not validated.
     public mutating func readSignature() -> Range<Int>? {
         guard offset < bytes.count else { return nil }
         let (start, count) = (offset + 1, Int(bytes[offset]))
@@ -88,20 +88,20 @@ public struct MarshalledReader {
         return start..<start + count
     }
 
-    /// Passes over the beginning of an array. Returns where its elements stand.
+    /// Reads the length of an array, and moves to its first element. Returns the range of the elements.
     @inlinable @inline(__always)
     public mutating func readArray(alignedTo alignment: Int) -> Range<Int>? {
         guard let count = readUInt32(), align(to: alignment), Int(count) <= bytes.count - offset else { return nil }
         return offset..<offset + Int(count)
     }
 
-    /// Whether these bytes are UTF-8 without NUL.
+    /// Whether the bytes are valid UTF-8 without NUL.
     public static func isText(_ bytes: UnsafeRawBufferPointer) -> Bool {
         let (ones, highs) = (0x0101_0101_0101_0101 as UInt64, 0x8080_8080_8080_8080 as UInt64)
         var offset = 0
         while bytes.count - offset >= 8 {
             let eight = bytes.loadUnaligned(fromByteOffset: offset, as: UInt64.self)
-            // One that is zero borrows from its highest bit; one of those that are not ASCII has it.
+            // A zero byte borrows from its highest bit; a byte beyond ASCII has that bit set.
             guard (eight &- ones | eight) & highs == 0 else { return isUTF8(bytes) }
             offset += 8
         }

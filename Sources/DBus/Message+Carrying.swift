@@ -2,19 +2,19 @@
 import CCarillonDBus
 import CarillonBusNames
 
-/// What a bus does to messages: for what plays one in a simulation (E7).
+/// Operations of a bus on messages, for the simulated bus (E7).
 extension Message {
-    /// Gives a message that is to be sent the next serial of its connection, or of whoever sends it, unless it has one.
+    /// Assigns the next serial of the sender to a message without a serial, and returns its serial.
     package func numbered(_ next: () -> UInt32) -> UInt32 {
         if serial == 0 { number(next()) }
         return serial
     }
 
-    /// A copy as its receiver gets it.
+    /// Returns a copy as its receiver gets it.
     ///
     /// - Parameters:
-    ///   - sender: as the bus knows it; nil for what libdbus itself says.
-    ///   - serial: not 0.
+    ///   - sender: The sender as the bus knows it; nil for messages of libdbus itself.
+    ///   - serial: The serial, not 0.
     package func carried(from sender: AnyBusName?, serial: UInt32) -> Message {
         if let sender, let copy = arrived?.carried(from: sender, serial: serial) {
             return Message(arrived: copy, descriptors: descriptors)!
@@ -25,10 +25,10 @@ extension Message {
         return copy.withMarshalledBytes { Message(arrived: Array($0))! }
     }
 
-    /// What is sent, in the bytes that a socket takes, so that nobody lays it out again on its way. A descriptor that is
-    /// its one argument goes with it.
+    /// Returns the message in its encoded form, so that no later step encodes it again. A descriptor that is its only
+    /// argument is kept.
     ///
-    /// - Precondition: it has a serial.
+    /// - Precondition: The message has a serial.
     package func laidOut() -> Message {
         arrived == nil ? withMarshalledBytes { Message(arrived: Array($0), descriptors: ownDescriptors)! } : self
     }
@@ -39,21 +39,21 @@ extension Message {
         return (try? reader.readDescriptor()).map { [$0] } ?? []
     }
 
-    /// The same without the descriptors that came with it.
+    /// Returns the message without its received descriptors.
     package func withoutDescriptors() -> Message {
         arrived.flatMap { Message(arrived: $0.bytes) } ?? self
     }
 
-    /// What is sent of a message that is laid out already.
+    /// Creates a message from an encoded one.
     ///
-    /// - Parameter next: gives the next serial of its connection, where it has none.
+    /// - Parameter next: Returns the next serial of the connection, for a message without a serial.
     package convenience init(_ message: MarshalledMessage, numbered next: () -> UInt32) {
         var bytes = message.bytes
         if message.serial == 0 { bytes.store(next(), at: MarshalledMessage.serialOffset) }
         self.init(arrived: bytes)!
     }
 
-    /// An answer to the call that `caller` gave this serial number, whoever was asked (E6).
+    /// Returns a reply to the call with this serial of `caller`, regardless of the called connection (E6).
     package static func forgedReply(to caller: UniqueName, serial: UInt32) -> Message {
         methodReturn(to: caller, serial: serial)
     }
@@ -62,7 +62,7 @@ extension Message {
         Self.error(error, to: caller, serial: serial)
     }
 
-    /// Whether the bus may start the destination of a call when nobody owns it.
+    /// Whether the bus may start the destination if its name has no owner.
     package var startsService: Bool {
         arrived.map { Int32($0.header.flags) & DBUS_HEADER_FLAG_NO_AUTO_START == 0 }
             ?? (dbus_message_get_auto_start(pointer) != 0)
@@ -70,9 +70,10 @@ extension Message {
 }
 
 extension ArrivedMessage {
-    /// The bytes of the same message from `sender`: what libdbus makes of it, as the field goes behind the others.
+    /// Returns the bytes of the same message from `sender`, identical to the encoding of libdbus, with the field behind
+    /// the others.
     ///
-    /// - Returns: nil where more than a field has to change.
+    /// - Returns: nil if more than one field has to change.
     fileprivate func carried(from sender: AnyBusName, serial: UInt32) -> [UInt8]? {
         guard !header.isSwapped, header.sender == nil else { return nil }
         let fieldsLength = bytes.withUnsafeBytes { $0.loadUnaligned(fromByteOffset: 12, as: UInt32.self) }
@@ -94,15 +95,15 @@ extension ArrivedMessage {
     }
 }
 
-/// A message that is sent many times, each with another number in the same place.
+/// A template for messages that differ only in one number.
 package struct MessagePattern {
     private var bytes: [UInt8]
     private let place: Int
 
     /// - Parameters:
-    ///   - message: one of them, in this machine's byte order.
-    ///   - number: a `t` of its arguments, which stands nowhere else in it.
-    /// - Returns: nil when it does not stand there once.
+    ///   - message: One of the messages, in this machine's byte order.
+    ///   - number: A `t` among its arguments, whose bytes occur nowhere else in the message.
+    /// - Returns: nil unless the number occurs exactly once.
     package init?(_ message: Message, varying number: UInt64) {
         _ = message.numbered { 1 }
         bytes = message.withMarshalledBytes { Array($0) }
@@ -113,7 +114,7 @@ package struct MessagePattern {
         place = places[0]
     }
 
-    /// One of them, which has its serial.
+    /// Returns a message with this number and serial.
     package func message(_ number: UInt64, serial: UInt32) -> Message {
         var bytes = bytes
         bytes.store(serial, at: MarshalledMessage.serialOffset)

@@ -2,17 +2,16 @@
 import CCarillonDBus
 import CarillonBusNames
 
-/// Messages from bytes and back, for what is sent many times with little difference.
+/// Messages from bytes and back, for messages sent many times with little difference.
 ///
-/// Appending values one by one costs libdbus a rewrite of the header for each, as the signature in it grows. What is
-/// known to be good goes to the socket as it was laid out (``MarshalledMessage``); other bytes libdbus validates like any
-/// that arrive.
+/// Appending values one by one makes libdbus rewrite the header for each, since its signature grows. Trusted bytes go
+/// to the socket unchanged (``MarshalledMessage``); libdbus validates other bytes like received ones.
 extension Message {
-    /// The marshalled arguments, in this machine's byte order.
+    /// The encoded arguments, in this machine's byte order.
     public var marshalledBody: [UInt8] { withMarshalledBody { Array($0) } }
 
-    /// Calls `body` with the marshalled arguments, in this machine's byte order, which are valid only inside of it. Of a
-    /// message that arrived nobody may have looked at them yet: ``MarshalledReader``.
+    /// Calls `body` with the encoded arguments, in this machine's byte order. They are valid only inside `body`, and
+    /// unchecked in a received message: see ``MarshalledReader``.
     public func withMarshalledBody<Result, Failure: Error>(
         _ body: (UnsafeRawBufferPointer) throws(Failure) -> Result
     ) throws(Failure) -> Result {
@@ -21,7 +20,7 @@ extension Message {
                 try body(UnsafeRawBufferPointer(rebasing: message[arrived.header.body]))
             }
         }
-        // Reading the first value makes libdbus swap a message that came in the other byte order.
+        // Reading the first value makes libdbus swap a message in the other byte order.
         var iterator = DBusMessageIter()
         dbus_message_iter_init(pointer, &iterator)
         return try withLibraryBytes { message throws(Failure) in
@@ -30,7 +29,8 @@ extension Message {
         }
     }
 
-    /// The same for whoever reads masses of them: nothing of it has to find out types while the program runs.
+    /// Calls `body` with the encoded arguments, for high volume: it is not generic, so that no types are looked up at
+    /// run time.
     public func readMarshalledBody(_ body: (UnsafeRawBufferPointer) throws(BusError) -> Void) throws(BusError) {
         guard let arrived, !arrived.header.isSwapped else { return try withMarshalledBody(body) }
         var fault: BusError?
@@ -44,12 +44,12 @@ extension Message {
         if let fault { throw fault }
     }
 
-    /// Whether ``withMarshalledBody(_:)`` takes them where they lie; otherwise it makes a copy each time.
+    /// Whether ``withMarshalledBody(_:)`` passes the arguments in place; otherwise it copies them at each call.
     public var hasBodyInPlace: Bool { arrived.map { !$0.header.isSwapped } ?? false }
 
-    /// A signal to one connection with these marshalled arguments.
+    /// Returns a signal to one connection with encoded arguments.
     ///
-    /// - Returns: nil when `body` does not hold values of exactly the types in `signature`.
+    /// - Returns: nil if `body` does not hold values of exactly the types in `signature`.
     public static func signal(
         to destination: UniqueName, path: ObjectPath, interface: InterfaceName, member: MemberName, serial: UInt32,
         signature: Signature, body: [UInt8]
@@ -59,15 +59,15 @@ extension Message {
             checking: form.message(to: destination, serial: serial, size: body.count) { $0.append(bytes: body) })
     }
 
-    /// The same bytes, at which libdbus does not look before somebody wants arguments.
+    /// Creates a message from encoded bytes, which libdbus does not parse before arguments are read.
     ///
-    /// - Parameter message: holds values of exactly the types in its signature.
+    /// - Parameter message: A message with values of exactly the types in its signature.
     public convenience init(laidOut message: MarshalledMessage) {
         assert(message.isValid, "libdbus would not take these bytes")
         self.init(arrived: message.bytes)!
     }
 
-    /// - Parameter message: holds values of exactly the types in its signature.
+    /// - Parameter message: A message with values of exactly the types in its signature.
     public convenience init(_ message: MarshalledMessage) {
         let pointer = Self.demarshalled(message)
         precondition(pointer != nil, "bytes that are known to be good are")
@@ -83,7 +83,7 @@ extension Message {
         demarshalled(message.bytes, isNumbered: message.serial != 0)
     }
 
-    /// Whether libdbus would take what has no number yet. Costs as much as that.
+    /// Whether libdbus accepts a message without a serial. It costs a full validation.
     fileprivate static func isAccepted(_ bytes: [UInt8]) -> Bool {
         demarshalled(bytes, isNumbered: false).map { Message(adopting: $0) } != nil
     }
@@ -93,7 +93,7 @@ extension Message {
         dbus_error_init(&error)
         defer { dbus_error_free(&error) }
         var bytes = bytes
-        // libdbus takes no message without a number, and gives it one.
+        // libdbus accepts no message without a serial, so a temporary one is set.
         if !isNumbered { bytes[MarshalledMessage.serialOffset] = 1 }
         let pointer = bytes.withUnsafeBytes { bytes in
             dbus_message_demarshal(bytes.baseAddress!.assumingMemoryBound(to: CChar.self), Int32(bytes.count), &error)
@@ -103,32 +103,32 @@ extension Message {
     }
 }
 
-/// A message as the bytes that go over a socket.
+/// A message in the encoded form for a socket.
 public struct MarshalledMessage {
     let bytes: [UInt8]
-    /// The connection that it goes to.
+    /// The receiving connection.
     public let destination: UniqueName
-    /// 0 when it gets the next number of the connection that sends it.
+    /// The serial; 0 for the next serial of the sending connection.
     let serial: UInt32
 
     public var byteCount: Int { bytes.count }
 
-    /// Where the flags stand, the length of the arguments, and the serial.
+    /// The offsets of the flags, of the length of the arguments, and of the serial.
     static let (flagsOffset, bodyLengthOffset, serialOffset) = (2, 4, 8)
 
-    /// Whether libdbus would take it, where it arrives. Costs as much as that.
+    /// Whether libdbus accepts the message at the receiver. It costs a full validation.
     var isValid: Bool { Message.demarshalled(self).map { Message(adopting: $0) } != nil }
 }
 
-/// What is the same in all messages of one kind: most of the header.
+/// The common part of the headers of one kind of message.
 public struct MessageForm: Sendable {
-    /// Up to where the receiver comes.
+    /// The header up to the destination field.
     private let start: [UInt8]
-    /// Where the length of the fields stands, and where they begin.
+    /// The offsets of the length of the fields, and of the fields.
     private static let (fieldsLength, fields) = (12, 16)
     private static let byteOrderMark = UInt8(ascii: 1.littleEndian == 1 ? "l" : "B")
 
-    /// Signals of one kind.
+    /// Returns the form of a signal.
     public static func signal(
         path: ObjectPath, interface: InterfaceName, member: MemberName, signature: Signature
     ) -> MessageForm {
@@ -139,7 +139,7 @@ public struct MessageForm: Sendable {
         }
     }
 
-    /// Calls of one method, which want an answer and have the bus start nobody.
+    /// Returns the form of calls of one method, which request a reply and do not start the destination.
     public static func methodCall(
         path: ObjectPath, interface: InterfaceName, member: MemberName, signature: Signature
     ) -> MessageForm {
@@ -150,7 +150,7 @@ public struct MessageForm: Sendable {
         }
     }
 
-    /// Calls of one method, which go to the owner of a name: ``call(size:arguments:)``.
+    /// Returns the form of calls of one method to the owner of a name; see ``call(size:arguments:)``.
     public static func methodCall(
         to destination: WellKnownName, path: ObjectPath, interface: InterfaceName, member: MemberName,
         signature: Signature
@@ -163,7 +163,7 @@ public struct MessageForm: Sendable {
         }
     }
 
-    /// Answers of one kind.
+    /// Returns the form of method returns.
     public static func methodReturn(signature: Signature) -> MessageForm {
         MessageForm(type: DBUS_MESSAGE_TYPE_METHOD_RETURN, signature) { _ in }
     }
@@ -177,7 +177,7 @@ public struct MessageForm: Sendable {
             header.append(UInt8(type))
             header.append(UInt8(flags))
             header.append(UInt8(DBUS_MAJOR_PROTOCOL_VERSION))
-            // The two lengths, with the serial between them.
+            // The two lengths, and the serial between them.
             for _ in 0..<3 { header.append(UInt32(0)) }
             moreFields(&header)
             guard !signature.rawValue.isEmpty else { return }
@@ -187,13 +187,13 @@ public struct MessageForm: Sendable {
 
     private static let maxInStart = 4096
 
-    /// A message of this form to one connection.
+    /// Returns a message of this form to one connection.
     ///
     /// - Parameters:
-    ///   - serial: of the message; 0 for the next number of the connection that sends it.
-    ///   - call: the serial of the call that it answers; nil for what is no answer.
-    ///   - size: the most that its arguments take, with their alignment, in bytes.
-    ///   - arguments: appends values of exactly the types in the signature.
+    ///   - serial: The serial of the message; 0 for the next serial of the sending connection.
+    ///   - call: The serial of the answered call; nil for other messages.
+    ///   - size: The maximum size of the arguments with their alignment, in bytes.
+    ///   - arguments: Appends values of exactly the types in the signature.
     public func message(
         to destination: UniqueName, serial: UInt32 = 0, answering call: UInt32? = nil, size: Int,
         arguments: (inout MarshalledBytes) -> Void
@@ -204,7 +204,7 @@ public struct MessageForm: Sendable {
             destination: destination, serial: serial)
     }
 
-    /// A message of this form without arguments to the bus itself.
+    /// Returns a message of this form without arguments to the bus itself.
     func messageToBus() -> Message {
         Message(arrived: bytes(to: "org.freedesktop.DBus", serial: 0, answering: nil, size: 0) { _ in })!
     }
@@ -213,7 +213,7 @@ public struct MessageForm: Sendable {
         to destination: String, serial: UInt32, answering call: UInt32?, size: Int,
         arguments: (inout MarshalledBytes) -> Void
     ) -> [UInt8] {
-        // The fields for the receiver and of an answer, and what aligns them and the arguments.
+        // The size includes the destination, the reply serial, and the padding before the fields and the arguments.
         let most = start.count + destination.utf8.count + 48 + size
         return MarshalledBytes.make(atMost: most) { message in
             message.append(raw: start)
@@ -226,16 +226,16 @@ public struct MessageForm: Sendable {
         }
     }
 
-    /// All that comes before the arguments in messages of this form to one connection.
+    /// Returns the header of messages of this form to one connection.
     public func head(to destination: UniqueName) -> MessageHead {
         MessageHead(message(to: destination, size: 0) { _ in })
     }
 
-    /// A call of this form, which wants no answer unless it is told to. It goes to the bus as it is laid out here.
+    /// Returns a call of this form, which requests no reply by default. The bus receives exactly these bytes.
     ///
-    /// - Parameter arguments: appends values of exactly the types in the signature. Debug builds look.
-    /// - Returns: nil when it would be too long for D-Bus.
-    /// - Throws: what `arguments` throws.
+    /// - Parameter arguments: Appends values of exactly the types in the signature. Debug builds check them.
+    /// - Returns: nil if the call exceeds the maximum size of a D-Bus message.
+    /// - Throws: The error of `arguments`.
     public func call<Failure: Error>(
         size: Int, arguments: (inout MarshalledBytes) throws(Failure) -> Void
     ) throws(Failure) -> Message? {
@@ -262,26 +262,26 @@ public struct MessageForm: Sendable {
     }
 }
 
-/// The header of messages that differ in it by their numbers and lengths alone.
+/// The header of messages that differ only in serial and lengths.
 public struct MessageHead: Sendable {
-    /// The connection that they go to.
+    /// The receiving connection.
     public let destination: UniqueName
-    /// Up to where the arguments come.
+    /// The header up to the arguments.
     let bytes: [UInt8]
 
-    /// - Parameter message: without arguments.
+    /// - Parameter message: A message without arguments.
     fileprivate init(_ message: MarshalledMessage) {
         destination = message.destination
         bytes = message.bytes
     }
 
-    /// One of them.
+    /// Returns a message with this header.
     ///
     /// - Parameters:
-    ///   - serial: of the message.
-    ///   - shared: with which its arguments begin, laid out already; others may have it, too.
-    ///   - size: the most that the rest of them takes, with its alignment, in bytes.
-    ///   - rest: appends the rest.
+    ///   - serial: The serial of the message.
+    ///   - shared: The encoded beginning of the arguments, possibly shared with messages to other receivers.
+    ///   - size: The maximum size of the remaining arguments with their alignment, in bytes.
+    ///   - rest: Appends the remaining arguments.
     public func message(
         serial: UInt32, _ shared: [UInt8], size: Int, rest: (inout MarshalledBytes) -> Void
     ) -> MarshalledMessage {
@@ -302,7 +302,7 @@ public struct MessageHead: Sendable {
     }
 }
 
-/// Where values are laid out as D-Bus aligns them, in this machine's byte order.
+/// An encoder of values in the D-Bus layout, in this machine's byte order.
 public struct MarshalledBytes: ~Copyable {
     private let memory: UnsafeMutableRawPointer
     private let capacity: Int
@@ -313,9 +313,9 @@ public struct MarshalledBytes: ~Copyable {
         self.capacity = capacity
     }
 
-    /// Has `body` append to this memory, whose beginning D-Bus would align to 8.
+    /// Lets `body` append to this memory, which counts as aligned to 8 bytes.
     ///
-    /// - Returns: how many bytes that was. More than there is room for are a programmer's error.
+    /// - Returns: The number of bytes written. An overflow is a programming error.
     static func lay(into room: UnsafeMutableRawBufferPointer, _ body: (inout MarshalledBytes) -> Void) -> Int {
         guard let start = room.baseAddress else { return 0 }
         var bytes = MarshalledBytes(start, capacity: room.count)
@@ -323,9 +323,10 @@ public struct MarshalledBytes: ~Copyable {
         return bytes.count
     }
 
-    /// The bytes of what `body` appends behind so many others, the first of which D-Bus would align to 8.
+    /// Returns the bytes that `body` appends, aligned as if they stood behind `others` bytes that begin at a multiple
+    /// of 8.
     ///
-    /// - Parameter most: as many as there may be.
+    /// - Parameter most: The maximum number of bytes.
     static func make(atMost most: Int, behind others: Int, _ body: (inout MarshalledBytes) -> Void) -> [UInt8] {
         let offset = others & 7
         let bytes = make(atMost: offset + most) { bytes in
@@ -335,9 +336,9 @@ public struct MarshalledBytes: ~Copyable {
         return Array(bytes[offset...])
     }
 
-    /// The bytes of what `body` appends, from a place on that D-Bus would align to 8.
+    /// Returns the bytes that `body` appends, aligned as if they began at a multiple of 8.
     ///
-    /// - Parameter most: as many as there may be. More are a programmer's error.
+    /// - Parameter most: The maximum number of bytes. An overflow is a programming error.
     public static func make(atMost most: Int, _ body: (inout MarshalledBytes) -> Void) -> [UInt8] {
         [UInt8](unsafeUninitializedCapacity: most) { buffer, count in
             var bytes = MarshalledBytes(buffer.baseAddress!, capacity: most)
@@ -346,13 +347,13 @@ public struct MarshalledBytes: ~Copyable {
         }
     }
 
-    /// The most that a text takes with what comes before and behind it.
+    /// Returns the maximum size of a text with length, padding and NUL, in bytes.
     public static func maxBytes(of text: String) -> Int { 8 + text.utf8.count }
 
-    /// The most that the beginning of an array takes.
+    /// The maximum size of the beginning of an array, in bytes.
     public static var maxBytesOfArray: Int { 16 }
 
-    /// The most that an array of so many `t` takes.
+    /// Returns the maximum size of an array of `count` values `t`, in bytes.
     public static func maxBytes(ofIntegers count: Int) -> Int { 16 + 8 * count }
 
     public mutating func append(_ value: UInt8) { append(integer: value) }
@@ -365,20 +366,20 @@ public struct MarshalledBytes: ~Copyable {
         append(UInt8(0))
     }
 
-    /// An array `at`.
+    /// Appends an array `at`.
     public mutating func append(_ values: [UInt64]) {
         append(UInt32(8 * values.count))
         align(to: 8)
         for value in values { append(integer: value) }
     }
 
-    /// An array `at` with one element.
+    /// Appends an array `at` with one element.
     public mutating func append(arrayOf value: UInt64) {
         append(UInt32(8))
         append(integer: value)
     }
 
-    /// An array of structures, or of entries of a dictionary, each of which begins where D-Bus aligns to 8.
+    /// Appends an array of structures or dictionary entries, each aligned to 8 bytes.
     public mutating func array(_ elements: (inout MarshalledBytes) -> Void) {
         append(UInt32(0))
         let length = count - 4
@@ -388,7 +389,7 @@ public struct MarshalledBytes: ~Copyable {
         set(UInt32(count - start), at: length)
     }
 
-    /// Values that are laid out already, for a place that D-Bus would align to 8.
+    /// Appends encoded values at an alignment of 8 bytes.
     public mutating func append(bytes more: [UInt8]) {
         align(to: 8)
         append(raw: more)
@@ -411,7 +412,7 @@ public struct MarshalledBytes: ~Copyable {
         value(&self)
     }
 
-    /// - Parameter offset: of four bytes that are there.
+    /// - Parameter offset: The offset of four existing bytes.
     mutating func set(_ value: UInt32, at offset: Int) {
         precondition(offset + 4 <= count, "what is set is there")
         memory.storeBytes(of: value, toByteOffset: offset, as: UInt32.self)
@@ -431,7 +432,7 @@ public struct MarshalledBytes: ~Copyable {
         take(MemoryLayout<Value>.size).storeBytes(of: value, as: Value.self)
     }
 
-    /// The header of a message whose arguments, which are not here, have this length.
+    /// Appends the header of a message whose arguments, encoded elsewhere, have this length.
     mutating func append(_ head: MessageHead, serial: UInt32, bodyLength: Int) {
         let start = count
         append(raw: head.bytes)
@@ -456,7 +457,7 @@ public struct MarshalledBytes: ~Copyable {
         }
     }
 
-    /// Room for so many more.
+    /// Reserves space for `more` bytes.
     mutating func take(_ more: Int) -> UnsafeMutableRawPointer {
         precondition(more <= capacity - count, "there are no more bytes than were said")
         defer { count += more }

@@ -2,10 +2,10 @@
 import CCarillonDBus
 import CarillonBusNames
 
-/// One D-Bus message: one of libdbus's, or the bytes that one came in, of which libdbus makes its own when their arguments
-/// are read.
+/// One D-Bus message: an object of libdbus, or received bytes, from which libdbus creates its object when arguments are
+/// read.
 ///
-/// Threads: one at a time; libdbus locks a message once it was sent, and it is only read from then on.
+/// Threads: one at a time. libdbus locks a sent message, which is read-only from then on.
 public final class Message {
     public enum Kind: Sendable {
         case methodCall
@@ -14,16 +14,16 @@ public final class Message {
         case signal
     }
 
-    /// Nil for what neither came over a socket nor is laid out as if it had.
+    /// The encoded form; nil for a message that was neither received nor encoded in this process.
     let arrived: ArrivedMessage?
     private var made: OpaquePointer?
     private let charged: (to: ReceivedBytes, count: Int)?
-    /// That of what arrived, when somebody has asked.
+    /// The sender of a received message, cached after the first access.
     private var knownSender: UniqueName?
-    /// Those that arrived with it and were taken.
+    /// The descriptors that were received with the message and kept.
     let descriptors: [FileDescriptor]
 
-    /// DBusMessage
+    /// The object of libdbus, a DBusMessage. For received bytes it is created at the first access.
     var pointer: OpaquePointer {
         if let made { return made }
         let pointer = arrived!.demarshalled()
@@ -31,7 +31,7 @@ public final class Message {
         return pointer
     }
 
-    /// Takes over the caller's reference.
+    /// Takes ownership of the caller's reference.
     init(adopting pointer: OpaquePointer) {
         made = pointer
         arrived = nil
@@ -44,11 +44,11 @@ public final class Message {
     }
 
     /// - Parameters:
-    ///   - bytes: all of a message, as a bus hands it on.
-    ///   - header: of them, where it has been looked at.
-    ///   - received: counts them as long as the message is there.
-    ///   - descriptors: that came along and were taken.
-    /// - Returns: nil when they are none.
+    ///   - bytes: A whole message, as a bus forwards it.
+    ///   - header: The header, if it has been parsed.
+    ///   - received: Accounts for the bytes during the lifetime of the message.
+    ///   - descriptors: The descriptors that were received with the message and kept.
+    /// - Returns: nil if the bytes are not a message.
     init?(
         arrived bytes: [UInt8], header: MessageHeader? = nil, charging received: ReceivedBytes? = nil,
         descriptors: [FileDescriptor] = []
@@ -68,15 +68,15 @@ public final class Message {
         if let made { dbus_message_unref(made) }
     }
 
-    /// Gives a message that has none its serial.
+    /// Sets the serial of a message without one.
     func number(_ serial: UInt32) {
         if let made { dbus_message_set_serial(made, serial) }
         arrived?.number(serial)
     }
 
-    // MARK: Making
+    // MARK: Creation
 
-    /// - Parameter startsService: let the bus start the destination by activation when nobody owns it.
+    /// - Parameter startsService: Whether the bus starts the destination by activation if its name has no owner.
     public static func methodCall(
         to destination: AnyBusName, path: ObjectPath, interface: InterfaceName, member: MemberName,
         startsService: Bool = true
@@ -89,7 +89,7 @@ public final class Message {
         return message
     }
 
-    /// - Parameter startsService: let the bus start the destination by activation when nobody owns it.
+    /// - Parameter startsService: Whether the bus starts the destination by activation if its name has no owner.
     public static func methodCall(
         to destination: some BusName, path: ObjectPath, interface: InterfaceName, member: MemberName,
         startsService: Bool = true
@@ -99,9 +99,9 @@ public final class Message {
             startsService: startsService)
     }
 
-    /// A signal.
+    /// Returns a signal.
     ///
-    /// - Parameter destination: the connection that it is addressed to; nil for a broadcast.
+    /// - Parameter destination: The receiving connection; nil for a broadcast.
     public static func signal(
         to destination: UniqueName? = nil, path: ObjectPath, interface: InterfaceName, member: MemberName
     ) -> Message {
@@ -111,20 +111,20 @@ public final class Message {
         return message
     }
 
-    /// The reply to this method call.
+    /// Returns the reply to this method call.
     public func methodReturn() -> Message {
         Self.answer(DBUS_MESSAGE_TYPE_METHOD_RETURN, to: sender, serial: serial)
     }
 
-    /// The error reply to this method call.
+    /// Returns the error reply to this method call.
     public func errorReply(_ error: BusError) -> Message { .error(error, to: sender, serial: serial) }
 
-    /// The reply to the call that `caller` gave this serial number.
+    /// Returns the reply to the call with this serial of `caller`.
     static func methodReturn(to caller: UniqueName, serial: UInt32) -> Message {
         answer(DBUS_MESSAGE_TYPE_METHOD_RETURN, to: caller, serial: serial)
     }
 
-    /// The error reply to the call that `caller` gave this serial number.
+    /// Returns the error reply to the call with this serial of `caller`.
     static func error(_ error: BusError, to caller: UniqueName?, serial: UInt32) -> Message {
         let message = answer(DBUS_MESSAGE_TYPE_ERROR, to: caller, serial: serial)
         check(dbus_message_set_error_name(message.pointer, error.name.rawValue))
@@ -155,21 +155,21 @@ public final class Message {
         }
     }
 
-    /// The connection that sent it, as the bus verified it; nil on a message of the bus itself, or that no bus carried.
+    /// The sending connection as verified by the bus; nil for a message of the bus itself, or without a bus.
     public var sender: UniqueName? {
         if let knownSender { return knownSender }
         let sender = anySender?.unique
-        // Nobody changes it any more.
+        // The sender of a received message is immutable.
         if arrived != nil { knownSender = sender }
         return sender
     }
-    /// Whether the bus itself sent it. No connection can pretend that (E6).
+    /// Whether the bus itself sent the message. No connection can forge that (E6).
     public var isFromBus: Bool {
         let name = "org.freedesktop.DBus"
         if let arrived { return arrived.has(arrived.header.sender, name) }
         return dbus_message_has_sender(pointer, name) != 0
     }
-    /// Whether a sender is named at all.
+    /// Whether the message has a sender field.
     var hasSender: Bool { arrived.map { $0.header.sender != nil } ?? (dbus_message_get_sender(pointer) != nil) }
     private var anySender: AnyBusName? {
         text({ $0.sender }, dbus_message_get_sender).map { AnyBusName(unchecked: $0) }
@@ -186,14 +186,14 @@ public final class Message {
         Signature(unchecked: text({ $0.signature }, dbus_message_get_signature) ?? "")
     }
     public var serial: UInt32 { arrived?.header.serial ?? dbus_message_get_serial(pointer) }
-    /// The serial of the call that it answers; 0 when it is no answer.
+    /// The serial of the answered call; 0 for other messages.
     public var replySerial: UInt32 { arrived?.header.replySerial ?? dbus_message_get_reply_serial(pointer) }
 
     public var destination: AnyBusName? {
         text({ $0.destination }, dbus_message_get_destination).map { AnyBusName(unchecked: $0) }
     }
 
-    /// Whether the sender asked not to be answered. Set on messages that are made here.
+    /// Whether the sender requests no reply. It can be set on messages created in this process.
     public var expectsNoReply: Bool {
         get {
             arrived.map { Int32($0.header.flags) & DBUS_HEADER_FLAG_NO_REPLY_EXPECTED != 0 }
@@ -205,15 +205,15 @@ public final class Message {
         }
     }
 
-    /// What it takes on the bus, in bytes. For what did not arrive it costs as much as writing it does.
+    /// The size on the bus, in bytes. For a message that was not received it costs a full encoding.
     public var byteCount: Int { withMarshalledBytes(\.count) }
 
-    /// Calls `body` with the bytes that go over a socket. They hold no descriptors.
+    /// Calls `body` with the encoded bytes for a socket, without descriptors.
     func withMarshalledBytes<Result, Failure: Error>(
         _ body: (UnsafeRawBufferPointer) throws(Failure) -> Result
     ) throws(Failure) -> Result {
         if let arrived {
-            // That of the standard library forgets the type of what is thrown.
+            // The standard library's function does not preserve the error type.
             let result: Swift.Result<Result, Failure> = arrived.bytes.withUnsafeBytes { bytes in
                 do throws(Failure) { return .success(try body(bytes)) } catch { return .failure(error) }
             }
@@ -222,7 +222,7 @@ public final class Message {
         return try withLibraryBytes(body)
     }
 
-    /// The same with those that libdbus makes.
+    /// Calls `body` with the encoding of libdbus.
     func withLibraryBytes<Result, Failure: Error>(
         _ body: (UnsafeRawBufferPointer) throws(Failure) -> Result
     ) throws(Failure) -> Result {
@@ -232,13 +232,13 @@ public final class Message {
         return try body(UnsafeRawBufferPointer(start: bytes, count: Int(count)))
     }
 
-    /// Whether file descriptors come with it, or came, and were closed.
+    /// Whether the message has file descriptors, or arrived with descriptors that were closed.
     public var hasDescriptors: Bool {
         arrived.map { $0.header.descriptorCount != nil } ?? (dbus_message_contains_unix_fds(pointer) != 0)
     }
 
-    /// The one argument of a message that arrived, where that is a descriptor that was taken; invalid where it was not.
-    /// Nil for a message that was made here.
+    /// The only argument of a received message, if it is a descriptor that was kept; an invalid descriptor otherwise.
+    /// Nil for a message created in this process.
     var arrivedDescriptor: FileDescriptor? {
         guard let arrived else { return nil }
         let index = withMarshalledBody { body in
@@ -250,7 +250,7 @@ public final class Message {
         return descriptors[index]
     }
 
-    // These compare without making strings of either kind: they are the tests on every message that arrives.
+    // These tests run on each received message, so they compare without creating strings.
 
     public func isSignal(_ interface: InterfaceName, _ member: MemberName) -> Bool {
         type == DBUS_MESSAGE_TYPE_SIGNAL && hasMember(member) && hasInterface(interface)

@@ -3,28 +3,28 @@ import CCarillonDBus
 import CarillonBusNames
 import CarillonMainLoop
 
-/// What sends messages to a bus: a ``Connection``, or what a test puts in its place.
+/// A sender of messages to a bus: a ``Connection``, or its replacement in tests.
 public protocol MessageBus: AnyObject {
     var context: MainContext { get }
-    /// Sends without waiting for an answer.
+    /// Sends a message without waiting for a reply.
     func send(_ message: Message)
-    /// The same for a message that is laid out already.
+    /// Sends an encoded message without waiting for a reply.
     ///
-    /// - Parameter message: holds values of exactly the types in its signature. Debug builds look.
+    /// - Parameter message: A message with values of exactly the types in its signature. Debug builds check them.
     func send(_ message: MarshalledMessage)
-    /// Sends a message that is one of many: it is laid out where it leaves.
+    /// Sends one of many similar messages, which is encoded in the output buffer.
     ///
     /// - Parameters:
-    ///   - head: its header.
-    ///   - serial: not 0, and of no other message of the connection that is under way.
-    ///   - shared: with which its arguments begin. The same memory goes to others.
-    ///   - size: the most that the rest of the arguments takes, with its alignment, in bytes.
-    ///   - rest: appends the rest. Debug builds look at all of it.
+    ///   - head: The header.
+    ///   - serial: The serial, not 0, and different from that of each other message in transit on the connection.
+    ///   - shared: The encoded beginning of the arguments. Its memory is shared with messages to other receivers.
+    ///   - size: The maximum size of the remaining arguments with their alignment, in bytes.
+    ///   - rest: Appends the remaining arguments. Debug builds check the whole message.
     func send(
         _ head: MessageHead, serial: UInt32, _ shared: [UInt8], size: Int, rest: (inout MarshalledBytes) -> Void)
-    /// What is sent while `body` runs may leave together, when it has ended or the loop turns.
+    /// Batches the messages sent by `body`. They may be written together at its end, or in the next loop iteration.
     func gather(_ body: () -> Void)
-    /// Sends a method call; `completion` gets the reply, or the error that came instead.
+    /// Sends a method call; `completion` receives the reply or the error.
     func call(
         _ message: Message, timeout: ReplyTimeout, completion: @escaping (Result<Message, BusError>) -> Void)
 }
@@ -39,19 +39,19 @@ extension MessageBus {
     public func gather(_ body: () -> Void) { body() }
 }
 
-/// A connection of its own to a bus: a ``Connection``, or what a test puts in its place.
+/// A separate connection to a bus: a ``Connection``, or its replacement in tests.
 public protocol BusConnection: MessageBus {
-    /// The name that the bus gave this connection; nil before ``hello(completion:)`` completed.
+    /// The unique name of this connection; nil before ``hello(completion:)`` completes.
     var uniqueName: UniqueName? { get }
-    /// Called with every method call and signal that arrives. Returns whether it took the message.
+    /// Called with each received method call and signal. Returns whether it handled the message.
     var onMessage: ((Message) -> Bool)? { get set }
-    /// Called once when the bus closed the connection.
+    /// Called once when the bus has closed the connection.
     var onDisconnect: (() -> Void)? { get set }
-    /// Whether file descriptors can come with what arrives; known when ``hello(completion:)`` has completed.
+    /// Whether received messages can carry file descriptors; known when ``hello(completion:)`` has completed.
     var carriesDescriptors: Bool { get }
-    /// By which other threads can send; nil where only the connection's own does.
+    /// The send path for other threads; nil if only the connection's own thread can send.
     var directLine: DirectLine? { get }
-    /// Registers with the bus, which every connection does once, first.
+    /// Registers with the bus. Each connection does so once, before all other calls.
     func hello(completion: @escaping (Result<UniqueName, BusError>) -> Void)
 }
 
@@ -59,12 +59,12 @@ extension BusConnection {
     public var directLine: DirectLine? { nil }
 }
 
-/// How long a caller waits for a reply.
+/// The time that a caller waits for a reply.
 public enum ReplyTimeout: Sendable {
-    /// libdbus's own, 25 s.
+    /// The default of libdbus, 25 s.
     case standard
     case milliseconds(Int32)
-    /// Until the reply comes or the peer leaves the bus.
+    /// No timeout: the caller waits until the reply comes or the peer leaves the bus.
     case never
 }
 
@@ -74,7 +74,7 @@ extension MessageBus {
         call(message, timeout: .standard, completion: completion)
     }
 
-    /// Asks for a well-known name, without queueing for it.
+    /// Requests a well-known name, without joining the queue for it.
     public func requestName(_ name: WellKnownName, completion: @escaping (Result<NameRequest, BusError>) -> Void) {
         let message = Message.busCall("RequestName")
         var writer = MessageWriter(message)
@@ -94,9 +94,9 @@ extension MessageBus {
         }
     }
 
-    /// Gives a well-known name up.
+    /// Releases a well-known name.
     ///
-    /// - Parameter completion: called behind all calls that the bus carried to us as the name's owner.
+    /// - Parameter completion: Called behind all calls that the bus forwarded to this connection as the name's owner.
     public func releaseName(_ name: WellKnownName, completion: @escaping (Result<Void, BusError>) -> Void) {
         let message = Message.busCall("ReleaseName")
         var writer = MessageWriter(message)
@@ -104,12 +104,12 @@ extension MessageBus {
         call(message) { completion($0.map { _ in }) }
     }
 
-    /// Asks the bus for the messages that match `rule`. A refusal (the bus bounds the number of rules) is reported.
+    /// Adds a match rule. A refusal is reported, since the bus limits the number of rules.
     public func addMatch(_ rule: String, completion: ((Result<Message, BusError>) -> Void)? = nil) {
         changeMatch("AddMatch", rule, completion)
     }
 
-    /// Takes one ``addMatch(_:completion:)`` of the same rule back.
+    /// Removes one match rule that ``addMatch(_:completion:)`` added.
     public func removeMatch(_ rule: String) {
         changeMatch("RemoveMatch", rule, nil)
     }
@@ -121,7 +121,8 @@ extension MessageBus {
         var writer = MessageWriter(message)
         writer.append(rule)
         if let completion {
-            // Behind all that the bus holds for this connection, which may be much: no answer in time is no refusal.
+            // The reply comes behind all messages that the bus has queued for this connection, so it may be late
+            // without a refusal.
             call(message, timeout: .never, completion: completion)
         } else {
             message.expectsNoReply = true
@@ -129,7 +130,7 @@ extension MessageBus {
         }
     }
 
-    /// Asks the bus for its id, which no other bus has, nor this one after a restart.
+    /// Requests the id of the bus, which is unique and changes when the bus restarts.
     public func busID(completion: @escaping (Result<String, BusError>) -> Void) {
         call(.busCall("GetId")) { result in
             completion(
@@ -140,14 +141,14 @@ extension MessageBus {
         }
     }
 
-    /// Asks the bus something of which the answer tells nothing but that it came: behind all that the bus carried before.
+    /// Makes a round trip to the bus. `completion` is called behind all messages that the bus forwarded before.
     public func passBus(completion: @escaping (Result<Void, BusError>) -> Void) {
         call(busQuestion.messageToBus()) { completion($0.map { _ in }) }
     }
 
-    /// Asks the bus for the connection that owns a name.
+    /// Requests the connection that owns a name.
     ///
-    /// - Parameter completion: gets its unique name, or NameHasNoOwner.
+    /// - Parameter completion: Receives its unique name, or NameHasNoOwner.
     public func nameOwner(of name: some BusName, completion: @escaping (Result<UniqueName, BusError>) -> Void) {
         let message = Message.busCall("GetNameOwner")
         var writer = MessageWriter(message)
@@ -161,17 +162,17 @@ extension MessageBus {
         }
     }
 
-    /// Asks the bus for the names that it can start a program for.
+    /// Requests the names for which the bus can start a program.
     public func startableNames(completion: @escaping (Result<Set<WellKnownName>, BusError>) -> Void) {
         names(by: "ListActivatableNames", completion)
     }
 
-    /// Asks the bus for the unique names of all connections to it.
+    /// Requests the unique names of all connections to the bus.
     public func connections(completion: @escaping (Result<Set<UniqueName>, BusError>) -> Void) {
         names(by: "ListNames", completion)
     }
 
-    /// The names of one kind in an answer of the bus.
+    /// Requests names of one kind from the bus.
     private func names<Name: BusName & Hashable>(
         by member: MemberName, _ completion: @escaping (Result<Set<Name>, BusError>) -> Void
     ) {
@@ -191,9 +192,10 @@ extension MessageBus {
         }
     }
 
-    /// Asks the bus who is behind a connection.
+    /// Requests the credentials of a connection from the bus.
     ///
-    /// - Parameter completion: gets what the kernel told the bus, or NameHasNoOwner when the connection is gone.
+    /// - Parameter completion: Receives the credentials as the kernel reported them, or NameHasNoOwner if the
+    ///   connection is gone.
     public func credentials(
         of name: some BusName, completion: @escaping (Result<ConnectionCredentials, BusError>) -> Void
     ) {
@@ -208,43 +210,43 @@ extension MessageBus {
         }
     }
 
-    /// The same for its process alone.
+    /// Requests only the process of a connection.
     ///
-    /// - Parameter completion: gets the process id, 0 when the bus does not know it, or NameHasNoOwner when the
-    ///   connection is gone.
+    /// - Parameter completion: Receives the process id, which is 0 if the bus does not know it, or NameHasNoOwner if
+    ///   the connection is gone.
     public func processID(of name: some BusName, completion: @escaping (Result<UInt32, BusError>) -> Void) {
         credentials(of: name) { completion($0.map(\.processID)) }
     }
 }
 
-/// What became of a request for a name.
+/// The result of a request for a name.
 public enum NameRequest: Sendable {
-    /// The name is ours now.
+    /// This connection owns the name now.
     case acquired
-    /// Another connection has it and keeps it.
+    /// Another connection owns the name and keeps it.
     case taken
 }
 
-/// A change of a bus name's owner, as the bus announces it.
+/// A change of a bus name's owner, as announced by the bus.
 public struct OwnerChange: Sendable {
-    /// The match rule for those of one name.
+    /// Returns the match rule for changes of one name.
     public static func matchRule(for name: some BusName) -> String {
         "type='signal',sender='org.freedesktop.DBus',path='/org/freedesktop/DBus',"
             + "interface='org.freedesktop.DBus',member='NameOwnerChanged',arg0='\(name)'"
     }
 
     public let name: AnyBusName
-    /// Nil when nobody owns the name any more.
+    /// The new owner; nil if the name has no owner any more.
     public let newOwner: UniqueName?
 
-    /// The connection that left the bus; nil when the change is another one.
+    /// The connection that left the bus; nil for other changes.
     public var departed: UniqueName? { newOwner == nil ? name.unique : nil }
 
     public func concerns(_ name: some BusName) -> Bool {
         self.name.rawValue == name.rawValue
     }
 
-    /// The signal of a bus that a connection has left, for a service that learned it by a question.
+    /// Returns the signal for a departed connection, for a service that detected the departure by a query.
     package static func departure(of name: UniqueName) -> Message {
         let signal = Message.signal(
             path: "/org/freedesktop/DBus", interface: "org.freedesktop.DBus", member: "NameOwnerChanged")
@@ -253,7 +255,7 @@ public struct OwnerChange: Sendable {
         return signal.carried(from: "org.freedesktop.DBus", serial: 1)
     }
 
-    /// Nil when `message` is no such signal, or does not come from the bus.
+    /// Nil if `message` is another signal, or does not come from the bus.
     public init?(_ message: Message) {
         guard message.isSignal("org.freedesktop.DBus", "NameOwnerChanged"),
             message.isFromBus
@@ -278,11 +280,11 @@ extension Message {
     }
 }
 
-/// Who is behind a connection, as the kernel told the bus.
+/// The identity of a connection as the kernel reported it to the bus.
 public struct ConnectionCredentials: Equatable, Sendable {
-    /// 0 when the bus does not know it.
+    /// The process id; 0 if the bus does not know it.
     public var processID: UInt32 = 0
-    /// Nil when the bus does not know it.
+    /// The user id; nil if the bus does not know it.
     public var userID: UInt32?
 
     public init(processID: UInt32 = 0, userID: UInt32? = nil) {

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 import CCarillonDBus
 
-/// Where the parts of a message stand in the bytes that it came in.
+/// The ranges of the parts of an encoded message.
 ///
-/// The bus has checked headers. What is looked at here is only what would lead out of the bytes.
+/// The bus has validated the header, so only the bounds are checked here.
 struct MessageHeader {
-    /// The bytes are no message: nobody can say where the next one begins.
+    /// The error for bytes that are not a message, so that the beginning of the next one is unknown.
     struct Malformed: Error {}
 
-    /// Of the part that every header begins with: byte order, type, flags, version, two lengths, serial between them.
+    /// The size of the fixed part of a header: byte order, type, flags, version, two lengths, and the serial between
+    /// them.
     static let fixedSize = 16
     private static let maxFieldBytes = 64 << 20
     static let maxBytes = 128 << 20
 
-    /// Where a part of a message is, in less than half its size: headers are copied.
+    /// An optional range in less than half its size, since headers are copied.
     @propertyWrapper
     struct Place {
         private var start: UInt32 = .max
@@ -24,7 +25,7 @@ struct MessageHeader {
         var wrappedValue: Range<Int>? {
             get { start == .max ? nil : Int(start)..<Int(end) }
             set {
-                // A message has no more than `mostBytes`.
+                // A message has at most `maxBytes` bytes.
                 start = newValue.map { UInt32(truncatingIfNeeded: $0.lowerBound) } ?? .max
                 end = newValue.map { UInt32(truncatingIfNeeded: $0.upperBound) } ?? .max
             }
@@ -33,9 +34,9 @@ struct MessageHeader {
 
     let type: UInt8
     var flags: UInt8
-    /// 0 for one that was laid out here, and not sent yet.
+    /// The serial; 0 for a message that was encoded in this process and not sent yet.
     var serial: UInt32
-    /// Whether numbers are in the other byte order than this machine's.
+    /// Whether numbers are in the other byte order.
     let isSwapped: Bool
     let body: Range<Int>
     @Place private(set) var path: Range<Int>? = nil
@@ -46,10 +47,10 @@ struct MessageHeader {
     @Place private(set) var sender: Range<Int>? = nil
     @Place private(set) var signature: Range<Int>? = nil
     private(set) var replySerial: UInt32 = 0
-    /// Where the number of descriptors stands; nil when none came along.
+    /// The offset of the number of descriptors; nil without descriptors.
     private(set) var descriptorCount: Int?
 
-    /// How long the message is that begins with these bytes; nil as long as they are too few to tell.
+    /// Returns the length of the message that begins with these bytes; nil while they are too few.
     static func byteCount(of bytes: UnsafeRawBufferPointer) throws(Malformed) -> Int? {
         guard bytes.count >= fixedSize else { return nil }
         let isSwapped = try isSwapped(bytes[0])
@@ -62,8 +63,8 @@ struct MessageHeader {
         return count
     }
 
-    /// - Parameter bytes: all of a message, as ``byteCount(of:)`` says.
-    /// - Returns: nil for fields that no bus makes, and that libdbus has to look at.
+    /// - Parameter bytes: A whole message, of the length from ``byteCount(of:)``.
+    /// - Returns: nil for fields that no bus creates, and that only libdbus can parse.
     init?(_ bytes: UnsafeRawBufferPointer) {
         guard let isSwapped = try? Self.isSwapped(bytes[0]) else { return nil }
         self.isSwapped = isSwapped
@@ -76,7 +77,7 @@ struct MessageHeader {
         var position = Self.fixedSize
         while position < end {
             position = Self.padded(position)
-            // The code of the field, and its type: one letter.
+            // The field's code and its type, which is one letter.
             guard position + 4 < end, bytes[position + 1] == 1, bytes[position + 3] == 0 else { return nil }
             let (code, type) = (Int32(bytes[position]), bytes[position + 2])
             guard code != 0 else { return nil }
@@ -132,6 +133,6 @@ struct MessageHeader {
         return isSwapped ? value.byteSwapped : value
     }
 
-    /// Where what is aligned to 8 begins, from `offset` on.
+    /// Returns the next multiple of 8 from `offset` on.
     static func padded(_ offset: Int) -> Int { (offset + 7) & ~7 }
 }

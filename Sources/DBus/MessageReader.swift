@@ -2,15 +2,15 @@
 import CCarillonDBus
 import CarillonBusNames
 
-/// Reads the values of a message, or of a container in one, in order.
+/// A reader of the values of a message or of a container, in order.
 ///
-/// Every read checks the type first, so a reader of untrusted messages can't misinterpret one. libdbus validated the
-/// encoding (lengths, UTF-8, nesting of at most 64 containers) when the message arrived.
+/// Each read checks the type first, so that an untrusted message cannot be misinterpreted. libdbus has validated the
+/// encoding: lengths, UTF-8, and at most 64 nested containers.
 public struct MessageReader {
-    private let message: Message  // keeps alive what the iterator points into
+    private let message: Message  // keeps the memory of the iterator alive
     private var iterator = DBusMessageIter()
 
-    /// A reader over the arguments of `message`.
+    /// Creates a reader of the arguments of `message`.
     public init(_ message: Message) {
         self.message = message
         dbus_message_iter_init(message.pointer, &iterator)
@@ -44,7 +44,7 @@ public struct MessageReader {
         }
     }
 
-    /// Passes over the next value.
+    /// Skips the next value.
     public mutating func skip() {
         dbus_message_iter_next(&iterator)
     }
@@ -60,9 +60,10 @@ public struct MessageReader {
         try read(String.self)
     }
 
-    /// A file descriptor: the one argument of its message.
+    /// Reads a file descriptor, which has to be the only argument of its message.
     ///
-    /// - Throws: InvalidArgs also when none came along, or its connection takes none (``Connection/takeDescriptors()``).
+    /// - Throws: InvalidArgs, also if no descriptor was received, or the connection accepts none
+    ///   (``Connection/takeDescriptors()``).
     public mutating func readDescriptor() throws(BusError) -> FileDescriptor {
         try expect(.unixFD)
         let descriptor = message.arrivedDescriptor ?? FileDescriptor.read(from: &iterator)
@@ -71,9 +72,9 @@ public struct MessageReader {
         return descriptor
     }
 
-    /// The name of a connection, as the bus gives it.
+    /// Reads the unique name of a connection.
     ///
-    /// - Throws: InvalidArgs also for a string that is no such name.
+    /// - Throws: InvalidArgs, also for a string that is not a unique name.
     public mutating func readUniqueName() throws(BusError) -> UniqueName {
         let text = try readString()
         guard let name = UniqueName(rawValue: text) else {
@@ -82,7 +83,7 @@ public struct MessageReader {
         return name
     }
 
-    /// The bytes of the next value, an array of a fixed-size type, valid only inside `body`.
+    /// Calls `body` with the bytes of the next value, an array of a fixed-size type. They are valid only inside `body`.
     public mutating func withNextFixedArray<Result>(_ body: (UnsafeRawPointer?, _ count: Int) -> Result) -> Result {
         var elements = DBusMessageIter()
         dbus_message_iter_recurse(&iterator, &elements)
@@ -92,7 +93,7 @@ public struct MessageReader {
         return body(pointer, Int(count))
     }
 
-    /// An array of a fixed-size type in one block, such as `ay`.
+    /// Reads an array of a fixed-size type in one block, such as `ay`.
     public mutating func readFixedArray<Element: FixedSizeType>(
         of type: Element.Type = Element.self
     ) throws(BusError) -> [Element] {
@@ -108,7 +109,7 @@ public struct MessageReader {
         return elements
     }
 
-    /// Enters the next value, a container, and moves this reader behind it.
+    /// Returns a reader of the next value, a container, and moves this reader behind it.
     public mutating func readContainer(_ type: TypeCode) throws(BusError) -> MessageReader {
         try expect(type)
         let contents = nextContents()
@@ -116,7 +117,7 @@ public struct MessageReader {
         return contents
     }
 
-    /// A reader over the contents of the next value, which must be a container. This reader does not move.
+    /// Returns a reader of the next value, which must be a container. This reader does not move.
     public mutating func nextContents() -> MessageReader {
         MessageReader(message, container: &iterator)
     }
@@ -129,7 +130,7 @@ public struct MessageReader {
 }
 
 extension Message {
-    /// The error that an error message carries; nil for other kinds.
+    /// The error of an error message; nil for other kinds.
     public var error: BusError? {
         guard let name = errorName else { return nil }
         var reader = MessageReader(self)

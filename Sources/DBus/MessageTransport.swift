@@ -2,27 +2,27 @@
 import CarillonBusNames
 import CarillonMainLoop
 
-/// What carries the messages of a ``Connection``: a socket, or what a simulation puts in its place (E7).
+/// The transport of the messages of a ``Connection``: a socket, or its replacement in a simulation (E7).
 ///
 /// Threads: all members on the thread that runs the connection's context.
 package protocol MessageTransport: AnyObject {
-    /// Gets every message that arrives, and at the end the signal `Disconnected` of `org.freedesktop.DBus.Local`, without
-    /// a sender.
+    /// Receives each message, and at the end the signal `Disconnected` of `org.freedesktop.DBus.Local`, without a
+    /// sender.
     var onMessage: ((Message) -> Void)? { get set }
     /// See ``Connection/onArrivingCall``.
     var onArrivingCall: ((ArrivingCall) -> Bool)? { get set }
     var isConnected: Bool { get }
-    /// Sends, as far as it is connected.
+    /// Sends a message if the transport is connected.
     ///
-    /// - Returns: the serial that the message has from then on.
+    /// - Returns: The serial of the message, which is assigned here if necessary.
     @discardableResult
     func send(_ message: Message) -> UInt32
-    /// Sends what is laid out already, and has a serial.
+    /// Sends an encoded message that has a serial.
     func send(_ message: MarshalledMessage)
     /// See ``MessageBus/send(_:serial:_:size:rest:)``.
     func send(
         _ head: MessageHead, serial: UInt32, _ shared: [UInt8], size: Int, rest: (inout MarshalledBytes) -> Void)
-    /// What `body` sends may leave when it has ended, together.
+    /// Batches the messages sent by `body`, which may be written together at its end.
     func gather(_ body: () -> Void)
     /// See ``Connection/gatherTurns()``.
     func gatherTurns()
@@ -32,7 +32,7 @@ package protocol MessageTransport: AnyObject {
     var carriesDescriptors: Bool { get }
     /// See ``BusConnection/directLine``.
     var directLine: DirectLine? { get }
-    /// The bus has given the connection this name.
+    /// Informs the transport of the connection's unique name.
     func registered(as name: UniqueName)
     /// See ``Connection/maxReceivedBytes``.
     var maxReceivedBytes: Int { get set }
@@ -44,7 +44,7 @@ package protocol MessageTransport: AnyObject {
     var outgoingBytes: Int { get }
 }
 
-/// For those that have nothing to gain from bytes, or from writing together.
+/// Defaults for transports without encoded messages or batching.
 extension MessageTransport {
     package var onArrivingCall: ((ArrivingCall) -> Bool)? {
         get { nil }

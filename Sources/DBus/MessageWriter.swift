@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 import CCarillonDBus
 
-/// Appends values to a message that was not sent yet.
+/// A writer that appends values to an unsent message.
 public struct MessageWriter {
     private let message: Message
     private var iterator = DBusMessageIter()
 
-    /// A writer behind what `message` already holds.
+    /// Creates a writer behind the existing values of `message`.
     public init(_ message: Message) {
         self.message = message
         dbus_message_iter_init_append(message.pointer, &iterator)
@@ -21,7 +21,7 @@ public struct MessageWriter {
         value.append(to: &iterator)
     }
 
-    /// An array of a fixed-size type in one block, such as `ay` or `at`.
+    /// Appends an array of a fixed-size type in one block, such as `ay` or `at`.
     public mutating func append<Element: FixedSizeType>(fixedArray elements: [Element]) {
         container(.array, String(Element.typeCode.letter)) { writer in
             guard !elements.isEmpty else { return }
@@ -34,7 +34,7 @@ public struct MessageWriter {
         }
     }
 
-    /// - Parameter signature: the type of one element.
+    /// - Parameter signature: The type of one element.
     public mutating func array<Failure: Error>(
         of signature: Signature, _ body: (inout MessageWriter) throws(Failure) -> Void
     ) throws(Failure) {
@@ -53,14 +53,14 @@ public struct MessageWriter {
         try container(.structure, nil, body)
     }
 
-    /// - Parameter signature: the type of the value inside.
+    /// - Parameter signature: The type of the value in the variant.
     public mutating func variant<Failure: Error>(
         of signature: Signature, _ body: (inout MessageWriter) throws(Failure) -> Void
     ) throws(Failure) {
         try container(.variant, signature.rawValue, body)
     }
 
-    /// An entry `{sv}` of an `a{sv}`.
+    /// Appends an entry `{sv}` of an `a{sv}`.
     public mutating func entry<Value: BasicType>(_ key: String, _ value: Value) {
         dictEntry { writer in
             writer.append(key)

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonBusNames
 
-/// A method call that is being answered.
+/// A received method call with its reply path.
 public struct MethodCall {
     public let message: Message
-    /// The caller, as the bus verified it.
+    /// The caller as verified by the bus.
     public let sender: UniqueName
-    /// Where its answer goes: what to keep of a call that is answered later.
+    /// The reply path, which is all that a deferred reply has to keep of a call.
     public let answer: Answer
 
-    /// Nil when `message` is no method call of another connection.
+    /// Nil if `message` is not a method call of another connection.
     init?(_ message: Message, bus: any MessageBus) {
         guard message.kind == .methodCall, let sender = message.sender else { return nil }
         self.message = message
@@ -17,13 +17,13 @@ public struct MethodCall {
         answer = Answer(to: sender, serial: message.expectsNoReply ? nil : message.serial, bus: bus)
     }
 
-    /// A reader over the arguments, at the first.
+    /// A reader at the first argument.
     public var arguments: MessageReader { MessageReader(message) }
 
-    /// Refuses file descriptors that came along and that no argument means: they count against the limit of the process
-    /// that holds them, which the sender does not pay (E4).
+    /// Refuses received file descriptors that no argument refers to. They count against the receiver's limit of open
+    /// files, at no cost to the sender (E4).
     ///
-    /// Arguments are looked at first, so that one of the type `h` gets the error that says where it stands.
+    /// Check the arguments first, so that an argument of type `h` gets the error with its position.
     ///
     /// - Throws: InvalidArgs.
     public func expectNoDescriptors() throws(BusError) {
@@ -31,7 +31,7 @@ public struct MethodCall {
         throw .invalidArgs("no method of this service takes file descriptors")
     }
 
-    /// Sends the reply, with what `body` appends as its arguments. Sends nothing when the caller wanted no reply.
+    /// Sends the reply with the arguments that `body` appends, unless the caller requested no reply.
     public func reply(_ body: (inout MessageWriter) -> Void = { _ in }) {
         answer.reply(body)
     }
@@ -42,10 +42,10 @@ public struct MethodCall {
 }
 
 extension MethodCall {
-    /// Where the answer to a call goes. It holds nothing of what the call brought: no arguments, no descriptors.
+    /// The reply path of a call. It keeps neither arguments nor descriptors of the call.
     public struct Answer {
         private let caller: UniqueName
-        /// Of the call; nil when nobody waits for an answer.
+        /// The serial of the call; nil if the caller requested no reply.
         private let serial: UInt32?
         private let bus: any MessageBus
 
@@ -55,10 +55,10 @@ extension MethodCall {
             self.bus = bus
         }
 
-        /// Whether the caller wants one.
+        /// Whether the caller requested a reply.
         public var isWanted: Bool { serial != nil }
 
-        /// Sends the reply, with what `body` appends as its arguments, unless none is wanted.
+        /// Sends the reply with the arguments that `body` appends, unless the caller requested no reply.
         public func reply(_ body: (inout MessageWriter) -> Void = { _ in }) {
             guard let serial else { return }
             let reply = Message.methodReturn(to: caller, serial: serial)
@@ -67,12 +67,12 @@ extension MethodCall {
             bus.send(reply)
         }
 
-        /// Sends a reply that is laid out already, unless none is wanted.
+        /// Sends an encoded reply, unless the caller requested no reply.
         ///
         /// - Parameters:
-        ///   - form: of a method return.
-        ///   - size: of its arguments, in bytes, about.
-        ///   - arguments: appends values of exactly the types in the form's signature.
+        ///   - form: The form of a method return.
+        ///   - size: The maximum size of the arguments, in bytes.
+        ///   - arguments: Appends values of exactly the types in the form's signature.
         public func reply(in form: MessageForm, size: Int, _ arguments: (inout MarshalledBytes) -> Void) {
             guard let serial else { return }
             bus.send(form.message(to: caller, answering: serial, size: size, arguments: arguments))

@@ -11,14 +11,14 @@ public struct ObjectPath: BusSyntax {
     public static func isValid(_ text: String) -> Bool { dbus_validate_path(text, nil) != 0 }
 }
 
-/// An interface's or an error's name, such as `org.example.App`.
+/// The name of an interface or an error, such as `org.example.App`.
 public struct InterfaceName: BusSyntax {
     public let rawValue: String
     public init(unchecked rawValue: String) { self.rawValue = rawValue }
     public static func isValid(_ text: String) -> Bool { dbus_validate_interface(text, nil) != 0 }
 }
 
-/// A method's or a signal's name.
+/// The name of a method or a signal.
 public struct MemberName: BusSyntax {
     public let rawValue: String
     public init(unchecked rawValue: String) { self.rawValue = rawValue }
@@ -34,12 +34,12 @@ public struct Signature: BusSyntax {
             || text.utf8.first == UInt8(ascii: "{") && dbus_signature_validate("a" + text, nil) != 0
     }
 
-    /// That of one value of a type that is written as one letter.
+    /// Creates the signature of one value of a type with a one-letter code.
     public init(_ type: TypeCode) {
         self.init(unchecked: String(type.letter))
     }
 
-    /// That of an array.
+    /// Returns the signature of an array.
     public static func array(of element: Signature) -> Signature {
         Signature(unchecked: "a" + element.rawValue)
     }

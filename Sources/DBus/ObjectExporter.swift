@@ -2,19 +2,19 @@
 import CCarillonDBus
 import CarillonBusNames
 
-/// One object on the bus with one interface of its own and the standard ones.
+/// An object on the bus with one interface of its own and the standard interfaces.
 ///
-/// The interface is a table: every method has its declared signature, checked before its handler runs, and the
-/// introspection data is made from the same table. Threads: the connection's.
+/// The interface is a table: the signature of each method is checked before its handler runs, and the introspection
+/// data is generated from the same table. Threads: the connection's.
 public final class ObjectExporter {
     private let path: ObjectPath
     private let interface: Interface
     private let methods: [String: Row]
     private let properties: [String: Interface.Property]
-    /// What was called last: most calls are of this one, and no string is made for that.
+    /// The method called last, which most calls repeat. It is found without creating a string.
     private var last: Row?
 
-    /// A class, so that finding one copies nothing.
+    /// A row of the method table. It is a class, so that a lookup copies nothing.
     private final class Row {
         let method: Interface.Method
 
@@ -23,7 +23,7 @@ public final class ObjectExporter {
         }
     }
 
-    /// Called with every method call that was refused, also when its sender wanted no reply.
+    /// Called with each refused method call, also if its sender requested no reply.
     public var onRefusal: ((MethodCall, BusError) -> Void)?
 
     public init(path: ObjectPath, interface: Interface) {
@@ -33,10 +33,10 @@ public final class ObjectExporter {
         properties = Dictionary(uniqueKeysWithValues: interface.properties.map { ($0.name, $0) })
     }
 
-    /// Answers `message` if it is a method call; `bus` is where it came from.
+    /// Replies to `message` if it is a method call; `bus` is its origin.
     ///
-    /// `org.freedesktop.DBus.Peer` is answered on every path; unless ``Connection/routePeerCalls()`` was called, the
-    /// connection does that before it comes here.
+    /// Calls of `org.freedesktop.DBus.Peer` are answered on each path. The connection answers them before this method,
+    /// unless ``Connection/routePeerCalls()`` was called.
     public func handle(_ message: Message, from bus: any MessageBus) -> Bool {
         guard let call = MethodCall(message, bus: bus) else { return false }
         do throws(BusError) {
@@ -48,15 +48,15 @@ public final class ObjectExporter {
         return true
     }
 
-    /// Refuses `message`, if it is a method call, whatever it asks for.
+    /// Refuses `message`, if it is a method call of any kind.
     public func refuse(_ message: Message, with error: BusError, from bus: any MessageBus) {
         guard let call = MethodCall(message, bus: bus) else { return }
         call.reply(with: error)
         onRefusal?(call, error)
     }
 
-    /// Answers `message`, if it is a method call, as a connection does that has no objects: `org.freedesktop.DBus.Peer` it
-    /// has all the same.
+    /// Replies to `message`, if it is a method call, for a connection without objects. Such a connection implements
+    /// only `org.freedesktop.DBus.Peer`.
     public static func answerWithoutObject(_ message: Message, from bus: any MessageBus) -> Bool {
         guard let call = MethodCall(message, bus: bus) else { return false }
         do throws(BusError) {
@@ -70,7 +70,7 @@ public final class ObjectExporter {
         return true
     }
 
-    /// The broadcast signal that these properties have new values.
+    /// Returns the broadcast signal for changed properties.
     public func propertiesChanged(_ names: Set<String>) -> Message {
         let signal = Message.signal(path: path, interface: Self.propertiesInterface, member: "PropertiesChanged")
         var writer = MessageWriter(signal)
@@ -204,7 +204,7 @@ public final class ObjectExporter {
         return property
     }
 
-    // MARK: The objects above, which exist so that tools can walk down from the root
+    // MARK: Ancestor objects for introspection from the root
 
     private func childName(below ancestor: ObjectPath?) -> Substring? {
         guard let ancestor = ancestor?.rawValue else { return nil }
@@ -224,7 +224,7 @@ public final class ObjectExporter {
     }
 }
 
-/// The id of the machine, as the D-Bus specification has it; nil where the machine has none.
+/// Returns the id of the machine as the D-Bus specification defines it; nil if the machine has none.
 private func localMachineID() -> String? {
     guard let id = dbus_try_get_local_machine_id(nil) else { return nil }
     defer { dbus_free(id) }

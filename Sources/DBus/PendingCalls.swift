@@ -2,23 +2,22 @@
 import CarillonBusNames
 import CarillonMainLoop
 
-/// The calls of a connection that wait for a reply, and from whom each must come (E6).
+/// The pending calls of a connection, with the expected sender of each reply (E6).
 ///
-/// libdbus has such a table of its own, but completes a call with the first message that carries its number, whoever
-/// sent it, and any connection can send that to any other. So its table is not used. Here a reply counts when it comes
-/// from the connection that was called: for a well-known name from its owner, as the bus told that. An error may also
-/// come from the bus, which answers for those that can't. What comes from anybody else is counted and passed over, and
-/// the call goes on waiting.
+/// libdbus completes a call with the first message that carries its serial, and any connection can send such a message.
+/// Its table is therefore not used. Here a reply counts only if it comes from the called connection: for a well-known
+/// name from its owner, as the bus announced it. An error may also come from the bus, which answers for absent peers.
+/// Replies of other senders are counted and ignored, and the call stays pending.
 ///
-/// One timer serves all calls, set for the earliest.
+/// One timer, set to the earliest deadline, serves all calls.
 final class PendingCalls {
     typealias Completion = (Result<Message, BusError>) -> Void
 
-    /// From whom a reply must come.
+    /// The expected sender of a reply.
     enum Peer {
         case bus
         case connection(UniqueName)
-        /// From who owns the name, or did so since this state of ``NameOwners``.
+        /// The current owner of a name, or an owner since this epoch of ``NameOwners``.
         case owner(of: WellKnownName, since: UInt64)
     }
 
@@ -28,20 +27,20 @@ final class PendingCalls {
         let timeout: UInt32?
         let deadline: SuspendingClock.Instant?
         let completion: Completion
-        /// Replies of which the bus has to say first whether they come from the owner, by their senders.
+        /// Replies of unverified senders, by sender, until the bus reports the owner of the name.
         var candidates: [UniqueName: Message] = [:]
     }
 
-    /// Asks the bus who owns a name; the answer goes to ``ownerIs(_:of:)``.
+    /// Requests the owner of a name from the bus; the answer goes to ``ownerIs(_:of:)``.
     var askForOwner: ((WellKnownName) -> Void)?
-    /// Replies that came from others than those who were asked.
+    /// The number of replies from senders other than the called peer.
     private(set) var forged: UInt64 = 0
 
     private let context: MainContext
     private var calls: [UInt32: Call] = [:]  // by the serials of their messages
     private var lastNumber: UInt64 = 0
     private var owners: [WellKnownName: NameOwners] = [:]
-    /// Names of whose owners the bus is being asked.
+    /// Names whose owner has been requested from the bus.
     private var asked: Set<WellKnownName> = []
     private var timer: (source: EventSource, due: SuspendingClock.Instant)?
     private var timedCalls = 0
@@ -53,16 +52,17 @@ final class PendingCalls {
     #endif
 
     private static let keptCapacity = 256
-    /// The timer is not set again sooner: many calls end together then.
+    /// The minimum interval between two timers, so that calls with close deadlines expire together.
     private static let granularity = Duration.milliseconds(20)
-    /// Senders of whom the bus is asked at a time, for one call.
+    /// The maximum number of unverified senders per call.
     private static let maxCandidates = 16
 
     init(context: MainContext) {
         self.context = context
     }
 
-    /// The connection goes away: nothing is completed any more, not even what has been taken out to be.
+    /// Closes the table with its connection. No call is completed from then on, even if it was already removed for
+    /// completion.
     func close() {
         isClosed = true
         timer = nil
@@ -87,7 +87,7 @@ final class PendingCalls {
         if timer.map({ deadline < $0.due }) ?? true { setTimer(for: deadline) }
     }
 
-    /// Takes a reply. Returns whether it has the number of a call that waits; all others are for nobody.
+    /// Takes a reply. Returns whether it has the serial of a pending call; other replies belong to no call.
     func take(_ reply: Message) -> Bool {
         let serial = reply.replySerial
         guard serial != 0, let call = calls[serial] else { return false }
@@ -110,7 +110,8 @@ final class PendingCalls {
             if owners[name]?.hasOwned(sender, since: epoch) == true {
                 complete(serial, with: reply)
             } else if call.candidates.count < Self.maxCandidates {
-                // The bus does not tell every change: not where it has no room for a rule, or had none for its own signal.
+                // The bus does not announce each change: it may refuse a match rule, or drop its own signal for lack of
+                // space.
                 calls[serial]?.candidates[sender] = reply
                 if asked.insert(name).inserted { askForOwner?(name) }
             } else {
@@ -120,7 +121,7 @@ final class PendingCalls {
         return true
     }
 
-    /// No reply will come any more.
+    /// Completes all calls with an error.
     func failAll(with error: BusError) {
         let all = calls.values.sorted { $0.number < $1.number }
         calls = [:]
@@ -136,7 +137,7 @@ final class PendingCalls {
 
     private func remove(_ serial: UInt32) -> Call? {
         guard let call = calls.removeValue(forKey: serial) else { return nil }
-        // The room of a burst goes with it.
+        // The memory of a burst is released with its last call.
         if calls.isEmpty, calls.capacity > Self.keptCapacity { calls = [:] }
         if call.deadline != nil {
             timedCalls -= 1
@@ -154,18 +155,18 @@ final class PendingCalls {
 
     // MARK: Owners of names
 
-    /// Who has to answer a call to `name` that is sent now; nil when nothing has been heard of the name yet.
+    /// Returns the expected sender for a call to `name` that is sent now; nil if the name is not followed yet.
     func peer(owning name: WellKnownName) -> Peer? {
         owners[name].map { .owner(of: name, since: $0.epoch) }
     }
 
-    /// From now on the bus tells who owns `name`.
+    /// Follows the owner of `name`, which the bus announces from now on.
     func follow(_ name: WellKnownName) -> Peer {
         owners[name] = NameOwners()
         return .owner(of: name, since: 0)
     }
 
-    /// The bus answered who owns `name`.
+    /// Handles the answer of the bus about the owner of `name`.
     func ownerIs(_ owner: UniqueName?, of name: WellKnownName) {
         asked.remove(name)
         ownerChanged(name, to: owner)
@@ -178,7 +179,7 @@ final class PendingCalls {
         }
     }
 
-    /// The bus told who owns `name` from now on.
+    /// Handles the announcement of a new owner of `name`.
     func ownerChanged(_ name: WellKnownName, to owner: UniqueName?) {
         owners[name]?.changed(to: owner)
     }
@@ -208,7 +209,7 @@ final class PendingCalls {
                 earliest = min(earliest ?? deadline, deadline)
             }
         }
-        // Also where the loop comes to it so late that the time of several is over.
+        // The loop may run so late that several deadlines have passed; the calls fail in the order of their deadlines.
         late.sort { ($0.deadline, $0.number) < ($1.deadline, $1.number) }
         let failed = late.compactMap { remove($0.serial) }
         if let earliest { setTimer(for: max(earliest, now + Self.granularity)) }
@@ -219,13 +220,13 @@ final class PendingCalls {
     }
 }
 
-/// Who owns a well-known name, and who did so lately.
+/// The current owner and the recent owners of a well-known name.
 private struct NameOwners {
     private(set) var epoch: UInt64 = 0
     private var current: UniqueName?
-    /// Each with the epoch in which it was no more.
+    /// Former owners, each with the epoch that ended its ownership.
     private var former: [(owner: UniqueName, until: UInt64)] = []
-    /// A call that outlives so many changes is answered by nobody who is there to ask.
+    /// The maximum number of former owners. A call that outlives so many changes has no owner left to answer it.
     private static let maxFormer = 8
 
     mutating func changed(to owner: UniqueName?) {
@@ -242,8 +243,8 @@ private struct NameOwners {
 }
 
 extension Message {
-    /// Whether it comes from the bus, or from whatever stands between it and us, as the proxy of a sandbox does: the
-    /// bus leaves no message of a connection without its sender.
+    /// Whether the message comes from the bus, or from a proxy between bus and process, as in a sandbox. The bus sets
+    /// the sender on each message of a connection.
     fileprivate var comesFromBus: Bool { isFromBus || !hasSender }
 
     fileprivate var senderText: String { sender?.rawValue ?? "the bus" }

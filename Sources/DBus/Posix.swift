@@ -25,9 +25,9 @@ func isUnixSocket(_ descriptor: Int32) -> Bool {
     return getsockopt(descriptor, SOL_SOCKET, SO_DOMAIN, &family, &size) == 0 && family == AF_UNIX
 }
 
-/// Writes what a socket takes at once.
+/// Writes the bytes that a socket accepts without blocking.
 ///
-/// - Returns: how many bytes that were; less than none for an error, of which `errno` says more.
+/// - Returns: The number of bytes written; negative for an error in `errno`.
 func sendAtOnce(_ bytes: UnsafeRawBufferPointer, to descriptor: Int32) -> Int {
     while true {
         let count = send(descriptor, bytes.baseAddress!, bytes.count, Int32(MSG_NOSIGNAL) | Int32(MSG_DONTWAIT))
@@ -35,7 +35,7 @@ func sendAtOnce(_ bytes: UnsafeRawBufferPointer, to descriptor: Int32) -> Int {
     }
 }
 
-/// Has whatever uses a socket find that it has ended.
+/// Shuts a socket down, so that its users detect the end.
 func endSocket(_ descriptor: Int32) {
     _ = shutdown(descriptor, Int32(SHUT_RDWR))
 }

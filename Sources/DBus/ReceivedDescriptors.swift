@@ -8,20 +8,20 @@ import CarillonCollections
     import Musl
 #endif
 
-/// File descriptors that come with messages over a socket.
+/// The file descriptors received with messages over a socket.
 ///
-/// The kernel gives them with the first bytes of the message that they belong to, at the latest; so they belong to messages in
-/// the order of both, as many to each as its header says.
+/// The kernel delivers descriptors at the latest with the first bytes of their message. They are therefore assigned to
+/// messages in order, as many to each as its header states.
 struct ReceivedDescriptors {
-    /// As many as the kernel gives at once.
+    /// The maximum number of descriptors that the kernel delivers at once.
     private static let maxAtOnce = 253
-    /// A bus lets no message have more; what is beyond that belongs to nothing that it sent.
+    /// The maximum number of unassigned descriptors. A bus allows no message more; the excess belongs to no message.
     private static let maxWaiting = 1024
     private static let headerSize = (MemoryLayout<cmsghdr>.size + 7) & ~7
 
     private var waiting = Deque<FileDescriptor>()
 
-    /// Reads as recv(2) does, without waiting, and keeps the descriptors that come along.
+    /// Reads as recv(2) does, without blocking, and keeps the received descriptors.
     mutating func receive(from socket: Int32, into memory: UnsafeMutableRawPointer, count: Int) -> Int {
         let controlSize = Self.headerSize + Self.maxAtOnce * MemoryLayout<Int32>.size
         return withUnsafeTemporaryAllocation(byteCount: controlSize + 8, alignment: 8) { control in
@@ -58,9 +58,9 @@ struct ReceivedDescriptors {
         }
     }
 
-    /// Takes out those of a message: none, and closed, unless it answers a call.
+    /// Removes and returns the descriptors of a message. Those of a message other than a reply are closed.
     ///
-    /// - Parameter message: all of its bytes.
+    /// - Parameter message: All bytes of the message.
     mutating func take(of message: [UInt8]) -> [FileDescriptor] {
         guard let header = message.withUnsafeBytes({ MessageHeader($0) }), let place = header.descriptorCount else {
             return []

@@ -8,58 +8,59 @@ import CarillonMainLoop
     import Musl
 #endif
 
-/// Reads messages from the socket of a connection, as many with one call as there are.
+/// A reader of messages from the socket of a connection, with as many messages per system call as available.
 ///
-/// libdbus reads 4 KiB with a system call, and takes apart and checks each message at once. Here only headers are looked at
-/// before somebody wants more (``ArrivedMessage``), so reading keeps up with whatever a bus can carry. Descriptors that
-/// come along are closed by the kernel, unless somebody takes those of answers (``takesDescriptors``).
+/// libdbus reads 4 KiB per system call, and parses and validates each message at once. This reader parses only headers
+/// before arguments are read (``ArrivedMessage``), so it keeps up with the throughput of a bus. The kernel closes
+/// received descriptors, except those of replies if ``takesDescriptors`` is set.
 ///
-/// Each turn of the loop hands on at most ``messagesPerTurn`` messages, so that a flood starves no other source.
+/// Each loop iteration delivers at most ``messagesPerTurn`` messages, so that a flood starves no other source.
 final class SocketReader: PolledSourceDelegate {
-    /// One message a turn would cost a poll per message; a whole flood a turn would starve timers and signals.
+    /// The maximum number of messages per loop iteration. One message would cost a poll each; an unlimited number would
+    /// starve timers and signals.
     static let messagesPerTurn = 32
     private static let readsPerTurn = 8
     private static let bufferSize = 64 << 10
 
     /// See ``Connection/onArrivingCall``.
     var onArrivingCall: ((ArrivingCall) -> Bool)?
-    /// Gets every other message.
+    /// Receives each other message.
     var onMessage: ((Message) -> Void)?
-    /// Called when a turn begins, with false, and when it has ended, with true.
+    /// Called at the beginning of a loop iteration with false, and at its end with true.
     var onTurn: ((Bool) -> Void)?
-    /// Called when nothing more will come, after the last message.
+    /// Called after the last message, when no more will come.
     var onEnd: (() -> Void)?
     /// See ``Connection/maxReceivedBytes``.
     var maxReceivedBytes = 63 << 20
     /// See ``Connection/isPaused``.
     var isPaused = false
-    /// See ``Connection/takeDescriptors()``. Set before anything is read.
+    /// See ``Connection/takeDescriptors()``. It is set before the first read.
     var takesDescriptors = false
-    /// Those that came, in the order of the messages that they belong to, which may not have come yet.
+    /// The received descriptors, in the order of their messages, which may still be incomplete.
     private var descriptors = ReceivedDescriptors()
 
     private let descriptor: Int32
     private var source: PolledSource!
-    /// While something may be read.
+    /// The registration in the poll, while reading is allowed.
     private var tag: PolledSource.Tag?
     private let received = ReceivedBytes()
     private var hasStarted = false
     private var isOver = false
-    /// What was read and not handed on is from `first` to `end`.
+    /// The buffer, with undelivered bytes from `first` to `end`.
     private let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: bufferSize, alignment: 8)
     private var (first, end) = (0, 0)
-    /// Of the message that begins at `first`; nil when that is not known yet.
+    /// The length of the message at `first`; nil if unknown.
     private var nextLength: Int?
-    /// A message that is larger than the buffer, of which so much was read: it is read to where it stays.
+    /// An incomplete message larger than the buffer, which is read directly into its final memory.
     private var large: LargeMessage?
 
     private final class LargeMessage {
         private(set) var bytes: [UInt8]
         private var count: Int
 
-        /// - Parameter beginning: what was read of it.
+        /// - Parameter beginning: The bytes read so far.
         init(_ size: Int, beginning: UnsafeRawBufferPointer) {
-            // All of it is read before anybody looks at it.
+            // The memory is completely filled before its first use.
             bytes = [UInt8](unsafeUninitializedCapacity: size) { bytes, count in
                 UnsafeMutableRawBufferPointer(bytes).copyMemory(from: beginning)
                 count = size
@@ -69,7 +70,7 @@ final class SocketReader: PolledSourceDelegate {
 
         var missing: Int { bytes.count - count }
 
-        /// - Parameter read: puts some there, and returns how many came.
+        /// - Parameter read: Fills the buffer, and returns the number of received bytes.
         func append(_ read: (UnsafeMutableRawBufferPointer) -> Int?) -> Int? {
             let read = bytes.withUnsafeMutableBytes { read(.init(rebasing: $0[count...])) }
             count += read ?? 0
@@ -78,7 +79,7 @@ final class SocketReader: PolledSourceDelegate {
     }
     private var ignored: UInt64 = 0
 
-    /// - Parameter descriptor: of a socket that does not block, and from which nothing was read yet.
+    /// - Parameter descriptor: The descriptor of a non-blocking socket, before the first read.
     init(descriptor: Int32, context: MainContext, priority: EventSource.Priority) {
         self.descriptor = descriptor
         source = PolledSource(delegate: self, priority: priority, context: context)
@@ -88,18 +89,18 @@ final class SocketReader: PolledSourceDelegate {
         buffer.deallocate()
     }
 
-    /// Begins to read, as the loop turns.
+    /// Starts reading, in the following loop iterations.
     func start() {
         hasStarted = true
     }
 
-    /// Reads nothing more: the descriptor is about to be closed.
+    /// Stops reading, before the descriptor is closed.
     func stop() {
         isOver = true
         poll(false)
     }
 
-    // MARK: Turns
+    // MARK: Loop iterations
 
     private var mayRead: Bool { hasStarted && !isOver && !isPaused && received.value < maxReceivedBytes }
     private var hasMessage: Bool {
@@ -152,7 +153,7 @@ final class SocketReader: PolledSourceDelegate {
         if !isTaken { handOn(bytes, header) }
     }
 
-    /// Shows a message where it lies. Returns whether it was taken so.
+    /// Offers a message in place. Returns whether it was taken.
     private func show(_ next: UnsafeRawBufferPointer) -> (header: MessageHeader?, isTaken: Bool) {
         let header = MessageHeader(next)
         guard let onArrivingCall, let header, let call = ArrivingCall(next, header) else { return (header, false) }
@@ -167,7 +168,8 @@ final class SocketReader: PolledSourceDelegate {
         onMessage?(message)
     }
 
-    /// It comes through a bus: whoever sent it can't be told, and ending the connection for it would punish all others.
+    /// Logs an invalid message. It came through a bus, so its sender is unknown, and closing the connection would
+    /// affect all other senders.
     private func noteIgnored() {
         guard let count = Log.throttle(&ignored) else { return }
         Log.warning("ignored a message that is none (\(count) so far)", ["CARILLON_REASON": "invalid-message"])
@@ -175,7 +177,7 @@ final class SocketReader: PolledSourceDelegate {
 
     // MARK: Reading
 
-    /// Returns whether there may be more at once.
+    /// Reads once. Returns whether more bytes may be available at once.
     private func read() -> Bool {
         makeRoom()
         let room = large?.missing ?? buffer.count - end
@@ -192,7 +194,7 @@ final class SocketReader: PolledSourceDelegate {
         return count == room
     }
 
-    /// Returns how many bytes came; 0 at the end, or when the connection is broken, nil when there are none now.
+    /// Returns the number of received bytes; 0 at the end or on a broken connection, nil if none are available now.
     private func receive(into room: UnsafeMutableRawBufferPointer) -> Int? {
         while true {
             let count =
@@ -205,7 +207,7 @@ final class SocketReader: PolledSourceDelegate {
         }
     }
 
-    /// Moves what there is of the next message to the beginning of where all of it has room.
+    /// Moves the bytes of the next message to the beginning of memory that can hold the whole message.
     private func makeRoom() {
         guard large == nil else { return }
         let rest = UnsafeRawBufferPointer(rebasing: buffer[first..<end])

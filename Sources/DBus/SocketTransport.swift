@@ -3,8 +3,8 @@ import CCarillonDBus
 import CarillonBusNames
 import CarillonMainLoop
 
-/// A connection's messages over a socket: libdbus opens it and proves who we are. From then on ``SocketReader`` reads and
-/// ``SocketWriter`` writes.
+/// The transport of a connection over a socket. libdbus opens the socket and authenticates; then ``SocketReader`` reads
+/// and ``SocketWriter`` writes.
 final class SocketTransport: MessageTransport {
     var onMessage: ((Message) -> Void)?
     var onArrivingCall: ((ArrivingCall) -> Bool)? {
@@ -16,15 +16,15 @@ final class SocketTransport: MessageTransport {
     private let reader: SocketReader
     private let writer: SocketWriter
     private var lastSerial: UInt32 = 0
-    /// The upper half of the numbers is for those who number their messages themselves.
+    /// The first serial of the upper half, which is reserved for senders that assign their own serials.
     static let firstForeignSerial: UInt32 = 1 << 31
-    /// How many are at it to send more, besides a turn of the loop.
+    /// The number of active batches, apart from a loop iteration.
     private var gatherers = 0
     private var isInTurn = false
 
     /// Connects to the bus at `address`.
     ///
-    /// - Throws: the error of libdbus, when nothing listens there.
+    /// - Throws: The error of libdbus if no bus listens there.
     init(address: String, context: MainContext, priority: EventSource.Priority) throws(BusError) {
         guard !address.utf8.contains(0) else { throw .invalidArgs("the bus address holds a NUL character") }
         let opened = try throwingBusError { dbus_connection_open_private(address, $0) }
@@ -39,7 +39,7 @@ final class SocketTransport: MessageTransport {
         driver = ConnectionDriver.attach(pointer, to: context, priority: priority)
         reader = SocketReader(descriptor: descriptor, context: context, priority: priority)
         writer = SocketWriter(opened, descriptor: descriptor, context: context, priority: priority)
-        // By default libdbus calls exit() when a bus connection ends; how the program ends is the program's decision.
+        // By default libdbus calls exit() at the end of a bus connection; that decision belongs to the program.
         dbus_connection_set_exit_on_disconnect(pointer, 0)
         let box = Unmanaged.passRetained(WeakTransport(self)).toOpaque()
         check(dbus_connection_add_filter(pointer, filterMessage, box, releaseWeakTransport))
@@ -49,7 +49,7 @@ final class SocketTransport: MessageTransport {
         }
         driver.onClosing = { [unowned self] in stop() }
         reader.onMessage = { [unowned self] message in onMessage?(message) }
-        // libdbus tells of the end, as the last message.
+        // libdbus reports the end as the last message.
         reader.onEnd = { [unowned self] in dbus_connection_close(pointer) }
     }
 
@@ -63,7 +63,7 @@ final class SocketTransport: MessageTransport {
         dbus_connection_unref(pointer)
     }
 
-    /// The descriptor is about to be closed, and may be another's then.
+    /// Stops all I/O before the descriptor is closed, as its number may be reused.
     private func stop() {
         reader.stop()
         writer.stop()
@@ -157,7 +157,7 @@ private final class WeakTransport {
     }
 }
 
-/// What libdbus itself says: that the connection has ended.
+/// Delivers the message of libdbus itself about the end of the connection.
 private func filterMessage(
     _: OpaquePointer?, _ message: OpaquePointer?, _ data: UnsafeMutableRawPointer?
 ) -> DBusHandlerResult {

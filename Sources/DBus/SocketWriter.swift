@@ -9,70 +9,71 @@ import CarillonMainLoop
     import Musl
 #endif
 
-/// Writes messages to the socket of a connection, in their order, as many with one call as there are.
+/// A writer of messages to the socket of a connection, in order and with as many messages per system call as available.
 ///
-/// libdbus writes a message with a system call each, and with another that fails where the socket is full. So this writes
-/// in its stead. What has descriptors with it is left to libdbus, in its turn.
+/// libdbus needs one system call per message, and a failing one on a full socket, so this writer replaces it. Messages
+/// with descriptors are still written by libdbus, in order.
 final class SocketWriter: PolledSourceDelegate {
     private enum Portion {
         case bytes(Chunk)
-        /// Of a message to many, the part that they have in common.
+        /// The shared part of a message to many receivers.
         case shared([UInt8])
-        /// For libdbus.
+        /// A message for libdbus.
         case message(Message)
     }
 
-    /// So much is written at once, about.
+    /// The approximate number of bytes per write.
     private static let portionSize = 64 << 10
-    /// What messages to many have in common is copied for each of them up to this size, and written from where it lies
-    /// when it is larger. Measured, copying 4 KiB with its message took 0.7 µs and a system call for it 7; 64 KiB took 11
-    /// both ways, 256 KiB 36 and 31. From there on a socket that is full keeps it once, and not for each.
+    /// The maximum size of shared bytes that are copied for each receiver; larger ones are written in place. In
+    /// measurements, copying 4 KiB with its message took 0.7 µs, and a system call for it 7 µs. 64 KiB took 11 µs both
+    /// ways; 256 KiB took 36 µs copied and 31 µs in place. Above this size a full socket holds the bytes once, instead
+    /// of once per receiver.
     static let maxCopied = 64 << 10
 
     private let connection: OpaquePointer  // DBusConnection; not retained: it outlives the writer
     private let descriptor: Int32
     private var portions = Deque<Portion>()
-    /// Whether there are any.
+    /// Whether `portions` has elements.
     private var hasPortions = false
-    /// What comes behind them.
+    /// The chunk behind the portions.
     private var last = Chunk()
-    /// Bytes of the first portion, or of the last, that were written.
+    /// The number of bytes already written of the first portion, or of `last`.
     private var written = 0
-    /// What was not written yet.
+    /// The number of unwritten bytes.
     private(set) var byteCount = 0
     private var hasStarted = false
-    /// Nobody reads what is written any more.
+    /// Whether the peer has stopped reading.
     private var isBroken = false
-    /// Whether libdbus may not have written what it was given.
+    /// Whether libdbus may have unwritten bytes.
     private var isLibraryWriting = false
     private var source: PolledSource!
-    /// While the socket is full.
+    /// The registration in the poll, while the socket is full.
     private var tag: PolledSource.Tag?
-    /// Through which others write to the same socket.
+    /// The send path of other threads to the same socket.
     private var line: DirectLine?
 
     /// - Parameters:
-    ///   - connection: to which libdbus writes nothing by itself.
-    ///   - descriptor: of its socket, which does not block.
+    ///   - connection: A connection to which libdbus writes nothing by itself.
+    ///   - descriptor: The descriptor of its non-blocking socket.
     init(_ connection: OpaquePointer, descriptor: Int32, context: MainContext, priority: EventSource.Priority) {
         self.connection = connection
         self.descriptor = descriptor
         source = PolledSource(delegate: self, priority: priority, context: context)
     }
 
-    /// Writes what was put here before, and from now on all.
+    /// Writes the bytes queued before, and from now on all others.
     func start() {
         hasStarted = true
         flush()
     }
 
-    /// Writes nothing more: the descriptor is about to be closed.
+    /// Stops writing, before the descriptor is closed.
     func stop() {
         line?.close()
         giveUp()
     }
 
-    /// Lets others write to the same socket, from any thread. What has descriptors with it ends that.
+    /// Allows sends from any thread to the same socket. A message with descriptors ends that.
     func share() -> DirectLine {
         if let line { return line }
         let line = DirectLine(descriptor: descriptor, isBusy: !hasStarted || hasRest)
@@ -82,15 +83,16 @@ final class SocketWriter: PolledSourceDelegate {
 
     private var hasRest: Bool { byteCount > 0 || isLibraryWriting }
 
-    /// With what libdbus has to write, which is asked only then: it locks for that.
+    /// The number of unwritten bytes, including those of libdbus, which is queried only if necessary since it takes a
+    /// lock.
     var outgoingBytes: Int { byteCount + (isLibraryWriting ? Int(dbus_connection_get_outgoing_size(connection)) : 0) }
 
-    /// Whether a portion is full, so that it is time for ``flush()``.
+    /// Whether a portion is full, so that ``flush()`` is due.
     var isFull: Bool { hasPortions || last.count >= Self.portionSize }
 
-    /// Puts the bytes of a message at the end.
+    /// Appends the bytes of a message.
     ///
-    /// - Parameter serial: takes the place of the one in them; nil to leave that.
+    /// - Parameter serial: Replaces the serial in the bytes; nil keeps it.
     func append(_ bytes: UnsafeRawBufferPointer, serial: UInt32? = nil) {
         guard !isBroken else { return }
         append(atMost: bytes.count) { message in
@@ -99,7 +101,7 @@ final class SocketWriter: PolledSourceDelegate {
         }
     }
 
-    /// Puts a message at the end that is laid out there.
+    /// Appends a message, encoded in place.
     func append(
         _ head: MessageHead, serial: UInt32, _ shared: [UInt8], size: Int, rest: (inout MarshalledBytes) -> Void
     ) {
@@ -117,9 +119,9 @@ final class SocketWriter: PolledSourceDelegate {
         end.withUnsafeBytes { end in append(atMost: end.count) { $0.append(raw: end) } }
     }
 
-    /// Puts what `body` appends at the end.
+    /// Appends the bytes from `body`.
     ///
-    /// - Parameter most: as many bytes as that may be.
+    /// - Parameter most: The maximum number of bytes.
     private func append(atMost most: Int, _ body: (inout MarshalledBytes) -> Void) {
         if last.count >= Self.portionSize { closeLast() }
         let chunk = last
@@ -128,10 +130,10 @@ final class SocketWriter: PolledSourceDelegate {
         byteCount += count
     }
 
-    /// Puts a message at the end that libdbus has to write.
+    /// Appends a message that libdbus has to write.
     func append(_ message: Message) {
         guard !isBroken else { return }
-        // libdbus knows of no others.
+        // libdbus does not know of writes by other threads.
         line?.close()
         if last.count > 0 { closeLast() }
         portions.append(.message(message))
@@ -145,7 +147,7 @@ final class SocketWriter: PolledSourceDelegate {
         last = Chunk()
     }
 
-    /// Writes what the socket takes. The rest follows as the loop turns.
+    /// Writes the bytes that the socket accepts. The rest follows in later loop iterations.
     func flush() {
         guard hasStarted, tag == nil, hasPortions || last.count > 0 else { return }
         write()
@@ -162,7 +164,7 @@ final class SocketWriter: PolledSourceDelegate {
     private func writeAll() {
         while !isBroken {
             if isLibraryWriting {
-                // It goes on as the loop turns.
+                // It continues in later loop iterations.
                 guard dbus_connection_has_messages_to_send(connection) == 0 else { break }
                 isLibraryWriting = false
             }
@@ -192,7 +194,7 @@ final class SocketWriter: PolledSourceDelegate {
         hasPortions = !portions.isEmpty
     }
 
-    /// Returns whether all of it was written.
+    /// Writes bytes. Returns whether all of them were written.
     private func write(_ bytes: UnsafeRawBufferPointer) -> Bool {
         while written < bytes.count {
             let count = send(
@@ -209,7 +211,7 @@ final class SocketWriter: PolledSourceDelegate {
         return true
     }
 
-    /// What was sent to us before is still to be read, and its end tells that the connection has ended.
+    /// Gives up writing. Received messages are still read, and the end of the input reports the end of the connection.
     private func giveUp() {
         isBroken = true
         portions.removeAll()
@@ -219,7 +221,7 @@ final class SocketWriter: PolledSourceDelegate {
         stopWaiting()
     }
 
-    // MARK: A full socket
+    // MARK: Full socket
 
     private func waitForRoom() {
         guard tag == nil else { return }
@@ -232,7 +234,7 @@ final class SocketWriter: PolledSourceDelegate {
         tag = nil
     }
 
-    /// Before the loop waits: what was gathered leaves, also from a handler that runs a loop of its own.
+    /// Flushes batched messages before the loop waits, also in a handler that runs a nested loop.
     func hasPendingWork() -> Bool {
         flush()
         return false
@@ -243,7 +245,7 @@ final class SocketWriter: PolledSourceDelegate {
     }
 }
 
-/// Messages one behind the other, to be written together.
+/// A buffer of consecutive messages that are written together.
 private final class Chunk {
     private var memory = UnsafeMutableRawBufferPointer(start: nil, count: 0)
     var count = 0
@@ -254,7 +256,7 @@ private final class Chunk {
 
     var bytes: UnsafeRawBufferPointer { UnsafeRawBufferPointer(rebasing: memory[..<count]) }
 
-    /// Where so many more fit, behind what is there.
+    /// Returns memory for `more` bytes behind the existing ones.
     func room(for more: Int) -> UnsafeMutableRawBufferPointer {
         if memory.count - count < more { grow(by: more) }
         return UnsafeMutableRawBufferPointer(rebasing: memory[count...])
@@ -268,7 +270,7 @@ private final class Chunk {
         memory = other
     }
 
-    /// - Parameter capacity: more memory than that is given back.
+    /// - Parameter capacity: The maximum capacity in bytes that is kept; a larger buffer is released.
     func empty(keeping capacity: Int) {
         count = 0
         guard memory.count > capacity else { return }

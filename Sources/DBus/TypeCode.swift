@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A type of the D-Bus specification, by its code in signatures.
+/// A type of the D-Bus specification, identified by its code in signatures.
 public struct TypeCode: RawRepresentable, Hashable, Sendable {
     /// The ASCII code of the letter.
     public let rawValue: Int32
@@ -12,7 +12,7 @@ public struct TypeCode: RawRepresentable, Hashable, Sendable {
         rawValue = Int32(letter.value)
     }
 
-    /// Behind the last value.
+    /// The position behind the last value.
     public static let end = TypeCode(rawValue: 0)
     public static let byte = TypeCode("y")
     public static let boolean = TypeCode("b")
@@ -29,15 +29,15 @@ public struct TypeCode: RawRepresentable, Hashable, Sendable {
     public static let unixFD = TypeCode("h")
     public static let array = TypeCode("a")
     public static let variant = TypeCode("v")
-    /// Not in signatures, where it is written `(…)`.
+    /// A structure, which signatures write as `(…)`.
     public static let structure = TypeCode("r")
-    /// Not in signatures, where it is written `{…}`.
+    /// A dictionary entry, which signatures write as `{…}`.
     public static let dictEntry = TypeCode("e")
 
-    /// The letter.
+    /// The letter in signatures.
     public var letter: Character { Character(Unicode.Scalar(UInt8(truncatingIfNeeded: rawValue))) }
 
-    /// Bytes on the wire, which is also the alignment; 0 for types without a fixed size.
+    /// The size in bytes, which is also the alignment; 0 for types without a fixed size.
     public var fixedSize: Int {
         switch self {
         case .byte: 1

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Reads JSON from bytes that may be anything.
+/// A parser of JSON from untrusted bytes.
 struct JSONReader {
     private let bytes: [UInt8]
     private let isRepairing: Bool
@@ -84,7 +84,7 @@ struct JSONReader {
         return string
     }
 
-    /// The UTF-8 of what comes behind a backslash.
+    /// Returns the UTF-8 of an escape, read from behind its backslash.
     private mutating func readEscape() throws(JSON.Malformed) -> [UInt8] {
         guard let byte = next else { throw fault("a string without end") }
         position += 1
@@ -160,7 +160,7 @@ struct JSONReader {
         while let byte = next, byte == 0x20 || byte == 0x09 || byte == 0x0A || byte == 0x0D { position += 1 }
     }
 
-    /// Passes over `character` if it comes next, after space.
+    /// Skips `character` if it comes next, after white space.
     private mutating func take(_ character: Unicode.Scalar) -> Bool {
         skipSpace()
         guard next == UInt8(ascii: character) else { return false }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonDBus
 
-/// The object that desktops report to which can only tell by a script of their own (KWin, GNOME): which window has the
-/// focus. Only the desktop itself is listened to; anybody could call.
+/// The object for reports of desktops that need a script or extension (KWin, GNOME). It accepts reports of the focus
+/// only from the desktop itself, since any client could call it.
 final class ActivityReports {
-    /// Who takes the reports, while there is a source of this kind.
+    /// The receiver of the reports, while there is a source of this kind.
     weak var source: ReportedSource?
     private let bus: any MessageBus
     private var exporter: ObjectExporter!
@@ -47,7 +47,7 @@ final class ActivityReports {
         }
     }
 
-    /// Takes a message for this object. Returns whether it was one.
+    /// Handles a message for this object. Returns whether it was one.
     func handle(_ message: Message) -> Bool {
         guard message.kind == .methodCall, message.hasPath(ActivityInterface.path) else { return false }
         return exporter.handle(message, from: bus)
@@ -55,7 +55,7 @@ final class ActivityReports {
 }
 
 extension ActivityWindow {
-    /// Nil when no window has the focus.
+    /// Nil if no window has the focus.
     fileprivate init?(_ report: ActivityInterface.Focused) {
         guard !report.window.isEmpty else { return nil }
         self.init(report.window, report.processID, report.application)

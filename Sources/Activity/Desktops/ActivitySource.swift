@@ -1,70 +1,70 @@
 // SPDX-License-Identifier: Apache-2.0
-/// One way to learn which application is active (A3).
+/// A source of the active application (A3).
 ///
-/// A source is started once and reports from the loop. It never blocks. When it can't go on it says so with
-/// ``ActivityEvent/ended(reason:)`` and is done; a new one takes its place later. Letting go of it stops it.
+/// A source is started once, reports from the loop, and never blocks. On failure it reports
+/// ``ActivityEvent/ended(reason:)`` and stops; a new source replaces it later. Releasing a source stops it.
 protocol ActivitySource: AnyObject {
-    /// Gets everything that the source reports. Set before ``start()``.
+    /// Receives each event of the source. Set it before ``start()``.
     var onEvent: ((ActivityEvent) -> Void)? { get set }
-    /// Whether it is to tell which windows can be seen (``ActivityEvent/window(_:isHidden:)``), as far as the desktop
-    /// does. Set before ``start()``.
+    /// Whether the source reports which windows are visible (``ActivityEvent/window(_:isHidden:)``), if the desktop
+    /// supports it. Set it before ``start()``.
     var watchesVisibility: Bool { get set }
     func start()
-    /// Asks the desktop for a sign that it still tells: ``ActivityEvent/alive``, or any other event. Called after
-    /// ``start()``, while the source is followed.
+    /// Asks the desktop for a sign of life: ``ActivityEvent/alive``, or any other event. Called after ``start()``,
+    /// while the source is followed.
     func askForSign()
 }
 
-/// What a source tells.
+/// An event of a source.
 enum ActivityEvent: Equatable {
     /// The desktop's own process, which is never suspended.
     case compositor(UInt32)
-    /// The window that is active now; nil for none.
+    /// The active window; nil for none.
     case focused(ActivityWindow?)
-    /// A part of the desktop itself is there, and can be seen whatever is active: a panel, the desktop's background.
+    /// A part of the desktop itself, which is always visible: a panel, the desktop's background.
     case shell(ActivityWindow)
-    /// A window is there, whether or not it ever has the focus, and can be seen or not: it is hidden when it is minimised or
-    /// on a workspace that is not shown. Told where that is wanted, of each window and with each change.
+    /// A window with its visibility, independent of the focus. It is hidden if it is minimised, or on a workspace that
+    /// is not shown. If requested, it is reported for each window and at each change.
     case window(ActivityWindow, isHidden: Bool)
-    /// Nothing is new, but the desktop answered.
+    /// An answer of the desktop without news.
     case alive
-    /// A window is gone, or no longer one that a person can see.
+    /// A closed window, or a window that is no longer accessible to the user.
     case closed(WindowID)
-    /// For now nobody can tell what is active. The source goes on, and says so when it knows again.
+    /// The active window is unknown for now. The source continues, and reports when it is known again.
     case undecided(reason: String)
     /// The source is lost.
     case ended(reason: String)
 }
 
-/// A window's name among those of its source.
+/// The identifier of a window within its source.
 typealias WindowID = String
 
-/// A window, and what its desktop tells of whose it is.
+/// A window, and its owner as reported by the desktop.
 struct ActivityWindow: Equatable {
     let id: WindowID
-    /// Nil, or 0, when the desktop does not tell.
+    /// The process; nil or 0 if the desktop does not report it.
     var processID: UInt32?
-    /// The application's id, as desktop files are named; nil when the desktop does not tell.
+    /// The application's id, which is the name of its desktop file; nil if the desktop does not report it.
     var application: String?
     var kind = Kind.application
-    /// Whose the windows are that this one is transient for, as a dialog is for the window that it belongs to: those
+    /// The owners of the windows that this window is transient for, as a dialog is for its main window. Their
     /// applications are active with it, though another process shows it.
     var transientFor: [Party] = []
 
-    /// What a window means for the application that has it.
+    /// The effect of a window on its application's activity.
     enum Kind: String {
-        /// It comes to the front and goes to the back: with it its application is active, and without it is not.
+        /// A normal window: its application is active exactly while such a window is.
         case application
-        /// A part of the desktop itself, which a person sees whatever is active: dock, panel, background.
+        /// A part of the desktop itself, which is always visible: dock, panel, background.
         case shell
-        /// There for a moment: notification, on-screen display, menu, tooltip, splash screen. An application that has
-        /// nothing else has no window that could be active.
+        /// A transient window: notification, on-screen display, menu, tooltip, splash screen. An application with only
+        /// such windows has no window that could be active.
         case passing
     }
 
-    /// Whose a window is, as far as its desktop tells.
+    /// The owner of a window, as reported by its desktop.
     struct Party: Equatable {
-        /// Nil, or 0, when the desktop does not tell.
+        /// The process; nil or 0 if the desktop does not report it.
         var processID: UInt32?
         var application: String?
     }

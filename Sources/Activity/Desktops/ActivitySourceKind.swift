@@ -2,10 +2,10 @@
 import CarillonBusNames
 import CarillonDBus
 
-/// The sources that there are, by their names in the configuration and on the bus.
+/// The kinds of activity sources, by their names in the configuration and on the bus.
 ///
-/// A new desktop has a file in this folder, with its ``ActivitySource``, and is entered here: with its name, the sessions
-/// that offer it, and how it is made.
+/// To support another desktop, add a file with its ``ActivitySource`` to this folder, and register it here: its name,
+/// the sessions that offer it, and its initializer.
 package enum ActivitySourceKind: String, CaseIterable, Sendable {
     case x11 = "x11"
     case sway = "sway"
@@ -13,9 +13,9 @@ package enum ActivitySourceKind: String, CaseIterable, Sendable {
     case gnome = "gnome"
     case foreignToplevel = "wlr-foreign-toplevel"
 
-    /// Those that can work in a session, the best first.
+    /// Returns the kinds that can work in a session, the best first.
     ///
-    /// On Wayland the X server is one for some applications only, and tells nothing of the others.
+    /// In a Wayland session an X server serves only some applications and reports nothing about the others.
     static func offered(by session: SessionEnvironment) -> [ActivitySourceKind] {
         var kinds: [ActivitySourceKind] = []
         if session[.swaySocket] != nil { kinds.append(.sway) }
@@ -29,7 +29,7 @@ package enum ActivitySourceKind: String, CaseIterable, Sendable {
         return kinds
     }
 
-    /// What a person can do when it tells nothing, in a sentence without its full stop.
+    /// The remedy for a source that reports nothing, as a sentence without its full stop.
     var advice: String {
         switch self {
         case .x11: "a window manager that sets _NET_ACTIVE_WINDOW has to run on the display"
@@ -41,8 +41,8 @@ package enum ActivitySourceKind: String, CaseIterable, Sendable {
     }
 
     /// - Parameters:
-    ///   - bus: for desktops that are asked, or report, over the bus.
-    ///   - uniqueName: of `bus`.
+    ///   - bus: The bus for desktops that are queried, or report, over it.
+    ///   - uniqueName: The unique name on `bus`.
     func makeSource(
         in session: SessionEnvironment, bus: any MessageBus, uniqueName: UniqueName
     ) -> any ActivitySource {
@@ -59,6 +59,6 @@ package enum ActivitySourceKind: String, CaseIterable, Sendable {
 }
 
 extension SessionEnvironment {
-    /// Whether it names a desktop at all.
+    /// Whether the environment names a desktop.
     var hasDesktop: Bool { !ActivitySourceKind.offered(by: self).isEmpty }
 }

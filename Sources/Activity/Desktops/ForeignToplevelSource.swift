@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMainLoop
 
-/// Compositors with the protocol `wlr-foreign-toplevel-management`: wlroots' own and others, not GNOME and KDE.
+/// The source for compositors with the protocol `wlr-foreign-toplevel-management`: those based on wlroots and others,
+/// not GNOME and KDE.
 ///
-/// It tells the application's id of each window, and which is activated; not the process. So applications that run twice
-/// can't be told apart, and are not suspended.
+/// The protocol reports the application id of each window and the activated window, but no process. Applications that
+/// run twice cannot be distinguished, so they are not suspended.
 final class ForeignToplevelSource: ActivitySource {
     var onEvent: ((ActivityEvent) -> Void)?
     var watchesVisibility = false
@@ -14,33 +15,33 @@ final class ForeignToplevelSource: ActivitySource {
     private var connection: WaylandConnection?
     private var registry: UInt32 = 0
     private var sync: UInt32 = 0
-    /// What was asked for a sign of life.
+    /// The request for a sign of life.
     private var sign: UInt32 = 0
     private var manager: UInt32?
-    /// The windows, by their objects.
+    /// The windows, by their object numbers.
     private var toplevels: [UInt32: Toplevel] = [:]
     private var active: UInt32?
-    /// What was told last.
+    /// The last reported window.
     private var reported: ActivityWindow??
 
     private struct Toplevel {
         var application: String?
         var isActivated = false
         var isMinimized = false
-        /// What was told of whether it can be seen.
+        /// The last reported visibility.
         var toldHidden: Bool?
-        /// Whether anything of this is new since it was looked at. Of titles, which change often, nothing is here.
+        /// Whether a field has changed since the last report. Titles, which change often, are not stored.
         var isChanged = true
-        /// The window that it is transient for; 0 for none.
+        /// The window that this window is transient for; 0 for none.
         var parent: UInt32 = 0
     }
 
     private static let managerInterface = "zwlr_foreign_toplevel_manager_v1"
-    /// Objects that the compositor makes have numbers from here on.
+    /// The first number of objects created by the compositor.
     private static let firstServerObject: UInt32 = 0xFF00_0000
     private static let minimized: UInt32 = 1
     private static let activated: UInt32 = 2
-    /// The version that tells of parents.
+    /// The version of the protocol that reports parents.
     private static let version: UInt32 = 3
     private static let maximumDepth = 16
 
@@ -59,7 +60,7 @@ final class ForeignToplevelSource: ActivitySource {
             if let processID = connection.peerProcessID { onEvent?(.compositor(processID)) }
             registry = connection.newObject()
             connection.request(1, of: WaylandConnection.display, .number(registry))  // get_registry
-            // Answered when all that there is has been told.
+            // The reply comes after all globals have been announced.
             sync = connection.newObject()
             connection.request(0, of: WaylandConnection.display, .number(sync))
         } catch {
@@ -95,7 +96,7 @@ final class ForeignToplevelSource: ActivitySource {
             }
         case (sync, _):
             guard manager != nil else { return end("the compositor has no \(Self.managerInterface)") }
-            // The windows follow, with the active one; on an empty desktop nothing does.
+            // The windows follow with the active one; an empty desktop has none.
             report(nil)
         case (sign, _): onEvent?(.alive)
         case (manager, 0):
@@ -129,7 +130,7 @@ final class ForeignToplevelSource: ActivitySource {
             toplevels[toplevel]!.isMinimized = states.contains(Self.minimized)
             toplevels[toplevel]!.isChanged = true
         case 5:
-            // What came before belongs together.
+            // This event completes a group of changes.
             guard toplevels[toplevel]!.isChanged else { return }
             toplevels[toplevel]!.isChanged = false
             reportVisibility(of: toplevel)
@@ -150,7 +151,8 @@ final class ForeignToplevelSource: ActivitySource {
         }
     }
 
-    /// That one is minimised is all that is told; one on another workspace counts as seen.
+    /// Reports the visibility of a window. The protocol reports only the minimised state, so a window on another
+    /// workspace counts as visible.
     private func reportVisibility(of id: UInt32) {
         guard watchesVisibility, let toplevel = toplevels[id], toplevel.toldHidden != toplevel.isMinimized else {
             return
@@ -175,7 +177,7 @@ final class ForeignToplevelSource: ActivitySource {
         report(window: window)
     }
 
-    /// Titles change often, and what comes with them says again what is known.
+    /// Reports a window, unless it is unchanged. Frequent changes of titles repeat known states.
     private func report(window: ActivityWindow?) {
         guard reported != .some(window) else { return }
         reported = .some(window)

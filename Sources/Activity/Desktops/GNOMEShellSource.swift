@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonDBus
 
-/// GNOME Shell, which tells ordinary programs nothing. Its extension `carillon-activity@carillon.org`, which the user
-/// has to enable, reports the focus.
+/// The source for GNOME Shell, which reports nothing to ordinary programs. Its extension
+/// `carillon-activity@carillon.org`, which the user has to enable, reports the focus.
 ///
-/// Nobody can tell whether the extension is there before it reports: until then everybody is active.
+/// The presence of the extension is unknown before its first report; until then all clients count as active.
 final class GNOMEShellSource: ReportedSource {
     init(bus: any MessageBus) {
         super.init(peer: "org.gnome.Shell", bus: bus)
     }
 
-    /// The extension reports by itself when the service appears on the bus. One that is asked later, after a change of
-    /// the configuration, is asked by a signal.
+    /// Requests a report. The extension reports by itself when the service appears on the bus; after a later change of
+    /// the configuration it is asked with a signal.
     override func desktopFound() {
         if watchesVisibility, let owner { bus.send(ActivityInterface.VisibilityRequested().signal(to: owner)) }
         askForSign()
     }
 
-    /// The extension answers by reporting the focus again.
+    /// Asks the extension to report the focus again.
     override func askForSign() {
         if let owner { bus.send(ActivityInterface.ReportRequested().signal(to: owner)) }
     }

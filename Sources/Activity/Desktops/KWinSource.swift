@@ -9,10 +9,10 @@ import CarillonMainLoop
     import Musl
 #endif
 
-/// KWin, which runs a script of ours that reports the focus.
+/// The source for KWin, which runs a script of this project that reports the focus.
 ///
-/// The script is written into the runtime directory for KWin to read, and unloaded when the source goes. It calls this
-/// connection by its unique name, so that it never starts a service that has ended.
+/// The script is written into the runtime directory for KWin to read, and unloaded when the source is released. It
+/// calls this connection by its unique name, so that it never starts a service that has ended.
 final class KWinSource: ReportedSource {
     private let directory: String
     private let uniqueName: UniqueName
@@ -22,8 +22,8 @@ final class KWinSource: ReportedSource {
     private static let scriptName = "carillon-activity"
 
     /// - Parameters:
-    ///   - directory: private to the user, and there.
-    ///   - uniqueName: of `bus`.
+    ///   - directory: A directory of the service in the user's runtime directory, created if necessary.
+    ///   - uniqueName: The unique name on `bus`.
     init(bus: any MessageBus, directory: String, uniqueName: UniqueName) {
         self.directory = directory
         self.uniqueName = uniqueName
@@ -40,7 +40,7 @@ final class KWinSource: ReportedSource {
         guard writeFile(Self.script(reportingTo: uniqueName, watchesVisibility), to: path) else {
             return end("can't write \(path): \(String(cString: strerror(errno)))")
         }
-        // That of an earlier process, which was killed, has another unique name in it.
+        // The script of an earlier, killed process contains another unique name.
         unload()
         let load = Self.call("loadScript")
         var writer = MessageWriter(load)
@@ -63,7 +63,7 @@ final class KWinSource: ReportedSource {
         }
     }
 
-    /// A script can't be asked anything, but KWin can whether it runs it.
+    /// Asks KWin whether the script is loaded, since a script cannot be queried.
     override func askForSign() {
         let message = Self.call("isScriptLoaded")
         var writer = MessageWriter(message)
@@ -97,7 +97,7 @@ final class KWinSource: ReportedSource {
         return write(descriptor, bytes, bytes.count) == bytes.count
     }
 
-    /// For KWin 5 and 6, whose names differ.
+    /// Returns the script for KWin 5 and 6, which use different names.
     private static func script(reportingTo name: UniqueName, _ watchesVisibility: Bool) -> String {
         let interface = ActivityInterface.name
         let (focused, closed) = (ActivityInterface.WindowFocused.member, ActivityInterface.Closed.member)

@@ -2,10 +2,10 @@
 import CarillonBusNames
 import CarillonDBus
 
-/// A desktop that reports over the bus: what ``KWinSource`` and ``GNOMEShellSource`` have in common.
+/// The source for a desktop that reports over the bus, the base class of ``KWinSource`` and ``GNOMEShellSource``.
 ///
-/// The desktop is the owner of a well-known name. When it leaves the bus, or another process takes its place, the source
-/// is lost.
+/// The desktop is the owner of a well-known name. The source is lost when this owner leaves the bus, or another process
+/// replaces it.
 class ReportedSource: ActivitySource {
     var onEvent: ((ActivityEvent) -> Void)?
     var watchesVisibility = false
@@ -39,14 +39,14 @@ class ReportedSource: ActivitySource {
         }
     }
 
-    /// The desktop is there, and may report from now on.
+    /// Called when the desktop was found, and may report from now on.
     func desktopFound() {}
 
     func askForSign() {}
 
     func accepts(from sender: UniqueName) -> Bool { sender == owner }
 
-    /// A name changed its owner.
+    /// Handles a change of a name's owner.
     func ownerChanged(_ change: OwnerChange) {
         guard change.concerns(peer), let owner, change.newOwner != owner else { return }
         end("\(peer) left the bus")

@@ -2,19 +2,19 @@
 import CarillonBusNames
 import CarillonDBus
 
-/// Whether the screen is locked, or blanked by a screen saver: then a person sees no window, whichever has the focus.
+/// The state of the screen lock or screen saver. A locked screen shows no window to the user, whichever has the focus.
 ///
-/// Screen savers tell it by the signal ActiveChanged of an interface that each desktop has under a name of its own.
-/// Only the owner of the name is believed.
+/// Screen savers report their state with the signal ActiveChanged, of an interface whose name depends on the desktop.
+/// Only the owner of that name is trusted.
 final class ScreenLock {
-    /// The names that they have on the bus, and as interfaces.
+    /// The names of screen savers on the bus, which are also their interfaces.
     static let names: [WellKnownName] = [
         "org.freedesktop.ScreenSaver", "org.gnome.ScreenSaver", "org.xfce.ScreenSaver", "org.mate.ScreenSaver",
         "org.cinnamon.ScreenSaver",
     ]
 
     private(set) var isLocked = false
-    /// Called when ``isLocked`` changed.
+    /// Called after a change of ``isLocked``.
     var onChange: ((Bool) -> Void)?
 
     private unowned let bus: any MessageBus
@@ -22,12 +22,12 @@ final class ScreenLock {
     private var owners: [WellKnownName: UniqueName] = [:]
     private var active: Set<WellKnownName> = []
 
-    /// - Parameter bus: outlives this.
+    /// - Parameter bus: The bus, which outlives this object.
     init(bus: any MessageBus) {
         self.bus = bus
     }
 
-    /// Begins; once is enough.
+    /// Starts watching; later calls have no effect.
     func start() {
         guard !isStarted else { return }
         isStarted = true
@@ -61,7 +61,7 @@ final class ScreenLock {
         }
     }
 
-    /// Takes a signal of a screen saver. Returns whether it was one.
+    /// Handles a signal of a screen saver. Returns whether it was one.
     func handle(_ message: Message) -> Bool {
         guard message.kind == .signal, message.hasMember("ActiveChanged"), let sender = message.sender,
             let name = Self.names.first(where: { message.interface?.rawValue == $0.rawValue })

@@ -2,11 +2,10 @@
 import CarillonJSON
 import CarillonMainLoop
 
-/// Sway's IPC, which tells the process of each window.
+/// The source for Sway's IPC, which reports the process of each window.
 ///
-/// Which window has the focus comes with each change of it. What a change leaves open (a window closed, an empty
-/// workspace) the tree of all windows answers. i3 speaks the same protocol, and tells no processes: there the X11 source
-/// is the better one.
+/// Each change of focus is reported with its window. Other changes (a closed window, an empty workspace) require a
+/// query of the tree of all windows. i3 uses the same protocol without processes, so the X11 source is better there.
 final class SwaySource: ActivitySource {
     var onEvent: ((ActivityEvent) -> Void)?
     var watchesVisibility = false
@@ -14,21 +13,22 @@ final class SwaySource: ActivitySource {
     private let session: SessionEnvironment
     private let context: MainContext
     private var stream: UnixStream?
-    /// Sway's IPC says nothing when the focus goes to a lock screen; the other protocol does, and nothing of whose.
+    /// The second source for the lock screen: Sway's IPC does not report that it takes the focus. The Wayland protocol
+    /// does, but without the owner.
     private var activation: ForeignToplevelSource?
     private var incoming: [UInt8] = []
-    /// Whether the tree was asked for and has not come, and whether it has to be asked for again then.
+    /// Whether the reply with the tree is pending, and whether another request has to follow it.
     private var isTreePending = false
     private var isTreeStale = false
-    /// The windows that were reported as active, or as seen.
+    /// The windows reported as active or with their visibility.
     private var reported: Set<WindowID> = []
-    /// What was told of whether windows can be seen.
+    /// The last reported visibility of each window.
     private var toldHidden: [WindowID: Bool] = [:]
 
     private static let magic = Array("i3-ipc".utf8)
-    /// Bytes of one message. A tree has about 1 KiB for each window.
+    /// The maximum size of a message, in bytes. A tree has about 1 KiB for each window.
     private static let maximumSize = 16 << 20
-    /// Of containers in each other, and of dialogs of dialogs.
+    /// The maximum depth of nested containers, and of dialogs of dialogs.
     private static let maximumDepth = 64
 
     private enum MessageType {
@@ -39,7 +39,7 @@ final class SwaySource: ActivitySource {
         static let windowEvent: UInt32 = 0x8000_0003
     }
 
-    /// - Parameter session: names the socket of sway's IPC, and that of its Wayland display.
+    /// - Parameter session: The environment with the socket of Sway's IPC, and of its Wayland display.
     init(session: SessionEnvironment, context: MainContext) {
         self.session = session
         self.context = context
@@ -52,7 +52,7 @@ final class SwaySource: ActivitySource {
             stream.onBytes = { [unowned self] in receive($0) }
             stream.onEnd = { [unowned self] in end($0) }
             if let processID = stream.peerProcessID { onEvent?(.compositor(processID)) }
-            // First the events, then the tree: no change can fall between.
+            // The subscription precedes the tree, so that no change is missed between them.
             send(MessageType.subscribe, Array(#"["window","workspace"]"#.utf8))
             askForTree()
             watchActivation()
@@ -61,7 +61,7 @@ final class SwaySource: ActivitySource {
         }
     }
 
-    /// Where there is no such protocol the IPC has to do.
+    /// Watches the lock screen; without that protocol only the IPC is used.
     private func watchActivation() {
         guard session[.waylandDisplay] != nil else { return }
         let activation = ForeignToplevelSource(session: session, context: context)
@@ -127,9 +127,9 @@ final class SwaySource: ActivitySource {
         }
     }
 
-    /// Whether an event of a window can have to do with the focus, by its first bytes: what changed stands there. Titles
-    /// change often, and can't be left out of the events; to read the rest of them would cost thirty times as much.
-    /// What hides other windows matters where it is watched which of them can be seen.
+    /// Whether an event of a window may concern the focus, judged by its first bytes, which name the change. Titles
+    /// change often and cannot be excluded from the subscription; parsing such an event completely would cost thirty
+    /// times as much. Changes that hide other windows matter only if visibility is watched.
     private func mayConcernFocus(_ payload: ArraySlice<UInt8>) -> Bool {
         !Self.others.contains { payload.starts(with: $0) }
             && (watchesVisibility || !Self.hiding.contains { payload.starts(with: $0) })
@@ -138,17 +138,17 @@ final class SwaySource: ActivitySource {
     private static let others = ["title", "mark", "urgent"].map(beginning)
     private static let hiding = ["fullscreen_mode", "floating"].map(beginning)
 
-    /// As sway's library for JSON writes it.
+    /// Returns the beginning of an event, as Sway's JSON library writes it.
     private static func beginning(_ change: String) -> [UInt8] { Array("{ \"change\": \"\(change)\",".utf8) }
 
     private func handle(windowEvent event: JSON) {
         guard let window = event["container"].flatMap(Self.window(of:)) else { return }
         switch event["change"]?.text {
         case "focus":
-            // A tree that was asked for before is older than this.
+            // A tree that was requested before is older than this event.
             if isTreePending { isTreeStale = true }
             report(window)
-            // Whose that window is, the tree tells.
+            // The tree contains the owner of that window.
             if watchesVisibility || event["container"].flatMap(Self.transientFor) != nil { askForTree() }
         case "close":
             if reported.remove(window.id) != nil { onEvent?(.closed(window.id)) }
@@ -169,7 +169,7 @@ final class SwaySource: ActivitySource {
 
     private func handle(tree: JSON) {
         var windows: [WindowID: ActivityWindow] = [:]
-        // Of X11's windows, by their numbers there: what each is, and which it is transient for.
+        // X11 windows by their numbers, and the window that each is transient for.
         var (numbers, parents): ([Int64: ActivityWindow], [WindowID: Int64]) = ([:], [:])
         var focused: WindowID?
         var nodes = [tree]
@@ -194,7 +194,8 @@ final class SwaySource: ActivitySource {
         report(window)
     }
 
-    /// Those on workspaces that no output shows, behind others in tabs, and in the scratchpad are hidden.
+    /// Reports the visibility of a window. Windows are hidden on workspaces that no output shows, behind other tabs,
+    /// and in the scratchpad.
     private func reportVisibility(of window: ActivityWindow, _ node: JSON) {
         guard let isVisible = node["visible"]?.isTrue, toldHidden[window.id] != !isVisible else { return }
         toldHidden[window.id] = !isVisible
@@ -206,8 +207,8 @@ final class SwaySource: ActivitySource {
         (node["nodes"]?.elements ?? []) + (node["floating_nodes"]?.elements ?? [])
     }
 
-    /// A container that has the focus has it for the window in it that had it last. A workspace that has it is empty,
-    /// or has nothing but such containers that are not in its focus.
+    /// Returns the focused window below a focused node. A focused container delegates to its last focused window. A
+    /// focused workspace is empty, or has only containers outside its focus.
     private static func focusedWindow(in node: JSON) -> ActivityWindow? {
         var node = node
         for _ in 0..<maximumDepth {
@@ -225,7 +226,7 @@ final class SwaySource: ActivitySource {
         onEvent?(.focused(window))
     }
 
-    /// The window of a node; nil for outputs, workspaces and containers, which have no process.
+    /// Returns the window of a node; nil for outputs, workspaces and containers, which have no process.
     private static func window(of node: JSON) -> ActivityWindow? {
         guard let id = node["id"]?.integer, let processID = node["pid"]?.integer, processID > 0,
             processID <= Int64(UInt32.max)
@@ -240,7 +241,8 @@ final class SwaySource: ActivitySource {
         return window
     }
 
-    /// The X11 window that the one of a node is transient for. Of Wayland's windows sway does not tell it.
+    /// Returns the X11 window that the window of a node is transient for. Sway does not report this for Wayland
+    /// windows.
     private static func transientFor(_ node: JSON) -> Int64? {
         node["window_properties"]?["transient_for"]?.integer
     }

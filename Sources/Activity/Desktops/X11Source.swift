@@ -7,11 +7,11 @@ import CarillonMainLoop
     import Musl
 #endif
 
-/// An X11 session: the window manager's `_NET_ACTIVE_WINDOW` on the root window, and the server's knowledge of whose
-/// client a window is (X-Resource), or else what the client says itself (`_NET_WM_PID`).
+/// The source for an X11 session. It reads the window manager's `_NET_ACTIVE_WINDOW` on the root window. The process of
+/// a window comes from the server (X-Resource), or else from the client itself (`_NET_WM_PID`).
 ///
-/// Everything on the root window is the window manager's word, and stays there when the manager has died. So its check
-/// window is watched: while there is none, nobody can tell what is active.
+/// The properties of the root window come from the window manager, and remain when it has died. The source therefore
+/// watches its check window; without one, the active window is unknown.
 final class X11Source: ActivitySource {
     var onEvent: ((ActivityEvent) -> Void)?
     var watchesVisibility = false
@@ -25,21 +25,21 @@ final class X11Source: ActivitySource {
     private var atoms = Atoms()
     private var canAskServer = false
 
-    /// The window manager's check window while it lives.
+    /// The window manager's check window, while it exists.
     private var manager: Window?
-    /// The number of the question that was asked last, and of the one whose answer was reported last: answers take
-    /// turns of different lengths, and none may come out after a newer one.
+    /// The number of the last query, and of the last reported answer. Answers take different times, and none may be
+    /// reported after a newer one.
     private var lastQuestion = 0
     private var lastAnswer = 0
     private var active: Window = 0
-    /// The window that was active last, if none is now.
+    /// The window that was active last, if none is active now.
     private var lastActive: Window = 0
-    /// The windows that the manager manages, and those of them that were reported as active.
+    /// The windows that the window manager lists, and those reported as active.
     private var managed: Set<Window> = []
     private var reported: Set<Window> = []
-    /// What each managed window is, and what was told of whether it can be seen; where that is watched.
+    /// The description and the last reported visibility of each managed window, if visibility is watched.
     private var seen: [Window: (window: ActivityWindow, isHidden: Bool?)] = [:]
-    /// Whether it is being asked which can be seen, and whether it has to be asked again then.
+    /// Whether a query of the visibility is pending, and whether another has to follow it.
     private var isAskingVisibility = false
     private var isVisibilityStale = false
 
@@ -59,12 +59,12 @@ final class X11Source: ActivitySource {
         let clientMachine = XCBConnection.clientMachine
     }
 
-    /// Whether the manager is i3, which has containers that take the focus.
+    /// Whether the window manager is i3, whose containers can take the focus.
     private var hasContainers = false
     private static let maximumWindows = 4096
-    /// Dialogs of dialogs.
+    /// The maximum depth of dialogs of dialogs.
     private static let maximumDepth = 16
-    /// The types of EWMH that are no application's windows.
+    /// The EWMH types of windows that do not belong to an application.
     private static let kinds: [String: ActivityWindow.Kind] = [
         "DOCK": .shell, "DESKTOP": .shell, "NOTIFICATION": .passing, "TOOLTIP": .passing, "SPLASH": .passing,
         "MENU": .passing, "DROPDOWN_MENU": .passing, "POPUP_MENU": .passing, "COMBO": .passing, "DND": .passing,
@@ -96,7 +96,7 @@ final class X11Source: ActivitySource {
         onEvent?(.ended(reason: reason))
     }
 
-    // MARK: Beginning
+    // MARK: Connecting
 
     private func connected(_ result: Result<XCBConnector.Success, XCBConnector.Failure>) {
         connector = nil
@@ -141,7 +141,7 @@ final class X11Source: ActivitySource {
             if hasContainers { askForActiveWindow() }
             askForVisibility()
         case .propertyChanged(connection.root, atoms.clientList): if manager != nil { askForClientList() }
-        // Where a window comes to the front, and where one is minimised.
+        // These events occur when a window comes to the front, and when one is minimised.
         case .propertyChanged(connection.root, atoms.stacking), .mapped: askForVisibility()
         case .reparented(let window): if seen[window] != nil { watchFrames(of: window) }
         case .destroyed(let window): if window == manager { managerDisappeared("the window manager ended") }
@@ -149,12 +149,12 @@ final class X11Source: ActivitySource {
         }
     }
 
-    // MARK: The window manager
+    // MARK: Window manager
 
     private func lookForManager() {
         connection.numbers(atoms.supportingCheck, of: connection.root) { [unowned self] value in
             guard let check = value?.first, check != 0 else { return managerDisappeared("there is no window manager") }
-            // First watched, then asked: it can't go unnoticed in between.
+            // The watch precedes the query, so that the loss of the window is not missed.
             connection.select(propertyChanges: false, structure: true, of: check)
             connection.numbers(atoms.supportingCheck, of: check) { [unowned self] value in
                 guard value?.first == check else { return managerDisappeared("the window manager is gone") }
@@ -198,15 +198,15 @@ final class X11Source: ActivitySource {
         describe(window) { [unowned self] in report($0, window, to: question) }
     }
 
-    /// Whether the focus is on a container with this window: i3 says only that no window has it. It does so for an empty
-    /// workspace as well, which this window is not on.
+    /// Determines whether the focus is on a container with this window. i3 reports only that no window has the focus,
+    /// as for an empty workspace, which does not contain this window.
     private func findContainer(of window: Window, completion: @escaping (Bool) -> Void) {
         var current: UInt32?
         connection.numbers(atoms.currentDesktop, of: connection.root) { current = $0?.first }
         connection.numbers(atoms.windowDesktop, of: window) { completion($0?.first != nil && $0?.first == current) }
     }
 
-    /// What a window is, and whose. Its properties are asked for together with its process.
+    /// Describes a window and its owner. Its properties are requested together with its process.
     private func describe(_ window: Window, completion: @escaping (ActivityWindow) -> Void) {
         var description = ActivityWindow(id: String(window))
         var parent: Window = 0
@@ -218,7 +218,8 @@ final class X11Source: ActivitySource {
         }
     }
 
-    /// The windows that it is transient for, one after the other. The root window stands for all of its own process.
+    /// Appends the chain of windows that this window is transient for. The root window stands for all windows of the
+    /// same process.
     private func addParents(
         of description: ActivityWindow, from parent: Window, seen: Set<Window>,
         completion: @escaping (ActivityWindow) -> Void
@@ -235,7 +236,7 @@ final class X11Source: ActivitySource {
         }
     }
 
-    /// By the first of its types that is known here.
+    /// Determines the kind of a window from the first of its types that is known here.
     private func kind(of window: Window, completion: @escaping (ActivityWindow.Kind) -> Void) {
         connection.numbers(atoms.windowType, of: window, limit: 8) { [unowned self] types in
             completion(types?.lazy.compactMap { self.atoms.windowTypes[$0] }.first ?? .application)
@@ -266,7 +267,7 @@ final class X11Source: ActivitySource {
         }
     }
 
-    // MARK: Which can be seen
+    // MARK: Visibility
 
     private func look(at new: Set<Window>) {
         seen = seen.filter { managed.contains($0.key) }
@@ -280,8 +281,8 @@ final class X11Source: ActivitySource {
         if new.isEmpty { askForVisibility() }
     }
 
-    /// Watches a window and all that it is in: managers hide it by unmapping it, or the frame that they put around it. First
-    /// watched, then asked.
+    /// Watches a window and all its ancestors, since window managers hide a window by unmapping it or the frame around
+    /// it. The watch precedes the query.
     private func watchFrames(of window: Window, depth: Int = 0) {
         connection.select(propertyChanges: false, structure: true, of: window)
         connection.parent(of: window) { [unowned self] parent in
@@ -290,8 +291,9 @@ final class X11Source: ActivitySource {
         }
     }
 
-    /// Asks of all windows at once. A window is hidden when the manager says so, and when it, or what it is in, is not
-    /// mapped: so managers hide what is on another workspace, of whatever screen. Where they don't, it counts as seen.
+    /// Queries all windows at once. A window is hidden if the window manager says so, or if it or an ancestor is not
+    /// mapped, as on another workspace of any screen. Where window managers do not unmap windows, they count as
+    /// visible.
     private func askForVisibility() {
         guard watchesVisibility, manager != nil, !seen.isEmpty else { return }
         isVisibilityStale = isAskingVisibility
@@ -309,14 +311,14 @@ final class X11Source: ActivitySource {
                 onEvent?(.window(description, isHidden: isHidden))
             }
         }
-        // Answered behind all these.
+        // This reply comes behind all replies above.
         connection.isPresent("XWAYLAND") { [unowned self] _ in
             isAskingVisibility = false
             if isVisibilityStale { askForVisibility() }
         }
     }
 
-    /// A panel need never be active to be a part of the desktop.
+    /// Looks for a panel, which is part of the desktop even if it is never active.
     private func lookForShell(_ window: Window) {
         kind(of: window) { [unowned self] kind in
             guard kind == .shell else { return }
@@ -328,7 +330,8 @@ final class X11Source: ActivitySource {
         }
     }
 
-    /// A window that is no longer managed was closed, or hidden as if it were. The active one may be too new for the list.
+    /// Reports windows that are no longer managed, as they were closed or hidden. The active window may be too new for
+    /// the list.
     private func reportClosed() {
         for window in reported where window != active && !managed.contains(window) {
             reported.remove(window)
@@ -343,7 +346,7 @@ final class X11Source: ActivitySource {
         }
     }
 
-    /// What the client says of itself, if it says that it is on this machine.
+    /// Requests the process that the client itself states, if it states that it runs on this machine.
     private func ownWord(of window: Window, completion: @escaping (UInt32?) -> Void) {
         connection.text(atoms.clientMachine, of: window) { [unowned self] machine in
             guard machine == Self.hostName else { return completion(nil) }

@@ -7,29 +7,30 @@ import CarillonBusNames
     import Musl
 #endif
 
-/// The runs of Flatpak applications in this session, as Flatpak itself notes them: `$XDG_RUNTIME_DIR/.flatpak/ID/info`.
+/// The running Flatpak instances of this session, as Flatpak records them: `$XDG_RUNTIME_DIR/.flatpak/ID/info`.
 ///
-/// The directory of a run that has ended stays for three seconds from its beginning at least, and until Flatpak is used
-/// again. So what a connection sent that left just now came from a run that is still noted, if from any.
+/// The directory of an ended instance stays for at least three seconds from its beginning, and until the next use of
+/// Flatpak. A connection that just left therefore belongs to an instance that is still recorded, if to any.
 package final class FlatpakInstances {
     private let directory: String
-    /// When the directory had changed last as nothing was found in it: as long as it is so no run has begun since.
+    /// The time of the directory's last change when no instance was found. While it is unchanged, no instance has
+    /// begun.
     private var unchangedSince: timespec?
-    /// More than anybody runs at a time.
+    /// The maximum number of instances examined, more than a user runs at a time.
     private static let most = 1024
 
-    /// - Parameter runtimeDirectory: of the user; nil where there is none, and no Flatpak either.
+    /// - Parameter runtimeDirectory: The user's runtime directory; nil if there is none, and therefore no Flatpak.
     init(runtimeDirectory: String?) {
         directory = (runtimeDirectory ?? "") + "/.flatpak"
     }
 
-    /// Those of this process's session.
+    /// Returns the instances of this process's session.
     package static func ofSession() -> FlatpakInstances {
         FlatpakInstances(runtimeDirectory: SessionEnvironment.own[.runtimeDirectory])
     }
 
-    /// Whether one of them has a permission by which it could have sent something to the owner of `name`, always the same
-    /// one, on the session bus; also where there are too many to look at.
+    /// Whether an instance has a permission to send messages to the owner of `name` on the session bus; also true if
+    /// there are too many instances to examine. Each call has to pass the same name.
     package func mayTalk(to name: WellKnownName) -> Bool {
         var status = stat()
         guard stat(directory, &status) == 0 else { return false }
@@ -38,7 +39,7 @@ package final class FlatpakInstances {
             return false
         }
         unchangedSince = nil
-        // One that begins in the same tick of the clock would not be seen by it.
+        // An instance that begins in the same clock tick would not change the time.
         let isCertain = Self.now - (Int(changed.tv_sec) * 1000 + Int(changed.tv_nsec) / 1_000_000) > 100
         guard let entries = opendir(directory) else { return false }
         defer { closedir(entries) }
@@ -60,14 +61,14 @@ package final class FlatpakInstances {
         return false
     }
 
-    /// In milliseconds of the clock by which files change.
+    /// The time in milliseconds, of the clock for file changes.
     private static var now: Int {
         var time = timespec()
         clock_gettime(CLOCK_REALTIME, &time)
         return Int(time.tv_sec) * 1000 + Int(time.tv_nsec) / 1_000_000
     }
 
-    /// Reads the permissions in a `.flatpak-info`, a key file.
+    /// Parses the permissions in a `.flatpak-info`, a key file.
     static func mayTalk(to name: String, info: [UInt8]) -> Bool {
         var group = Substring()
         for line in String(decoding: info, as: UTF8.self).split(separator: "\n") {
@@ -75,12 +76,12 @@ package final class FlatpakInstances {
             guard let separator = line.firstIndex(of: "=") else { continue }
             let (key, value) = (line[..<separator], line[line.index(after: separator)...])
             switch group {
-            // Not by way of the proxy, which is the one that asks for the permissions below.
+            // This permission bypasses the proxy, which enforces the permissions below.
             case "[Context]": if key == "sockets", value.split(separator: ";").contains("session-bus") { return true }
             case "[Session Bus Policy]":
                 guard ["talk", "own"].contains(value) else { continue }
                 if key == name || key == "*" { return true }
-                // `org.example.*` is for `org.example` itself, too.
+                // `org.example.*` includes `org.example` itself.
                 if key.hasSuffix(".*"), (name + ".").hasPrefix(key.dropLast()) { return true }
             default: break
             }

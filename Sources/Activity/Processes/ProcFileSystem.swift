@@ -5,13 +5,13 @@
     import Musl
 #endif
 
-/// The kernel's process table, in `/proc`. What it can't read it does not know.
+/// The kernel's process table, in `/proc`. Unreadable facts are unknown.
 ///
-/// Most of it the kernel tells at once. The root directory of a process may be in any file system, also in one whose
-/// server does not answer; and its environment is in its memory, which may be a file there. Only where the root directory
-/// is the one of this process nothing has to be asked.
+/// The kernel returns most facts at once. The root directory of a process may be in any file system, possibly one whose
+/// server does not answer. Its environment is in its memory, which may be a file there. Only for processes with the
+/// root directory of this process no lookup can block.
 package struct ProcFileSystem: ProcessTable, Sendable {
-    /// Where it is mounted.
+    /// The mount point.
     var root = "/proc"
 
     package init() {}
@@ -20,7 +20,7 @@ package struct ProcFileSystem: ProcessTable, Sendable {
         self.root = root
     }
 
-    /// More generations than any tree of processes has.
+    /// The maximum number of ancestors, beyond any real process tree.
     private static let maximumDepth = 64
 
     package func name(of processID: UInt32) -> String {
@@ -28,14 +28,15 @@ package struct ProcFileSystem: ProcessTable, Sendable {
         return String(decoding: name.prefix { $0 != UInt8(ascii: "\n") }, as: UTF8.self)
     }
 
-    /// Flatpak puts the application's own facts into the root directory of its sandbox, where it can't write. Its proxy
-    /// for the bus, whose process it is that the bus knows, has a sandbox with the same file.
+    /// Flatpak places the application's facts into the root directory of its sandbox, where the application cannot
+    /// write. The process that the bus knows is Flatpak's proxy, which has a sandbox with the same file.
     package func confinement(of processID: UInt32) -> Lookup<Confinement> {
         hasOwnRoot(processID)
             ? .known(confinement(byCgroup: processID)) : .mayBlock { confinementByRoot(of: processID) }
     }
 
-    /// Whether a process sees the files that this one sees, by the kernel's word alone. In such a one no sandbox is.
+    /// Whether a process has the same root as this process, according to the kernel. Such a process is in no Flatpak
+    /// sandbox.
     private func hasOwnRoot(_ processID: UInt32) -> Bool {
         guard let namespace = link("\(root)/self/ns/mnt"), let directory = link("\(root)/self/root") else {
             return false
@@ -54,12 +55,12 @@ package struct ProcFileSystem: ProcessTable, Sendable {
     private func confinement(byCgroup processID: UInt32) -> Confinement {
         let cgroups = file("\(root)/\(processID)/cgroup")
         if let snap = Self.snap(inCgroups: cgroups ?? []) { return .sandbox(snap) }
-        // It may have ended meanwhile, or the kernel has no cgroups.
+        // Without the file, the process may have ended, or the kernel has no cgroups.
         return cgroups != nil || status(of: processID) != nil ? .none : .unknown
     }
 
     private func confinementByRoot(of processID: UInt32) -> Confinement {
-        // Held while it is looked at: then it is the root of this process, whatever becomes of that.
+        // The open descriptor pins the root of this process during the lookup.
         let directory = open("\(root)/\(processID)/root", O_RDONLY | O_DIRECTORY | O_NOCTTY | O_CLOEXEC)
         let reason = errno
         defer { if directory >= 0 { close(directory) } }
@@ -69,25 +70,25 @@ package struct ProcFileSystem: ProcessTable, Sendable {
                 guard let info = file(".flatpak-info", in: directory) else { return .unknown }
                 var facts = ProcessFacts(identity: ProcessIdentity(id: processID, start: 0))
                 facts.readFlatpakInfo(info)
-                // In a sandbox that does not say whose it is, nobody has a name.
+                // A sandbox without an application id gets a placeholder name.
                 return .sandbox(facts.sandbox?.application ?? "unknown")
             }
             guard errno == ENOENT else { return .unknown }
         }
         let confinement = confinement(byCgroup: processID)
         if directory >= 0 || confinement.sandbox != nil { return confinement }
-        // Nobody sees the root of a program that has more privileges than its user. One in Flatpak's sandbox can
-        // hide, too, but never get rid of the flag that it is to get no new privileges.
+        // A program with more privileges than its user hides its root. A program in Flatpak's sandbox can hide its
+        // root, too, but cannot clear the no-new-privileges flag.
         return reason == EACCES && !hasNoNewPrivileges(processID) ? .none : .unknown
     }
 
-    /// True also where nothing tells.
+    /// Whether the flag is set; also true if unknown.
     private func hasNoNewPrivileges(_ processID: UInt32) -> Bool {
         let lines = String(decoding: file("\(root)/\(processID)/status") ?? [], as: UTF8.self).split(separator: "\n")
         return !lines.contains("NoNewPrivs:\t0")
     }
 
-    /// The snap of a cgroup such as `…/snap.NAME.APP-UUID.scope`, with or without a slice of systemd around it.
+    /// Returns the snap of a cgroup such as `…/snap.NAME.APP-UUID.scope`, with or without a systemd slice around it.
     static func snap(inCgroups bytes: [UInt8]) -> String? {
         for line in String(decoding: bytes, as: UTF8.self).split(separator: "\n") {
             for part in line.split(separator: "/").reversed() where part.hasPrefix("snap.") {
@@ -103,15 +104,16 @@ package struct ProcFileSystem: ProcessTable, Sendable {
         let cgroups = file("\(root)/\(processID)/cgroup") ?? []
         var facts = ProcessFacts(identity: status.identity)
         facts.readCgroups(cgroups)
-        // The id may have been given to another process meanwhile.
+        // The id may have been reused meanwhile.
         guard self.status(of: processID)?.identity == status.identity else { return nil }
         return ProcessDescription(
             name: status.name, unit: Self.unit(inCgroups: cgroups), application: facts.unitApplication)
     }
 
-    /// The innermost unit of `/proc/PID/cgroup`, in the one line of cgroup v2, or that of systemd beside others.
+    /// Returns the innermost unit of `/proc/PID/cgroup`, from the only line of cgroup v2, or from systemd's line among
+    /// others.
     static func unit(inCgroups bytes: [UInt8]) -> String? {
-        // Of each line the hierarchy, its controllers, and the path in it.
+        // Each line holds the hierarchy, its controllers, and the path.
         let lines = String(decoding: bytes, as: UTF8.self).split(separator: "\n").map {
             $0.split(separator: ":", maxSplits: 2, omittingEmptySubsequences: false)
         }
@@ -143,9 +145,9 @@ package struct ProcFileSystem: ProcessTable, Sendable {
             parent = next.parent
         }
         facts.readCgroups(file("\(root)/\(processID)/cgroup") ?? [])
-        // The sandbox's own root directory, which the sandboxed can't write to.
+        // The root directory of the sandbox, which the sandboxed program cannot write to.
         if let directory, let info = file("\(directory)/.flatpak-info") { facts.readFlatpakInfo(info) }
-        // The id may have been given to another process while all this was read.
+        // The id may have been reused during these reads.
         guard self.status(of: processID)?.identity == facts.identity else { return nil }
         return facts
     }
@@ -172,12 +174,12 @@ package struct ProcFileSystem: ProcessTable, Sendable {
         of processID: UInt32
     ) -> (identity: ProcessIdentity, name: String, parent: UInt32, session: UInt32)? {
         guard processID > 0, let bytes = file("\(root)/\(processID)/stat"),
-            // The program's name is in parentheses and may hold anything, parentheses too.
+            // The program's name is in parentheses, and may itself contain parentheses.
             let begin = bytes.firstIndex(of: UInt8(ascii: "(")), let end = bytes.lastIndex(of: UInt8(ascii: ")")),
             begin < end
         else { return nil }
         let fields = bytes[(end + 1)...].split(separator: UInt8(ascii: " "))
-        // The first is the state, field 3 of proc(5).
+        // The first field is the state, field 3 of proc(5).
         func number(_ field: Int) -> UInt64? {
             fields.indices.contains(field - 3) ? UInt64(String(decoding: fields[field - 3], as: UTF8.self)) : nil
         }
@@ -188,9 +190,9 @@ package struct ProcFileSystem: ProcessTable, Sendable {
         )
     }
 
-    /// The contents of a regular file. A sandbox could put something else in its place that blocks whoever opens it.
+    /// Returns the contents of a regular file. A sandbox could replace it with a file whose opening blocks.
     ///
-    /// - Parameter directory: where `path` begins, if it is relative.
+    /// - Parameter directory: The base of a relative `path`.
     private func file(_ path: String, in directory: Int32 = AT_FDCWD, limit: Int = 1 << 16) -> [UInt8]? {
         Self.contents(of: path, in: directory, limit: limit)
     }
@@ -214,12 +216,12 @@ package struct ProcFileSystem: ProcessTable, Sendable {
 }
 
 extension ProcessFacts {
-    /// Reads `/proc/PID/cgroup`: the one line of cgroup v2, `0::/user.slice/…`.
+    /// Parses `/proc/PID/cgroup`: the only line of cgroup v2, `0::/user.slice/…`.
     mutating func readCgroups(_ bytes: [UInt8]) {
         let lines = String(decoding: bytes, as: UTF8.self).split(separator: "\n")
         guard let path = lines.first(where: { $0.hasPrefix("0::") })?.dropFirst(3) else { return }
         let parts = path.split(separator: "/").map(String.init)
-        // The slices of a user's manager: systemd's desktop-environments document says what is in which.
+        // systemd's desktop-environments document defines the slices of a user's manager.
         guard let manager = parts.firstIndex(where: { $0.hasPrefix("user@") }) else { return }
         let own = parts[(manager + 1)...]
         isEssential = own.contains("session.slice") || own.contains("background.slice")
@@ -229,7 +231,7 @@ extension ProcessFacts {
         }
     }
 
-    /// Reads `/.flatpak-info`, a key file.
+    /// Parses `/.flatpak-info`, a key file.
     mutating func readFlatpakInfo(_ bytes: [UInt8]) {
         var group = Substring()
         var application = ""

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMainLoop
 
-/// The answer to a question about a process, or the way to it.
+/// The answer to a query about a process, or a closure that finds it.
 package enum Lookup<Value: Sendable>: Sendable {
     case known(Value)
-    /// To be found out where the loop does not wait: a file system or a process is asked that may not answer.
+    /// A query to be run outside the loop, since it may wait for a file system or a process.
     case mayBlock(@Sendable () -> Value)
 
-    /// The value, whatever that takes.
+    /// The value, which may block.
     package var value: Value {
         switch self {
         case .known(let value): value
@@ -16,10 +16,9 @@ package enum Lookup<Value: Sendable>: Sendable {
     }
 }
 
-/// Finds out what is to be known of processes, without having the loop wait for it (E4).
+/// A runner for queries about processes that keeps them off the loop (E4).
 ///
-/// A process of which something could not be found out in time is not asked about again as long as the thread that asks
-/// is stuck.
+/// After a timeout, a process is not queried again as long as the thread of that query is blocked.
 ///
 /// Threads: that of the loop.
 package final class ProcessLookups {
@@ -37,30 +36,31 @@ package final class ProcessLookups {
         }
     }
 
-    /// The maximum of questions that wait for others. More get no answer.
+    /// The maximum number of queued queries. Further queries fail.
     private static let maxWaiting = 256
 
     private let work: BlockingWork
     private var stuck: [UInt32: Ticket] = [:]
 
-    /// - Parameter bound: after so many milliseconds nothing is known of a process.
+    /// - Parameter bound: The timeout of a query, in milliseconds.
     package init(on context: MainContext, bound: UInt32 = 1000) {
         work = BlockingWork(on: context, priority: .of(.control), bound: bound, width: 4)
     }
 
-    /// Whether nothing is being found out.
+    /// Whether no query is running or queued.
     package var isIdle: Bool { work.isIdle }
 
-    /// Whether a thread waits for something that this process does not answer.
+    /// Whether a thread is blocked in a query about this process.
     package func isStuck(_ processID: UInt32) -> Bool {
         guard let ticket = stuck[processID] else { return false }
         if ticket.state == .over { stuck[processID] = nil }
         return ticket.state != .over
     }
 
-    /// Finds something out.
+    /// Runs a query.
     ///
-    /// - Parameter completion: called at once where it is known, otherwise later, with nil when it could not be found out.
+    /// - Parameter completion: Called at once with a known value, otherwise later, with nil if the query failed or
+    ///   timed out.
     package func find<Value: Sendable>(
         _ lookup: Lookup<Value>, of processID: UInt32, then completion: @escaping (Value?) -> Void
     ) {
@@ -74,7 +74,7 @@ package final class ProcessLookups {
                 defer { ticket.state = .over }
                 return find()
             } then: { [unowned self] value in
-                // Where there was no thread for it, nothing was asked.
+                // Without a free thread the query was not started.
                 if value == nil, ticket.state == .asking { stuck[processID] = ticket }
                 completion(value)
             }

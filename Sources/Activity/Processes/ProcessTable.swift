@@ -1,50 +1,51 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A process that can't be mistaken for a later one with the same id.
+/// The identity of a process, distinct from later processes with the same id.
 package struct ProcessIdentity: Hashable, Sendable {
     let id: UInt32
-    /// When it started, in clock ticks since the machine did.
+    /// The start time, in clock ticks since the boot of the machine.
     let start: UInt64
 }
 
-/// What tells a process's application from others.
+/// The facts that relate a process to its application.
 package struct ProcessFacts: Equatable, Sendable {
     let identity: ProcessIdentity
-    /// The process that it comes from, and so on up, as they were when this was read.
+    /// The ancestors of the process, the parent first, at the time of the read.
     var ancestors: [ProcessIdentity] = []
-    /// The session of the terminal or login, as `setsid` makes one: what runs in a terminal has another than the
-    /// terminal itself.
+    /// The session of the terminal or login, as created by `setsid`. A program in a terminal has another session than
+    /// the terminal itself.
     var session: UInt32 = 0
-    /// The systemd unit that an application was started as; nil for other units, which hold more than one application.
+    /// The systemd unit that an application was started as; nil for other units, which hold several applications.
     var unit: String?
-    /// Whether it is of the session or its background, not an application: the compositor, panels, services.
+    /// Whether the process is part of the session or its background, not an application: the compositor, panels,
+    /// services.
     var isEssential = false
     var sandbox: Sandbox?
 
-    /// An application's own container, with all of its processes.
+    /// An application's own container with all its processes.
     struct Sandbox: Hashable, Sendable {
         let application: String
-        /// One run of it; empty when that is not known.
+        /// The id of one run; empty if unknown.
         let instance: String
     }
 }
 
-/// Whether a process runs in the sandbox of an application.
+/// The sandbox state of a process.
 package enum Confinement: Equatable, Sendable {
-    /// It is a process of the session itself.
+    /// A process outside any sandbox.
     case none
-    /// Flatpak or snap confines it; the id of the application.
+    /// A process confined by Flatpak or snap, with the application's id.
     case sandbox(String)
-    /// Nothing tells: it is gone, or nobody may look.
+    /// Unknown: the process is gone, or access is denied.
     case unknown
 }
 
-/// What tells people whose process it is.
+/// A description of a process for people.
 package struct ProcessDescription: Equatable, Sendable {
-    /// The short name of its program, which that can change.
+    /// The short name of the program, which the program can change.
     package var name: String
-    /// The systemd unit that it runs in; nil where it is in none.
+    /// The systemd unit of the process; nil without one.
     package var unit: String?
-    /// The id of the application in the name of that; nil where it is no application's.
+    /// The application id in the unit's name; nil for other units.
     package var application: String?
 
     package init(name: String, unit: String? = nil, application: String? = nil) {
@@ -54,37 +55,37 @@ package struct ProcessDescription: Equatable, Sendable {
     }
 }
 
-/// Where facts about processes come from: the kernel, or a test. Nothing here waits for anything but the kernel; what may
-/// take longer is a ``Lookup``.
+/// A provider of facts about processes: the kernel, or its replacement in tests. Its functions wait only for the
+/// kernel; queries that may take longer return a ``Lookup``.
 package protocol ProcessTable {
-    /// The short name of its program; empty when the process is gone or hidden.
+    /// Returns the short name of the program; empty if the process is gone or hidden.
     func name(of processID: UInt32) -> String
-    /// Whether it runs in a sandbox, by Flatpak or snap.
+    /// Returns whether the process runs in a sandbox of Flatpak or snap.
     func confinement(of processID: UInt32) -> Lookup<Confinement>
-    /// Whose process it is.
+    /// Returns the description of a process.
     ///
-    /// - Parameter moment: as ``now`` tells it: one that started later has got the id of another.
-    /// - Returns: nil when there is no such process, or it is another one.
+    /// - Parameter moment: A time of ``now``. A process with a later start reuses the id of another.
+    /// - Returns: nil if there is no such process, or it is another one.
     func description(of processID: UInt32, startedBy moment: UInt64) -> ProcessDescription?
-    /// Nil when there is no such process.
+    /// Returns the identity of a process; nil if there is none.
     func identity(of processID: UInt32) -> ProcessIdentity?
-    /// Nil when there is no such process.
+    /// Returns the facts of a process; nil if there is none.
     func facts(of processID: UInt32) -> Lookup<ProcessFacts?>
-    /// What desktop the process sees. Nil when that is not known, or not to be believed, as in a sandbox.
+    /// Returns the desktop environment of a process; nil if unknown, or not trustworthy, as in a sandbox.
     func environment(of processID: UInt32) -> Lookup<SessionEnvironment?>
-    /// The present, as processes' starts are counted.
+    /// The current time, on the clock of process start times.
     var now: UInt64 { get }
 }
 
 extension Confinement {
-    /// The application whose sandbox it is; nil where there is none, or nothing tells.
+    /// The application of the sandbox; nil without one, or if unknown.
     package var sandbox: String? { if case .sandbox(let application) = self { application } else { nil } }
 }
 
 extension ProcessTable {
     package func identity(of processID: UInt32) -> ProcessIdentity? { facts(of: processID).value?.identity }
 
-    /// Out of the facts, for a table that reads nothing anew.
+    /// Derives the description from the facts, for a table without separate reads.
     package func description(of processID: UInt32, startedBy moment: UInt64) -> ProcessDescription? {
         guard let facts = facts(of: processID).value, facts.identity.start <= moment else { return nil }
         return ProcessDescription(
@@ -93,10 +94,11 @@ extension ProcessTable {
 }
 
 extension ProcessFacts {
-    /// Whether a process with these facts belongs to the application that `window`'s process is of.
+    /// Whether a process with these facts belongs to the application of `window`'s process.
     ///
-    /// It does when it is the same process, when both are in the same sandbox, or when it is a helper: started by that
-    /// process, in the same application's unit and in the same session. A process in a terminal is none of these.
+    /// It belongs to it in three cases: it is the same process, both are in the same sandbox instance, or it is a
+    /// helper. A helper was started by that process, in the same application unit and session. A program in a terminal
+    /// is none of these.
     func belongs(to window: ProcessFacts) -> Bool {
         if identity == window.identity { return true }
         if let sandbox, sandbox == window.sandbox { return !sandbox.instance.isEmpty }
@@ -104,9 +106,10 @@ extension ProcessFacts {
         return unit == window.unit && session == window.session && ancestors.contains(window.identity)
     }
 
-    /// The id in the name of an application's unit, by systemd's convention for desktops; nil where it is none.
+    /// The id in the name of an application's unit, by systemd's convention for desktops; nil for other units.
     ///
-    /// `app[-LAUNCHER]-ID-RANDOM.scope` and `app[-LAUNCHER]-ID[@RANDOM].service`, where a dash in ID is `\x2d`.
+    /// The forms are `app[-LAUNCHER]-ID-RANDOM.scope` and `app[-LAUNCHER]-ID[@RANDOM].service`, where a dash in ID is
+    /// `\x2d`.
     var unitApplication: String? {
         guard let unit, unit.hasPrefix("app-") || unit.hasPrefix("snap.") else { return nil }
         if unit.hasPrefix("snap.") { return unit.split(separator: ".").dropFirst().first.map(String.init) }
@@ -122,7 +125,7 @@ extension ProcessFacts {
         return unescaped(id)
     }
 
-    /// `\x2d` for a dash, and so on.
+    /// Replaces escapes such as `\x2d`, which stands for a dash.
     private func unescaped(_ text: Substring) -> String {
         var bytes: [UInt8] = []
         var rest = Array(text.utf8)[...]

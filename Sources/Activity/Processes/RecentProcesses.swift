@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A process table that does not read again what it has read a moment ago: a program may open thousands of connections at
-/// once, and of each the same is asked several times.
+/// A process table with a short-lived cache. A program may open thousands of connections at once, and each causes
+/// several identical queries.
 ///
-/// Only answers that the kernel gave at once are remembered, and only as long as the same process has the id, which is looked
-/// up again and again. Threads: one at a time.
+/// Only answers that the kernel returned at once are cached, and only while the same process has the id, which is
+/// verified regularly. Threads: one at a time.
 package final class RecentProcesses: ProcessTable {
     package typealias Instant = SuspendingClock.Instant
 
     private struct Known {
         let identity: ProcessIdentity
         let since: Instant
-        /// When it was seen last that the process has the id still.
+        /// The time of the last verification that the process still has the id.
         var seen: Instant
         var name: String?
         var confinement: Confinement?
@@ -18,9 +18,10 @@ package final class RecentProcesses: ProcessTable {
         var facts: ProcessFacts?
     }
 
-    /// A process may change its name, and enter a sandbox.
+    /// The lifetime of an entry. A process may change its name, and enter a sandbox.
     private static let memory = Duration.milliseconds(100)
-    /// The bus's answer is as old: an id that is given again so soon can't be told from the one before anyway.
+    /// The minimum time between verifications. The bus's answer is as old, so an id that is reused within this time
+    /// cannot be detected anyway.
     private static let leastTimeToReuse = Duration.milliseconds(1)
     private static let maxKnown = 64
 
@@ -28,7 +29,7 @@ package final class RecentProcesses: ProcessTable {
     private let time: () -> Instant
     private var known: [UInt32: Known] = [:]
 
-    /// - Parameter time: the present.
+    /// - Parameter time: Returns the current time.
     package init(of table: any ProcessTable, time: @escaping () -> Instant = { .now }) {
         self.table = table
         self.time = time
@@ -76,7 +77,7 @@ package final class RecentProcesses: ProcessTable {
         return value
     }
 
-    /// The facts that are known of the process that has this id; nil when there is none.
+    /// Returns the cached entry of the process with this id; nil if there is no process.
     private func know(_ processID: UInt32) -> Known? {
         let now = time()
         if let known = known[processID], now - known.seen < Self.leastTimeToReuse, now - known.since < Self.memory {

@@ -5,10 +5,10 @@
     import Musl
 #endif
 
-/// What a program of the session finds in its environment about the desktop.
+/// The environment variables of a session that describe its desktop.
 ///
-/// A service that the bus started may have been started before the desktop told the bus anything. So what the service
-/// does not know it learns from its clients: those with a window have it all in their environments.
+/// The bus may start the service before the desktop has exported its environment. The service therefore reads missing
+/// variables from its clients: a client with a window has all of them in its environment.
 package struct SessionEnvironment: Equatable, Sendable {
     enum Variable: String, CaseIterable, Sendable {
         case display = "DISPLAY"
@@ -26,10 +26,10 @@ package struct SessionEnvironment: Equatable, Sendable {
         self.values = values.filter { !$0.value.isEmpty }
     }
 
-    /// That of a process without a desktop.
+    /// The environment of a process without a desktop.
     package static var none: SessionEnvironment { SessionEnvironment() }
 
-    /// That of this process.
+    /// The environment of this process.
     package static var own: SessionEnvironment {
         var values: [Variable: String] = [:]
         for variable in Variable.allCases {
@@ -38,7 +38,7 @@ package struct SessionEnvironment: Equatable, Sendable {
         return SessionEnvironment(values)
     }
 
-    /// That of another process: the contents of its `/proc/PID/environ`.
+    /// Parses the environment of another process, the contents of its `/proc/PID/environ`.
     init(environ bytes: [UInt8]) {
         var values: [Variable: String] = [:]
         for entry in bytes.split(separator: 0) {
@@ -51,12 +51,12 @@ package struct SessionEnvironment: Equatable, Sendable {
         self.init(values)
     }
 
-    /// Nil when it is not set, or empty.
+    /// The value of a variable; nil if it is unset or empty.
     subscript(variable: Variable) -> String? { values[variable] }
 
     var isWayland: Bool { values[.waylandDisplay] != nil || values[.sessionType] == "wayland" }
 
-    /// Whether there is an X server on this machine. One on another machine would tell processes of that machine.
+    /// Whether the X server is on this machine. A remote server would report processes of its own machine.
     var hasLocalDisplay: Bool {
         guard let display = values[.display] else { return false }
         return [":", "unix:", "/"].contains(where: display.hasPrefix)

@@ -2,21 +2,21 @@
 import CarillonBusNames
 import CarillonDBus
 
-/// The interface `org.carillon.Activity1`, by which desktops report: its names, and its messages as values, coded in
-/// both directions.
+/// The interface `org.carillon.Activity1` for reports of desktops: its names, and its messages as values, encoded and
+/// decoded here.
 ///
 /// It is documented in `dbus-interfaces/org.carillon.Activity1.xml`.
 package enum ActivityInterface {
     package static let path: ObjectPath = "/org/carillon/Activity"
     package static let name: InterfaceName = "org.carillon.Activity1"
 
-    /// The focus changed.
+    /// A change of focus.
     package struct Focused: ActivityReport {
         /// The window that has the focus now; empty if none has.
         package var window: String
-        /// Its process, 0 if that is not known.
+        /// The process of the window; 0 if unknown.
         package var processID: Int32
-        /// The id of its application, as its desktop file is named; empty if that is not known.
+        /// The application id, which is the name of its desktop file; empty if unknown.
         package var application: String
 
         package init(window: String, processID: Int32, application: String) {
@@ -43,14 +43,14 @@ package enum ActivityInterface {
         }
     }
 
-    /// The focus changed, from a desktop that tells more of the window.
+    /// A change of focus, from a desktop that reports more about the window.
     package struct WindowFocused: ActivityReport {
         package var focused: Focused
-        /// What the window is, by the names of ``ActivityWindow/Kind``; not looked at when no window has the focus.
+        /// The kind of the window, as in ``ActivityWindow/Kind``; ignored if no window has the focus.
         package var kind: String
-        /// The process of the window that this one is transient for, directly or not; 0 if there is none.
+        /// The process of the window that this window is directly or indirectly transient for; 0 if there is none.
         package var ownerProcessID: Int32
-        /// The application of that window; empty if that is not known.
+        /// The application of that window; empty if unknown.
         package var ownerApplication: String
 
         package init(focused: Focused, kind: String, ownerProcessID: Int32 = 0, ownerApplication: String = "") {
@@ -82,7 +82,7 @@ package enum ActivityInterface {
         }
     }
 
-    /// A part of the desktop itself is there, as a panel is.
+    /// A window of the desktop itself, such as a panel.
     package struct ShellWindow: ActivityReport {
         package var window: String
         package var processID: Int32
@@ -110,10 +110,10 @@ package enum ActivityInterface {
         }
     }
 
-    /// A window can be seen, or not any more.
+    /// A change of a window's visibility.
     package struct WindowVisibility: ActivityReport {
         package var window: ShellWindow
-        /// What the window is, by the names of ``ActivityWindow/Kind``.
+        /// The kind of the window, as in ``ActivityWindow/Kind``.
         package var kind: String
         package var isHidden: Bool
 
@@ -142,7 +142,7 @@ package enum ActivityInterface {
         }
     }
 
-    /// The desktop reports no more.
+    /// The end of the desktop's reports.
     package struct Ended: ActivityReport {
         package init() {}
 
@@ -154,7 +154,7 @@ package enum ActivityInterface {
         package func append(to writer: inout MessageWriter) {}
     }
 
-    /// A window is gone.
+    /// A closed window.
     package struct Closed: ActivityReport {
         package var window: String
 
@@ -174,37 +174,37 @@ package enum ActivityInterface {
         }
     }
 
-    /// The service wants to know which windows can be seen, from now on.
+    /// A request of the service for the visibility of windows, from now on.
     package struct VisibilityRequested: Equatable, Sendable {
         package static let member: MemberName = "VisibilityRequested"
 
         package init() {}
 
-        /// - Parameter desktop: the only one that gets it.
+        /// - Parameter desktop: The only receiver.
         package func signal(to desktop: UniqueName) -> Message {
             .signal(to: desktop, path: ActivityInterface.path, interface: ActivityInterface.name, member: Self.member)
         }
     }
 
-    /// The service wants to know what has the focus.
+    /// A request of the service for the current focus.
     package struct ReportRequested: Equatable, Sendable {
         package static let member: MemberName = "ReportRequested"
 
         package init() {}
 
-        /// Nil when `message` is another one.
+        /// Nil if `message` is another message.
         package init?(_ message: Message) {
             guard message.isSignal(ActivityInterface.name, Self.member) else { return nil }
         }
 
-        /// - Parameter desktop: the only one that gets it.
+        /// - Parameter desktop: The only receiver.
         package func signal(to desktop: UniqueName) -> Message {
             .signal(to: desktop, path: ActivityInterface.path, interface: ActivityInterface.name, member: Self.member)
         }
     }
 }
 
-/// What a desktop tells the service, by a method call without a result.
+/// A report of a desktop to the service, sent as a method call without a result.
 package protocol ActivityReport: Equatable, Sendable {
     static var member: MemberName { get }
     static var arguments: [Interface.Argument] { get }
@@ -213,7 +213,7 @@ package protocol ActivityReport: Equatable, Sendable {
 }
 
 extension ActivityReport {
-    /// - Parameter service: is not started for it.
+    /// - Parameter service: The receiver, which the call does not start.
     package func call(to service: some BusName) -> Message {
         let message = Message.methodCall(
             to: service, path: ActivityInterface.path, interface: ActivityInterface.name, member: Self.member,

@@ -7,17 +7,17 @@ import CarillonMainLoop
     import Musl
 #endif
 
-/// A stream socket to a program of the desktop, driven by the loop. Nothing here blocks.
+/// A non-blocking stream socket to a program of the desktop, driven by the loop.
 ///
-/// Threads: all members on the thread that runs the context. After ``onEnd`` nothing more comes.
+/// Threads: all members on the thread that runs the context. No callback follows ``onEnd``.
 final class UnixStream: PolledSourceDelegate {
     struct Failure: Error, CustomStringConvertible {
         let description: String
     }
 
-    /// Called with what arrived.
+    /// Called with received bytes.
     var onBytes: (([UInt8]) -> Void)?
-    /// Called once when the other side is gone.
+    /// Called once when the peer has closed the connection.
     var onEnd: ((String) -> Void)?
 
     private let descriptor: Int32
@@ -29,7 +29,7 @@ final class UnixStream: PolledSourceDelegate {
 
     /// Connects to the socket at `path`.
     ///
-    /// - Throws: ``Failure`` when nothing listens there, or it can't be connected to at once.
+    /// - Throws: ``Failure`` if no program listens there, or the connection cannot be made at once.
     init(path: String, context: MainContext) throws(Failure) {
         let type = Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue) | Int32(SOCK_NONBLOCK.rawValue)
         descriptor = socket(AF_UNIX, type, 0)
@@ -60,9 +60,9 @@ final class UnixStream: PolledSourceDelegate {
         close(descriptor)
     }
 
-    /// The process that listens at the socket, as the kernel knows it; nil when it does not.
+    /// The process that listens at the socket, as reported by the kernel; nil if unknown.
     var peerProcessID: UInt32? {
-        // The kernel's struct ucred, which the C library shows to GNU programs only.
+        // The kernel's struct ucred, which the C library declares only for GNU programs.
         var credentials: (processID: Int32, user: UInt32, group: UInt32) = (0, 0, 0)
         var size = socklen_t(MemoryLayout.size(ofValue: credentials))
         guard getsockopt(descriptor, SOL_SOCKET, SO_PEERCRED, &credentials, &size) == 0, credentials.processID > 0
@@ -84,13 +84,13 @@ final class UnixStream: PolledSourceDelegate {
 
     private func writeOutgoing() {
         while !outgoing.isEmpty {
-            // A peer that is gone is an error here, not a signal for the process.
+            // A closed peer is reported as an error, not as a signal to the process.
             let count = send(descriptor, outgoing, outgoing.count, Int32(MSG_NOSIGNAL))
             if count < 0 && errno == EINTR { continue }
             guard count > 0 else { break }
             outgoing.removeFirst(count)
         }
-        // Errors are found by reading.
+        // Errors are detected by reading.
         if outgoing.isEmpty, let tag = writeTag {
             source.remove(tag)
             writeTag = nil

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMainLoop
 
-/// The few messages of the Wayland protocol that a program without windows needs, over a ``UnixStream``.
+/// A connection with the few messages of the Wayland protocol that a program without windows needs, over a
+/// ``UnixStream``.
 ///
-/// libwayland would be the library for it; it wants generated tables for every interface that is not in the core
-/// protocol, and waits for the compositor in places. What is used here (no file descriptors, no buffers) is an object, a
-/// number and a body.
+/// libwayland would need generated tables for each interface outside the core protocol, and blocks in some functions. A
+/// message without file descriptors and buffers is only an object, a number and a body.
 final class WaylandConnection {
-    /// An event: its object, its number, and its arguments.
+    /// An event: its object, its opcode, and its arguments.
     struct Event {
         let object: UInt32
         let opcode: UInt16
@@ -15,10 +15,10 @@ final class WaylandConnection {
     }
 
     var onEvent: ((Event) -> Void)?
-    /// Called once when the compositor is gone, or sends what is no Wayland.
+    /// Called once when the compositor is gone, or violates the protocol.
     var onEnd: ((String) -> Void)?
 
-    /// The display, the first object there is.
+    /// The display, the first object of a connection.
     static let display: UInt32 = 1
 
     private let stream: UnixStream
@@ -26,7 +26,7 @@ final class WaylandConnection {
     private var lastObject: UInt32 = 1
     private var hasEnded = false
 
-    /// - Parameter path: of the compositor's socket.
+    /// - Parameter path: The path of the compositor's socket.
     init(path: String, context: MainContext) throws(UnixStream.Failure) {
         stream = try UnixStream(path: path, context: context)
         stream.onBytes = { [unowned self] in receive($0) }
@@ -36,7 +36,7 @@ final class WaylandConnection {
     /// The compositor's process.
     var peerProcessID: UInt32? { stream.peerProcessID }
 
-    /// A number for a new object.
+    /// Returns a number for a new object.
     func newObject() -> UInt32 {
         lastObject += 1
         return lastObject
@@ -71,7 +71,8 @@ final class WaylandConnection {
     private func handle(_ event: Event) {
         guard event.object == Self.display else { return onEvent?(event) ?? () }
         var arguments = event.arguments
-        // Its error is the end; that a number is free again is of no interest to who has so few.
+        // An error of the display ends the connection. Released object numbers are ignored, since this connection needs
+        // only a few.
         if event.opcode == 0, let object = arguments.number(), let code = arguments.number() {
             end("error \(code) of object \(object): \(arguments.text() ?? "")")
         }
@@ -100,7 +101,7 @@ enum WaylandArgument {
     }
 }
 
-/// The arguments of an event, in their order. Nil where there is none left.
+/// A reader of the arguments of an event, in order. Each read returns nil behind the last argument.
 struct WaylandReader {
     private var bytes: ArraySlice<UInt8>
 
@@ -136,7 +137,7 @@ struct WaylandReader {
     }
 }
 
-/// In the machine's byte order, as Wayland has it.
+/// Returns the bytes of a number in the machine's byte order, which Wayland uses.
 private func machineBytes(of number: UInt32) -> [UInt8] {
     withUnsafeBytes(of: number) { Array($0) }
 }

@@ -8,10 +8,11 @@ import CarillonMainLoop
     import Musl
 #endif
 
-/// A connection to an X server, driven by the loop: requests, whose replies come to closures in their order, and events.
+/// A connection to an X server, driven by the loop. Replies are passed to closures in the order of the requests; events
+/// are passed to ``onEvent``.
 ///
-/// Nothing here blocks: replies and events are only polled for, and the few bytes of the requests fit into the socket.
-/// Threads: all members on the thread that runs the context. After ``onEnd`` nothing more comes.
+/// It never blocks: replies and events are only polled, and the small requests fit into the socket buffer. Threads: all
+/// members on the thread that runs the context. No callback follows ``onEnd``.
 final class XCBConnection: PolledSourceDelegate {
     typealias Window = XCBLibrary.Window
     typealias Atom = XCBLibrary.Atom
@@ -25,9 +26,9 @@ final class XCBConnection: PolledSourceDelegate {
     enum Event: Equatable {
         case propertyChanged(Window, Atom)
         case destroyed(Window)
-        /// The window itself was mapped or unmapped; what it is in may have been without that.
+        /// The window itself was mapped or unmapped. No such event reports a change of an ancestor.
         case mapped(Window)
-        /// The window is in another one now.
+        /// The window has another parent now.
         case reparented(Window)
     }
 
@@ -42,14 +43,14 @@ final class XCBConnection: PolledSourceDelegate {
     private var pending: [Pending] = []
     private var hasUnsent = false
 
-    /// A request without a reply so far.
+    /// A request whose reply is pending.
     private struct Pending {
         let sequence: UInt32
-        /// Gets the reply, or nil for an error; valid only inside.
+        /// Receives the reply, or nil for an error. The pointer is valid only during the call.
         let handle: (UnsafeRawPointer?) -> Void
     }
 
-    /// Takes the connection over.
+    /// Takes ownership of the connection.
     init(_ success: XCBConnector.Success, context: MainContext) {
         library = success.library
         connection = success.connection
@@ -66,14 +67,15 @@ final class XCBConnection: PolledSourceDelegate {
         library.disconnect(connection)
     }
 
-    // MARK: The loop
+    // MARK: Loop
 
-    /// Requests that were made outside of ``dispatch()`` are sent before the loop waits.
+    /// Whether requests made outside of ``dispatch()`` have to be sent before the loop waits.
     func hasPendingWork() -> Bool { hasUnsent }
 
     func dispatch() {
         var hasProgress = true
-        // Sending may read, and reading for one may find the other: until nothing is left, or the source gave up.
+        // Sending may read, and reading replies may find events and vice versa. The loop therefore runs until no work
+        // is left or the source has ended.
         while hasProgress, source != nil {
             hasProgress = false
             if hasUnsent {
@@ -103,7 +105,7 @@ final class XCBConnection: PolledSourceDelegate {
     }
 
     private func handle(_ event: UnsafeRawPointer) {
-        // The highest bit says that another client sent it: nobody but the server tells of these.
+        // The highest bit marks events sent by other clients; only events of the server are accepted.
         switch Int32(event.load(as: xcb_generic_event_t.self).response_type) {
         case XCB_PROPERTY_NOTIFY:
             let change = event.load(as: xcb_property_notify_event_t.self)
@@ -113,12 +115,12 @@ final class XCBConnection: PolledSourceDelegate {
         case XCB_UNMAP_NOTIFY: onEvent?(.mapped(event.load(as: xcb_unmap_notify_event_t.self).window))
         case XCB_REPARENT_NOTIFY:
             onEvent?(.reparented(event.load(as: xcb_reparent_notify_event_t.self).window))
-        // Errors of requests without a reply are among them: a window that is gone already.
+        // Errors of requests without replies arrive here, too, for example for a window that is gone.
         default: break
         }
     }
 
-    /// Replies come in the order of the requests, so only the first can have one.
+    /// Takes a reply. Replies come in the order of the requests, so only the first request can have one.
     private func takeReply() -> Bool {
         guard let first = pending.first else { return false }
         var reply: UnsafeMutableRawPointer?
@@ -138,14 +140,14 @@ final class XCBConnection: PolledSourceDelegate {
 
     // MARK: Requests
 
-    /// The number of a name; 0 when it failed.
+    /// Requests the atom of a name; 0 on failure.
     func atom(_ name: String, completion: @escaping (Atom) -> Void) {
         expect(library.internAtom(connection, 0, UInt16(name.utf8.count), name).sequence) { reply in
             completion(reply?.load(as: xcb_intern_atom_reply_t.self).atom ?? 0)
         }
     }
 
-    /// Asks for ``Event/propertyChanged(_:_:)``, or for ``Event/destroyed(_:)``, ``Event/mapped(_:)`` and
+    /// Subscribes to ``Event/propertyChanged(_:_:)``, or to ``Event/destroyed(_:)``, ``Event/mapped(_:)`` and
     /// ``Event/reparented(_:)``, of a window.
     func select(propertyChanges: Bool, structure: Bool, of window: Window) {
         let mask =
@@ -155,7 +157,7 @@ final class XCBConnection: PolledSourceDelegate {
         hasUnsent = true
     }
 
-    /// The value of a property of 32-bit numbers; nil when the window or the property is not there.
+    /// Requests a property of 32-bit numbers; nil if the window or the property does not exist.
     func numbers(_ property: Atom, of window: Window, limit: Int = 1, completion: @escaping ([UInt32]?) -> Void) {
         expect(library.getProperty(connection, 0, window, property, 0, 0, UInt32(limit)).sequence) { reply in
             guard let reply else { return completion(nil) }
@@ -169,7 +171,7 @@ final class XCBConnection: PolledSourceDelegate {
         }
     }
 
-    /// Whether a window and all that it is in are mapped; nil when it is not there.
+    /// Requests whether a window and all its ancestors are mapped; nil if the window does not exist.
     func isViewable(_ window: Window, completion: @escaping (Bool?) -> Void) {
         expect(library.getWindowAttributes(connection, window).sequence) { reply in
             let state = reply?.load(as: xcb_get_window_attributes_reply_t.self).map_state
@@ -177,7 +179,7 @@ final class XCBConnection: PolledSourceDelegate {
         }
     }
 
-    /// The window that a window is in; nil for a root, and for one that is not there.
+    /// Requests the parent of a window; nil for a root window, and for a window that does not exist.
     func parent(of window: Window, completion: @escaping (Window?) -> Void) {
         expect(library.queryTree(connection, window).sequence) { reply in
             let parent = reply?.load(as: xcb_query_tree_reply_t.self).parent
@@ -185,7 +187,7 @@ final class XCBConnection: PolledSourceDelegate {
         }
     }
 
-    /// The value of a property of text.
+    /// Requests a text property.
     func text(_ property: Atom, of window: Window, completion: @escaping (String?) -> Void) {
         expect(library.getProperty(connection, 0, window, property, 0, 0, 64).sequence) { reply in
             guard let reply else { return completion(nil) }
@@ -203,11 +205,12 @@ final class XCBConnection: PolledSourceDelegate {
         }
     }
 
-    /// Whether the server can tell the processes of its clients: X-Resource 1.2. Before ``processID(of:completion:)``.
+    /// Requests whether the server supports X-Resource 1.2, which reports the processes of clients. Call it before
+    /// ``processID(of:completion:)``.
     func prepareProcessIDs(completion: @escaping (Bool) -> Void) {
         library.prefetchExtension(connection, library.resourceExtension)
-        // Any request will do: when its reply is there, that of the one before is there too, so that the next line does
-        // not wait for it.
+        // The reply to any later request implies that the data of the extension has arrived, so the next line does not
+        // block.
         isPresent("X-Resource") { [unowned self] isPresent in
             guard isPresent, let data = library.extensionData(connection, library.resourceExtension),
                 data.pointee.present != 0
@@ -220,15 +223,15 @@ final class XCBConnection: PolledSourceDelegate {
         }
     }
 
-    /// The process of the client that has a window, as the kernel told the server; nil when it does not know.
+    /// Requests the process of the client that owns a window, as the kernel reported it to the server; nil if unknown.
     func processID(of window: Window, completion: @escaping (UInt32?) -> Void) {
         let localClientPID = XCB_RES_CLIENT_ID_MASK_LOCAL_CLIENT_PID.rawValue
         var spec = xcb_res_client_id_spec_t(client: window, mask: localClientPID)
         expect(library.resourceClients(connection, 1, &spec).sequence) { reply in
             guard let reply else { return completion(nil) }
             let header = reply.load(as: xcb_res_query_client_ids_reply_t.self)
-            // Each value follows its head. How many and how long they are is the server's word: it is checked, which
-            // libxcb's iterators do not.
+            // Each value follows its head. The count and the lengths come from the server and are checked here, unlike
+            // in libxcb's iterators.
             let headSize = MemoryLayout<xcb_res_client_id_value_t>.size
             var position = MemoryLayout<xcb_res_query_client_ids_reply_t>.size
             let end = position + Int(header.length) * 4

@@ -8,14 +8,14 @@ import Synchronization
     import Musl
 #endif
 
-/// Loads libxcb and connects to an X server, on a thread of its own: both may take their time, and `xcb_connect` waits
-/// for a server that does not answer for as long as that does not.
+/// A background connector that loads libxcb and connects to an X server on its own thread. Both steps may be slow, and
+/// `xcb_connect` blocks as long as a server does not answer.
 ///
-/// The thread ends with the attempt. It takes nothing of the service along but this object. There is one at a time: a
-/// server that never answers holds one thread, however often another attempt is made.
+/// The thread ends with the attempt, and uses no part of the service except this object. There is at most one attempt
+/// at a time, so a server that never answers blocks only one thread.
 final class XCBConnector: PolledSourceDelegate, @unchecked Sendable {
-    // Sendable: the thread uses `outcome`, which has a lock, and the write end, which is set before it starts; the rest
-    // belongs to the thread of the loop.
+    // Sendable: the thread uses `outcome`, which has a lock, and the write end, which is set before it starts. All
+    // other members belong to the thread of the loop.
     typealias Success = (library: XCBLibrary, connection: XCBLibrary.Connection, screen: Int32)
 
     struct Failure: Error, CustomStringConvertible {
@@ -23,7 +23,7 @@ final class XCBConnector: PolledSourceDelegate, @unchecked Sendable {
     }
 
     private struct Outcome: @unchecked Sendable {
-        // Sendable: a connection belongs to whoever has it, and libxcb locks it; it is handed over once.
+        // Sendable: a connection has one owner and a lock of libxcb; it is handed over once.
         var result: Result<Success, Failure>?
         var isAbandoned = false
     }
@@ -38,9 +38,10 @@ final class XCBConnector: PolledSourceDelegate, @unchecked Sendable {
     private var source: PolledSource?
 
     /// - Parameters:
-    ///   - authority: the file with the server's cookie; nil for the usual one.
-    ///   - completion: called from the loop, unless ``abandon()`` comes first. It owns the connection.
-    /// - Returns: nil when an earlier attempt has not ended, or the system has no thread for this one.
+    ///   - authority: The file with the server's cookie; nil for the default file.
+    ///   - completion: Called from the loop, unless ``abandon()`` was called before. It takes ownership of the
+    ///     connection.
+    /// - Returns: nil if an earlier attempt is still running, or the system cannot create a thread.
     static func start(
         display: String, authority: String?, context: MainContext,
         completion: @escaping (Result<Success, Failure>) -> Void
@@ -59,7 +60,8 @@ final class XCBConnector: PolledSourceDelegate, @unchecked Sendable {
         pthread_attr_setstacksize(&attributes, 256 << 10)
         defer { pthread_attr_destroy(&attributes) }
         isRunning.withLock { $0 = true }
-        // By this variable libxcb finds the file. Nobody reads the environment meanwhile: no such thread runs yet.
+        // libxcb finds the file through this variable. No thread of this class runs yet that could read the environment
+        // meanwhile.
         if let authority { setenv("XAUTHORITY", authority, 1) }
         let box = Unmanaged.passRetained(connector).toOpaque()
         guard pthread_create(&thread, &attributes, connectOnThread, box) == 0 else {
@@ -81,7 +83,7 @@ final class XCBConnector: PolledSourceDelegate, @unchecked Sendable {
         close(writeEnd)
     }
 
-    /// Nobody waits for it any more.
+    /// Abandons the attempt; its result is discarded.
     func abandon() {
         source = nil
         let result = outcome.withLock { outcome in
@@ -121,7 +123,7 @@ final class XCBConnector: PolledSourceDelegate, @unchecked Sendable {
         do throws(XCBLibrary.Missing) {
             let library = try XCBLibrary()
             var screen: Int32 = 0
-            // Never nil: a connection that failed has an error instead.
+            // The result is never nil: a failed connection carries an error instead.
             guard let connection = library.connect(display, &screen) else {
                 return .failure(Failure(description: "out of memory"))
             }
@@ -138,7 +140,7 @@ final class XCBConnector: PolledSourceDelegate, @unchecked Sendable {
 }
 
 private func connectOnThread(_ data: UnsafeMutableRawPointer?) -> UnsafeMutableRawPointer? {
-    // Signals are for the thread of the loop.
+    // Signals are delivered to the thread of the loop.
     var signals = sigset_t()
     sigfillset(&signals)
     pthread_sigmask(SIG_SETMASK, &signals, nil)

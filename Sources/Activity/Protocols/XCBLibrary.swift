@@ -7,10 +7,10 @@ import CCarillonXCB
     import Musl
 #endif
 
-/// libxcb and its extension for resources, found while the service runs. Types and layouts are those of their headers.
+/// The functions of libxcb and its resource extension, loaded at run time. Types and layouts come from their headers.
 ///
-/// None of these functions blocks but ``connect``. A function that waits for a reply (`xcb_wait_…`, `xcb_…_reply`) is
-/// not here, so that nothing can call it.
+/// None of these functions except ``connect`` blocks. Functions that wait for a reply (`xcb_wait_…`, `xcb_…_reply`) are
+/// left out, so that no code can call them.
 struct XCBLibrary: @unchecked Sendable {
     // Sendable: function pointers and the address of a constant, which never change.
     typealias Connection = OpaquePointer
@@ -36,21 +36,21 @@ struct XCBLibrary: @unchecked Sendable {
     let queryTree: xcb_query_tree_function
     let queryExtension: xcb_query_extension_function
     let prefetchExtension: xcb_prefetch_extension_data_function
-    /// Does not block when the reply to a request behind ``prefetchExtension`` has come.
+    /// It does not block once the reply to a request behind ``prefetchExtension`` has arrived.
     let extensionData: xcb_get_extension_data_function
     let resourceVersion: xcb_res_query_version_function
     let resourceClients: xcb_res_query_client_ids_function
     let pollForEvent: xcb_poll_for_event_function
     let pollForReply: xcb_poll_for_reply_function
-    /// `xcb_res_id`, which names the extension.
+    /// `xcb_res_id`, which identifies the extension.
     let resourceExtension: UnsafeMutablePointer<xcb_extension_t>
 
-    /// Loads the libraries. It reads files: call it where that may take its time.
+    /// Loads the libraries. It reads files, so call it on a thread that may block.
     ///
-    /// - Throws: ``Missing`` where they are not installed.
+    /// - Throws: ``Missing`` if a library is not installed.
     init() throws(Missing) {
         func load(_ name: String) throws(Missing) -> UnsafeMutableRawPointer {
-            // Never closed: the functions stay for the life of the process.
+            // The library is never closed; its functions are used until the process ends.
             guard let library = dlopen(name, RTLD_NOW | RTLD_LOCAL) else {
                 throw Missing(description: dlerror().map { String(cString: $0) } ?? "there is no \(name)")
             }
