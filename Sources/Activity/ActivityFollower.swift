@@ -119,9 +119,9 @@ final class ActivityFollower {
     }
 
     /// Releases memory that departed clients leave unused (E8).
-    func releaseRoom() {
-        appearances.releaseRoom()
-        tracker.releaseRoom()
+    func releaseMemory() {
+        appearances.releaseMemory()
+        tracker.releaseMemory()
     }
 
     func forget(_ client: ClientName) {

@@ -74,7 +74,7 @@ package final class ActivityMonitor {
     package func start() { follower.start() }
 
     /// Releases memory that departed clients leave unused (E8).
-    package func releaseRoom() { follower.releaseRoom() }
+    package func releaseMemory() { follower.releaseMemory() }
 
     /// Notes a use of the service. Call it for each served call; its cost is negligible.
     package func noteUse() { follower.noteUse() }

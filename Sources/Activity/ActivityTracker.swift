@@ -93,10 +93,10 @@ final class ActivityTracker {
     }
 
     /// Releases memory that departed clients leave unused (E8).
-    func releaseRoom() {
-        clients.releaseRoom()
-        tracked.releaseRoom()
-        pending.releaseRoom()
+    func releaseMemory() {
+        clients.releaseMemory()
+        tracked.releaseMemory()
+        pending.releaseMemory()
     }
 
     /// Returns the rule for a client's application, for display to people.

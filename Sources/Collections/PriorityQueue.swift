@@ -38,7 +38,7 @@ public struct PriorityQueue<Element: Comparable> {
     /// Removes all elements that satisfy the condition.
     @inlinable public mutating func removeAll(where isDropped: (Element) -> Bool) {
         heap.removeAll(where: isDropped)
-        if heap.count < heap.capacity / 8 { releaseRoom() }
+        if heap.count < heap.capacity / 8 { releaseMemory() }
         for place in stride(from: heap.count / 2 - 1, through: 0, by: -1) { sink(place) }
     }
 

@@ -3,12 +3,12 @@
 /// when no caller is waiting.
 extension Dictionary {
     /// Releases memory if less than an eighth of it is used. The cost per removal is amortised like that of insertion.
-    @inlinable mutating func releaseRoomOfMost() {
-        if capacity > 128, count < capacity / 8 { releaseRoom() }
+    @inlinable mutating func releaseIfMostlyUnused() {
+        if capacity > 128, count < capacity / 8 { releaseMemory() }
     }
 
     /// Releases memory if at most half of it is used.
-    @inlinable public mutating func releaseRoom() {
+    @inlinable public mutating func releaseMemory() {
         guard capacity > 2 * count + 64 else { return }
         // Neither reserving nor filtering shrinks a dictionary.
         var copy = Dictionary(minimumCapacity: count)
@@ -19,7 +19,7 @@ extension Dictionary {
 
 extension Set {
     /// Releases memory if at most half of it is used.
-    @inlinable public mutating func releaseRoom() {
+    @inlinable public mutating func releaseMemory() {
         guard capacity > 2 * count + 64 else { return }
         var copy = Set(minimumCapacity: count)
         for element in self { copy.insert(element) }
@@ -29,7 +29,7 @@ extension Set {
 
 extension Array {
     /// Releases memory if at most half of it is used.
-    @inlinable public mutating func releaseRoom() {
+    @inlinable public mutating func releaseMemory() {
         guard capacity > 2 * count + 64 else { return }
         self = Array(unsafeUninitializedCapacity: count) { buffer, initialized in
             initialized = buffer.initialize(fromContentsOf: self)
@@ -39,10 +39,10 @@ extension Array {
 
 extension SteadyDictionary {
     /// Releases memory if at most half of it is used.
-    @inlinable public mutating func releaseRoom() {
-        guard !parts.isEmpty else { return small.releaseRoom() }
+    @inlinable public mutating func releaseMemory() {
+        guard !parts.isEmpty else { return small.releaseMemory() }
         guard countOfParts <= Self.maxInOne / 2 else {
-            for part in parts.indices { parts[part].releaseRoom() }
+            for part in parts.indices { parts[part].releaseMemory() }
             return
         }
         var all: [Key: Value] = [:]
@@ -53,12 +53,12 @@ extension SteadyDictionary {
 
 extension SortedSet {
     /// Releases memory if at most half of it is used.
-    @inlinable public mutating func releaseRoom() {
+    @inlinable public mutating func releaseMemory() {
         switch storage {
         case .none, .one: return
         case .few(var elements):
             storage = .none
-            elements.releaseRoom()
+            elements.releaseMemory()
             storage = .few(elements)
         case .pieces(let pieces):
             guard used < pieces.count * Self.pieceSize / 2 else { return }
@@ -69,7 +69,7 @@ extension SortedSet {
 
 extension PriorityQueue {
     /// Releases memory if at most half of it is used.
-    @inlinable public mutating func releaseRoom() { heap.releaseRoom() }
+    @inlinable public mutating func releaseMemory() { heap.releaseMemory() }
 }
 
 extension ObserverIndex {
@@ -77,9 +77,9 @@ extension ObserverIndex {
     /// callers, and its used memory exceeds the unused part.
     ///
     /// - Parameter moved: Called with the new position of each observer if positions change.
-    @inlinable public mutating func releaseRoom(_ moved: (Observer, Position) -> Void) {
-        named.releaseRoom()
-        objectOnly.releaseRoom()
+    @inlinable public mutating func releaseMemory(_ moved: (Observer, Position) -> Void) {
+        named.releaseMemory()
+        objectOnly.releaseMemory()
         let most = Swift.max(nodes.storage.count, lists.storage.count)
         guard most > 1024, nodes.count <= 16_384,
             nodes.count < nodes.storage.count / 2 || lists.count < lists.storage.count / 2

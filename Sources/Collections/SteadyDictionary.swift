@@ -29,7 +29,7 @@ public struct SteadyDictionary<Key: Hashable, Value> {
         _modify {
             if parts.isEmpty {
                 yield &small[key]
-                if small.count > Self.maxInOne { split() } else { small.releaseRoomOfMost() }
+                if small.count > Self.maxInOne { split() } else { small.releaseIfMostlyUnused() }
             } else {
                 let part = Self.part(of: key)
                 let before = parts[part].count
@@ -59,7 +59,7 @@ public struct SteadyDictionary<Key: Hashable, Value> {
     @inlinable @discardableResult
     public mutating func removeValue(forKey key: Key) -> Value? {
         guard !parts.isEmpty else {
-            defer { small.releaseRoomOfMost() }
+            defer { small.releaseIfMostlyUnused() }
             return small.removeValue(forKey: key)
         }
         let part = Self.part(of: key)
@@ -102,7 +102,7 @@ public struct SteadyDictionary<Key: Hashable, Value> {
     @inlinable mutating func noteChange(of count: Int, _ part: Int) {
         countOfParts += count
         guard count < 0 else { return }
-        if countOfParts <= Self.maxInOne / 8 { releaseRoom() } else { parts[part].releaseRoomOfMost() }
+        if countOfParts <= Self.maxInOne / 8 { releaseMemory() } else { parts[part].releaseIfMostlyUnused() }
     }
 }
 

@@ -276,13 +276,13 @@ final class Callers {
     var names: some Collection<UniqueName> { callers.keys }
 
     /// Releases the memory of entries of departed connections (E8).
-    func releaseRoom() {
-        callers.releaseRoom()
-        asked.releaseRoom()
-        waitingOf.releaseRoom()
-        forgotten.releaseRoom()
-        putOff.releaseRoom()
-        lookingUp.releaseRoom()
+    func releaseMemory() {
+        callers.releaseMemory()
+        asked.releaseMemory()
+        waitingOf.releaseMemory()
+        forgotten.releaseMemory()
+        putOff.releaseMemory()
+        lookingUp.releaseMemory()
     }
 
     /// Forgets a connection after its departure. Its messages may still wait here.

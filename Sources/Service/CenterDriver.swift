@@ -36,13 +36,13 @@ final class CenterDriver {
         context = bus.context
         memory = MemoryReturn(context: bus.context, letGoOfPages: machine.letGoOfPages)
         effects = EffectRunner(bus: bus, clients: clients, barrier: barrier, machine: machine)
-        memory.releaseRoom = { [unowned self] in releaseRoom() }
+        memory.releaseMemory = { [unowned self] in releaseMemory() }
         effects.channels.meter = center.meter
         effects.answers.turn = { [unowned self] caller, byteCount in
             perform { effects in center.mayReply(to: caller, byteCount: byteCount, effects: &effects) }
         }
         effects.answers.onVoid = { [unowned self] caller, places in
-            perform { effects in center.answersAreVoid(of: caller, places, effects: &effects) }
+            perform { effects in center.discardAnswers(of: caller, places, effects: &effects) }
         }
         effects.report = { [unowned self] event in
             perform { effects in
@@ -60,7 +60,8 @@ final class CenterDriver {
                 case .ofChannel(.carried(let client)): center.channelCarried(to: client, effects: &effects)
                 case .ofChannel(.wordsUnread(let client, let revoked)):
                     center.channelEnded(of: client, revoked: revoked, effects: &effects)
-                case .ofChannel(.possibleLoss(let client)): center.channelEndedUncarried(of: client, effects: &effects)
+                case .ofChannel(.possibleLoss(let client)):
+                    center.channelEndedUndelivered(of: client, effects: &effects)
                 case .ofChannel(.cut(let client, let content, let last)):
                     center.channelCut(
                         client, atMost: content.notifications, losses: content.losses, last: last, effects: &effects)
@@ -80,10 +81,10 @@ final class CenterDriver {
     }
 
     /// Releases the unused memory of tables (E8).
-    private func releaseRoom() {
+    private func releaseMemory() {
         spareEffects = []
-        center.releaseRoom()
-        effects.releaseRoom()
+        center.releaseMemory()
+        effects.releaseMemory()
         onRest?()
     }
 
@@ -256,7 +257,7 @@ final class CenterDriver {
             if isKept {
                 center.beginEnding(effects: &effects)
             } else {
-                center.endNotYet(effects: &effects)
+                center.cancelEnding(effects: &effects)
                 center.sendAllReady(isLast: true, effects: &effects)
             }
         }

@@ -93,10 +93,10 @@ package final class CenterObject {
         driver.effects.onGone = { [unowned self] name in _ = handle(OwnerChange.departure(of: name)) }
         driver.effects.onForgotten = { [unowned self] name in callers.forget(name) }
         driver.onRest = { [unowned self] in
-            callers.releaseRoom()
-            clients.releaseRoom()
-            calls?.releaseRoom()
-            revocations.releaseRoom()
+            callers.releaseMemory()
+            clients.releaseMemory()
+            calls?.releaseMemory()
+            revocations.releaseMemory()
         }
         if inherited == nil { configuration.begin() }
         applyConfiguration()

@@ -73,11 +73,11 @@ final class ClientRegistry {
     }
 
     /// Releases the memory of entries of departed clients (E8).
-    func releaseRoom() {
-        processes.releaseRoom()
-        refusals.releaseRoom()
-        unidentified.releaseRoom()
-        departures.releaseRoom()
+    func releaseMemory() {
+        processes.releaseMemory()
+        refusals.releaseMemory()
+        unidentified.releaseMemory()
+        departures.releaseMemory()
     }
 
     /// The numbers of table entries per client, for tests.

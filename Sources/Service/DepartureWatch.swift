@@ -66,9 +66,9 @@ final class DepartureWatch {
     var keptCount: Int { clients.count }
 
     /// Releases the memory of entries of departed clients (E8).
-    func releaseRoom() {
-        clients.releaseRoom()
-        ruled.releaseRoom()
+    func releaseMemory() {
+        clients.releaseMemory()
+        ruled.releaseMemory()
     }
 
     func forget(_ client: ClientName) {

@@ -133,20 +133,20 @@ final class EffectRunner {
     }
 
     /// Releases the memory of entries of departed clients (E8).
-    func releaseRoom() {
+    func releaseMemory() {
         // They are made again for clients that are sent something.
         heads.removeAll()
-        overflows.releaseRoom()
-        witnessedReplies.releaseRoom()
-        inactivityTimers.releaseRoom()
-        intervalTimers.releaseRoom()
-        receipts?.releaseRoom()
-        store?.releaseRoom()
-        prober.releaseRoom()
-        witness.releaseRoom()
-        answers.releaseRoom()
-        channels.releaseRoom()
-        activity?.releaseRoom()
+        overflows.releaseMemory()
+        witnessedReplies.releaseMemory()
+        inactivityTimers.releaseMemory()
+        intervalTimers.releaseMemory()
+        receipts?.releaseMemory()
+        store?.releaseMemory()
+        prober.releaseMemory()
+        witness.releaseMemory()
+        answers.releaseMemory()
+        channels.releaseMemory()
+        activity?.releaseMemory()
     }
 
     /// Takes the bus's refusal of the signal with this message serial.

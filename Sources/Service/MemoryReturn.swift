@@ -19,7 +19,7 @@ final class MemoryReturn {
     private var timer: EventSource?
     private let letGoOfPages: (() -> Void)?
     /// Called before memory is returned, so that tables release unused memory.
-    var releaseRoom: (() -> Void)?
+    var releaseMemory: (() -> Void)?
     /// The idle source that releases pages after start; set by the first call.
     private var firstRest: EventSource?
 
@@ -81,7 +81,7 @@ final class MemoryReturn {
     }
 
     private func giveBack(isQuiet: Bool) {
-        releaseRoom?()
+        releaseMemory?()
         #if canImport(Glibc)
             _ = malloc_trim(0)
         #endif

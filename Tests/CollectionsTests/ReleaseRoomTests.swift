@@ -19,9 +19,9 @@ struct ReleaseRoomTests {
         }
         array.removeLast(20_000 - left)
         #expect(dictionary.capacity == before && array.capacity == capacity)
-        dictionary.releaseRoom()
-        set.releaseRoom()
-        array.releaseRoom()
+        dictionary.releaseMemory()
+        set.releaseMemory()
+        array.releaseMemory()
         #expect([dictionary.capacity, set.capacity, array.capacity].allSatisfy { $0 <= 2 * left + 64 })
         #expect(set == Set(0..<left))
         #expect(array == Array(0..<left) && dictionary == Dictionary(uniqueKeysWithValues: (0..<left).map { ($0, $0) }))
@@ -32,7 +32,7 @@ struct ReleaseRoomTests {
         var dictionary = Dictionary(uniqueKeysWithValues: (0..<20_000).map { ($0, $0) })
         let before = dictionary.capacity
         for key in 15_000..<20_000 { dictionary[key] = nil }
-        dictionary.releaseRoom()
+        dictionary.releaseMemory()
         #expect(dictionary.capacity == before && dictionary.count == 15_000)
     }
 
@@ -41,7 +41,7 @@ struct ReleaseRoomTests {
         var steady = SteadyDictionary<Int, Int>()
         for key in 0..<50_000 { steady[key] = key }
         for key in left..<50_000 { steady[key] = nil }
-        steady.releaseRoom()
+        steady.releaseMemory()
         #expect(steady.parts.isEmpty == (left <= 1024))
         #expect(steady.parts.reduce(steady.small.capacity) { $0 + $1.capacity } <= 2 * left + 129 * 64)
         #expect(steady.count == left && (0..<left).allSatisfy { steady[$0] == $0 } && steady[left] == nil)
@@ -54,7 +54,7 @@ struct ReleaseRoomTests {
         var set = SortedSet(sorted: 0..<50_000)
         let kept = Set((0..<left).map { $0 * (50_000 / left) })
         for element in 0..<50_000 where !kept.contains(element) { set.remove(element) }
-        set.releaseRoom()
+        set.releaseMemory()
         #expect(Array(set) == kept.sorted() && set.count == left)
         if case .pieces(let pieces) = set.storage { #expect(pieces.count <= left / 256 + 1) }
         #expect(set.insert(-1) && !set.insert(-1) && Array(set.prefix(2)) == [-1, 0])
@@ -81,7 +81,7 @@ struct ReleaseRoomTests {
             index.remove(at: positions.removeValue(forKey: number)!)
         }
         let registered = index.orderOfNext
-        index.releaseRoom { number, position in positions[number] = position }
+        index.releaseMemory { number, position in positions[number] = position }
         #expect(index.nodes.storage.count <= max(left, 64) && index.lists.storage.count <= 2 * left + 64)
         #expect(index.count == left && index.orderOfNext == registered)
         #expect(positions.count == left && positions.allSatisfy { index[$0.value] == $0.key })

@@ -132,7 +132,7 @@ struct AnswerFlowTests {
         // All but the first and the last that are kept.
         let count = Int(kept) / 756
         center.perform { effects in
-            center.center.answersAreVoid(of: one, Array(1..<count - 1), effects: &effects)
+            center.center.discardAnswers(of: one, Array(1..<count - 1), effects: &effects)
         }
         #expect(center.statistics.answerBytes == 2 * 756 && center.center.isServed(one))
         try center.center.checkInvariants()
@@ -152,7 +152,7 @@ struct AnswerFlowTests {
         for (number, observer) in observers.enumerated() where number % 40 != 7 {
             try center.remove(observer, of: number.isMultiple(of: 2) ? one : two)
         }
-        center.center.releaseRoom()
+        center.center.releaseMemory()
         try center.center.checkInvariants()
         let late = try center.observe(two, "A7")
         try center.post("A7")

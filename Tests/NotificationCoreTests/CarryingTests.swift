@@ -432,11 +432,11 @@ struct CarryingTests {
     func toldBeforeEndedChannel() throws {
         var (lost, effects) = try tellAndOpenChannel()
         effects = []
-        center.center.channelEndedUncarried(of: one, effects: &effects)
+        center.center.channelEndedUndelivered(of: one, effects: &effects)
         var words = Self.words(effects)
         #expect(words.suspended == [true] && words.revoked == [[lost]])
         effects = []
-        center.center.channelEndedUncarried(of: three, effects: &effects)
+        center.center.channelEndedUndelivered(of: three, effects: &effects)
         center.center.channelCarried(to: three, effects: &effects)
         #expect(effects.isEmpty && center.status(three) == nil, "it has none")
         // Nor is that confirmed yet.
@@ -489,7 +489,7 @@ struct CarryingTests {
         try center.suspend(one)
         var effects: [Effect] = []
         _ = try center.center.channelOpened(of: one, effects: &effects)
-        center.center.channelEndedUncarried(of: one, effects: &effects)
+        center.center.channelEndedUndelivered(of: one, effects: &effects)
         #expect(Self.words(effects).suspended == [])
     }
 }

@@ -63,7 +63,7 @@ extension DistributedCenter {
 
     /// Takes the end of a channel before the bus was known to have carried its descriptor to the client. Control
     /// signals that were sent since the channel was opened, or unacknowledged before, are sent again on the bus.
-    public func channelEndedUncarried(of name: ClientName, effects: inout [Effect]) {
+    public func channelEndedUndelivered(of name: ClientName, effects: inout [Effect]) {
         defer { eventEnded() }
         guard let client = clients[name] else { return }
         markControlUnacked(to: client, effects: &effects)

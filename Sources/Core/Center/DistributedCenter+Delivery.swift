@@ -139,7 +139,7 @@ extension DistributedCenter {
         for lane in DeliveryLane.allCases {
             while client.reads, sendFirst(of: lane, to: client, effects: &effects) > 0 {}
         }
-        hastenDelayed(to: client, isForWantOfRoom: true, effects: &effects)
+        hastenDelayed(to: client, isDiskFull: true, effects: &effects)
         giveSlots(to: client)
     }
 

@@ -16,7 +16,7 @@ extension DistributedCenter {
     public func mayAnswer(_ name: ClientName, byteCount: Int, effects: inout [Effect]) -> Bool {
         defer { eventEnded() }
         let peer = peer(name, effects: &effects)
-        if peer.answers.isEmpty, peer.flow.isOpen, hasRoomOnTheWay(for: peer, byteCount) {
+        if peer.answers.isEmpty, peer.flow.isOpen, fitsInFlightQuota(for: peer, byteCount) {
             countSent(byteCount, to: peer, effects: &effects)
             return true
         }
@@ -26,7 +26,7 @@ extension DistributedCenter {
         }
         peer.answers.append(byteCount + Self.answerOverhead)
         charge(peer, .answerBytes, byteCount + Self.answerOverhead)
-        if peer.flow.isOpen { holdBack(peer, effects: &effects) }
+        if peer.flow.isOpen { blockOnQuota(peer, effects: &effects) }
         findWitness(for: peer, effects: &effects)
         return false
     }
@@ -34,7 +34,7 @@ extension DistributedCenter {
     /// Discards pending answers of a connection: outcomes of posts on a channel that has ended.
     ///
     /// - Parameter places: the places of the answers, counted from the last one, which is 0.
-    public func answersAreVoid(of name: ClientName, _ places: [Int], effects: inout [Effect]) {
+    public func discardAnswers(of name: ClientName, _ places: [Int], effects: inout [Effect]) {
         defer { eventEnded() }
         guard let peer = peers[name] else { return }
         for place in places where place < peer.answers.count {
@@ -50,7 +50,7 @@ extension DistributedCenter {
     /// Whether a call that is not served gets an error. That is so while no answer is pending for the connection, or
     /// while its pending answers are within `answer-bytes-per-client` and 4 KiB more, and its process has capacity.
     public func mayRefuse(_ name: ClientName) -> Bool {
-        guard let peer = peers[name] else { return mayBeStranger }
+        guard let peer = peers[name] else { return mayBeUnregistered }
         return !isAnythingKept(for: peer)
             || peer.usage[.answerBytes] < limits[.answerBytesPerClient] + Self.roomForRefusals
                 && hasRoomForAnswers(peer.account)
@@ -60,7 +60,7 @@ extension DistributedCenter {
 
     /// Whether an unknown connection may be kept. Payers of values are not counted here, as the limits of values bound
     /// them.
-    private var mayBeStranger: Bool { clients.count + unregisteredPeers.count < 2 * Int(limits[.clients]) }
+    private var mayBeUnregistered: Bool { clients.count + unregisteredPeers.count < 2 * Int(limits[.clients]) }
 
     private func isAnythingKept(for peer: Peer) -> Bool {
         !peer.answers.isEmpty || peer.replies?.kept.isEmpty == false
@@ -69,9 +69,9 @@ extension DistributedCenter {
     /// Whether calls of a connection that want an answer are served: not with too many pending answers for it or its
     /// process.
     public func isServed(_ name: ClientName) -> Bool {
-        guard let peer = peers[name] else { return mayBeStranger }
+        guard let peer = peers[name] else { return mayBeUnregistered }
         // Even the largest answer could be sent at once.
-        guard isAnythingKept(for: peer) || !isOpen(peer) || !hasRoomOnTheWay(for: peer, Self.largestAnswer) else {
+        guard isAnythingKept(for: peer) || !isOpen(peer) || !fitsInFlightQuota(for: peer, Self.largestAnswer) else {
             return true
         }
         guard !isAnythingKept(for: peer) || peer.usage[.answerBytes] < limits[.answerBytesPerClient] else {
@@ -127,7 +127,7 @@ extension DistributedCenter {
                 effects.append(.sendAnswer(peer.name))
                 continue
             }
-            guard hasRoomOnTheWay(for: peer, byteCount) else { return holdBack(peer, effects: &effects) }
+            guard fitsInFlightQuota(for: peer, byteCount) else { return blockOnQuota(peer, effects: &effects) }
             meter.count()
             peer.answers.popFirst()
             charge(peer, .answerBytes, -byteCount)
@@ -158,7 +158,7 @@ extension DistributedCenter {
     func probe(_ peer: Peer, effects: inout [Effect]) {
         peer.flow.probe()
         effects.append(.probe(peer.name))
-        if isAnyHeldBack { findWitness(for: peer, effects: &effects) }
+        if isAnyBlocked { findWitness(for: peer, effects: &effects) }
     }
 
     /// Takes the end of sending to a connection, perhaps for long.
@@ -170,13 +170,13 @@ extension DistributedCenter {
     /// Starts a backlog probe where it is needed: for a connection that never answers, and for which messages wait or
     /// whose in-flight bytes others wait for.
     func findWitness(for peer: Peer, effects: inout [Effect]) {
-        guard isAnyHeldBack || !peer.answers.isEmpty || client(of: peer)?.awaitsSomething == true else { return }
-        if peer.flow.needsBacklogProbe(isRoomWanted: isAnyHeldBack, isAnswerDue: !peer.answers.isEmpty) {
+        guard isAnyBlocked || !peer.answers.isEmpty || client(of: peer)?.awaitsSomething == true else { return }
+        if peer.flow.needsBacklogProbe(isRoomWanted: isAnyBlocked, isAnswerDue: !peer.answers.isEmpty) {
             effects.append(.witness(peer.name))
         }
     }
 
-    var isAnyHeldBack: Bool { isLettingGo || !blockedOnQuota.isEmpty }
+    var isAnyBlocked: Bool { isUnblocking || !blockedOnQuota.isEmpty }
 
     var isRoomWanted: Bool { isQuotaLow || !blockedOnQuota.isEmpty }
 
@@ -208,7 +208,7 @@ extension DistributedCenter {
     /// need not leave anything to others: it has read all that it got.
     ///
     /// - Parameter before: the bytes of earlier entries of the same message.
-    func hasRoomOnTheWay(for peer: Peer, _ byteCount: Int, behind before: Int = 0) -> Bool {
+    func fitsInFlightQuota(for peer: Peer, _ byteCount: Int, behind before: Int = 0) -> Bool {
         fitsOnTheWay(for: peer, byteCount, behind: before)
             || distributeExcess(of: .inFlightBytes) && fitsOnTheWay(for: peer, byteCount, behind: before)
     }
@@ -232,11 +232,11 @@ extension DistributedCenter {
     }
 
     /// Blocks a connection on the in-flight quota.
-    func holdBack(_ peer: Peer, effects: inout [Effect]) {
+    func blockOnQuota(_ peer: Peer, effects: inout [Effect]) {
         guard !peer.flow.isBlockedOnQuota else { return }
         peer.flow.isBlockedOnQuota = true
         if !isRoomWanted { askAll(effects: &effects) }
-        let isFirst = !isAnyHeldBack
+        let isFirst = !isAnyBlocked
         blockedOnQuota.append(peer)
         closed(peer, effects: &effects)
         guard isFirst else { return }
@@ -289,17 +289,17 @@ extension DistributedCenter {
     /// Unblocks connections that wait for the in-flight quota, the accounts in rotation, each as far as its share goes.
     /// One event unblocks a bounded number. Their acknowledgments unblock the next ones.
     func unblock(effects: inout [Effect]) {
-        guard !blockedOnQuota.isEmpty, !isLettingGo else { return }
-        isLettingGo = true
-        defer { isLettingGo = false }
+        guard !blockedOnQuota.isEmpty, !isUnblocking else { return }
+        isUnblocking = true
+        defer { isUnblocking = false }
         // Each connection once: its next message may need more quota than expected, and then it is blocked again.
-        var (left, looks) = (Self.maxLetGo, blockedOnQuota.count)
+        var (left, looks) = (Self.maxUnblocked, blockedOnQuota.count)
         for _ in 0..<blockedOnQuota.accountCount where left > 0 {
             guard let account = blockedOnQuota.beginTurn() else { break }
             meter.count()
             left -= 1
             while left > 0, looks > 0, let peer = blockedOnQuota.first(of: account),
-                hasRoomOnTheWay(for: peer, sizeOfNext(for: peer))
+                fitsInFlightQuota(for: peer, sizeOfNext(for: peer))
             {
                 looks -= 1
                 meter.count()
@@ -315,7 +315,7 @@ extension DistributedCenter {
     }
 
     /// The maximum number of accounts that are examined, and of connections that are unblocked, in one event.
-    private static let maxLetGo = 256
+    private static let maxUnblocked = 256
 
     private func sizeOfNext(for peer: Peer) -> Int {
         if let line = peer.replies, line.flow.isOpen, let size = line.kept.first { return size }
@@ -348,7 +348,7 @@ extension DistributedCenter {
         var looks = 2
         while unregisteredPeers.count > Self.maxStrangers, looks > 0, let oldest = unregisteredPeers.popFirst() {
             meter.count()
-            oldest.isAmongStrangers = false
+            oldest.isListedUnregistered = false
             guard oldest.isKnown, !oldest.isClient else { continue }
             looks -= 1
             // A watched payer of values stays, as its values would become reclaimable (R1). It is listed again when its
@@ -367,22 +367,22 @@ extension DistributedCenter {
     /// Counts a forgotten connection. The list is compacted when about half of it is forgotten, as new connections may
     /// be rare.
     func noteForgotten(_ peer: Peer) {
-        guard peer.isAmongStrangers else { return }
+        guard peer.isListedUnregistered else { return }
         forgottenStrangers += 1
         guard 2 * forgottenStrangers > unregisteredPeers.count + 64 else { return }
         meter.count(unregisteredPeers.count)
         forgottenStrangers = 0
         unregisteredPeers.removeAll { peer in
             guard !peer.isKnown else { return false }
-            peer.isAmongStrangers = false
+            peer.isListedUnregistered = false
             return true
         }
     }
 
     /// Appends a connection to the unregistered peers, if it is not among them.
     func noteStranger(_ peer: Peer) {
-        guard !peer.isAmongStrangers else { return }
-        peer.isAmongStrangers = true
+        guard !peer.isListedUnregistered else { return }
+        peer.isListedUnregistered = true
         unregisteredPeers.append(peer)
     }
 

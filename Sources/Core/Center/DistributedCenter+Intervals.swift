@@ -91,9 +91,9 @@ extension DistributedCenter {
 
     /// Ends intervals early: when the client is suspended, except for observers that deliver immediately, or when the
     /// queue has no space.
-    func hastenDelayed(to client: Client, isForWantOfRoom: Bool = false, effects: inout [Effect]) {
+    func hastenDelayed(to client: Client, isDiskFull: Bool = false, effects: inout [Effect]) {
         guard client.queue.waitsForIntervals else { return }
-        changeQueue(of: client) { queue in queue.changeIntervals { $0.flushThrottled(all: isForWantOfRoom) } }
+        changeQueue(of: client) { queue in queue.changeIntervals { $0.flushThrottled(all: isDiskFull) } }
         client.nextLookAtIntervals = 0
         sendDelayed(to: client, effects: &effects)
     }
@@ -118,11 +118,11 @@ extension DistributedCenter {
             guard client.reads, client.queue.isEmpty(.flushed), !client.replays.hasReady else { break }
             let isExpired = notification.expiry.map { $0 <= now } ?? false
             let entry = DueQueue.Entry(notification: notification, observers: ObserverList(observers))
-            guard isExpired || hasRoomOnTheWay(for: client.peer, entry.byteCount) else {
+            guard isExpired || fitsInFlightQuota(for: client.peer, entry.byteCount) else {
                 changeQueue(of: client) {
                     $0.throttledOnQuota = .init(notification, byteCount: entry.byteCount)
                 }
-                holdBack(client.peer, effects: &effects)
+                blockOnQuota(client.peer, effects: &effects)
                 break
             }
             let kind = notification.kind

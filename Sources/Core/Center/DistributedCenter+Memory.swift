@@ -5,27 +5,27 @@ import CarillonCollections
 extension DistributedCenter {
     /// Releases the unused memory of tables that are at most half full. It takes time in proportion to all state, so
     /// call it while no client waits.
-    public func releaseRoom() {
+    public func releaseMemory() {
         defer { eventEnded() }
-        index.releaseRoom { observer, position in
+        index.releaseMemory { observer, position in
             meter.count()
             observer.client.observers[observer.id]?.position = position
         }
         for client in clients.values {
             meter.count()
-            client.observers.releaseRoom()
-            client.replays.releaseRoom()
+            client.observers.releaseMemory()
+            client.replays.releaseMemory()
         }
-        clients.releaseRoom()
-        peers.releaseRoom()
-        accountsByID.releaseRoom()
-        waitingCallers.releaseRoom()
-        partHolders.releaseRoom()
-        interest.releaseRoom()
-        interestFollowers.releaseRoom()
-        valueFollowers.releaseRoom()
-        retained.releaseRoom()
-        postingQueues.releaseRoom()
+        clients.releaseMemory()
+        peers.releaseMemory()
+        accountsByID.releaseMemory()
+        waitingCallers.releaseMemory()
+        partHolders.releaseMemory()
+        interest.releaseMemory()
+        interestFollowers.releaseMemory()
+        valueFollowers.releaseMemory()
+        retained.releaseMemory()
+        postingQueues.releaseMemory()
         spareMatches = Matches()
     }
 }

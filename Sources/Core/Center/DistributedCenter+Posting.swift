@@ -31,7 +31,7 @@ extension DistributedCenter {
         } catch {
             // A poster with frozen queues had its post checked by `makeWay`. A refusal now would lose the posts that it
             // replaces, so that it loses its retention instead.
-            guard postingQueues.isStill(poster) else { throw error }
+            guard postingQueues.isFrozen(poster) else { throw error }
             if post.retention.take() != nil { counters.unretained += 1 }
         }
         // G1: the notification came already on another way. A value is kept for each way, and delivered once.
@@ -61,7 +61,7 @@ extension DistributedCenter {
     ) -> PendingPost {
         var post = PendingPost(
             name: name, object: object, userInfo: userInfo, deliverImmediately: options.deliverImmediately,
-            style: options.postingStyle, identity: identity ?? self.identity(of: poster, bringingFrom: options.origin))
+            style: options.postingStyle, identity: identity ?? self.identity(of: poster, withOrigin: options.origin))
         post.goesToAllSessions = options.goesToAllSessions
         post.retention = options.retention
         post.retention?.goesToAllSessions = options.goesToAllSessions
@@ -89,8 +89,8 @@ extension DistributedCenter {
         if options.goesWithPoster { _ = try client(poster, effects: &effects) }
     }
 
-    private func identity(of poster: ClientName, bringingFrom origin: OutsideOrigin?) -> Identity? {
-        if let peer = peers[poster] { return peer.identity(bringingFrom: origin) }
+    private func identity(of poster: ClientName, withOrigin origin: OutsideOrigin?) -> Identity? {
+        if let peer = peers[poster] { return peer.identity(withOrigin: origin) }
         return origin.map(Identity().withOrigin)
     }
 

@@ -82,7 +82,7 @@ extension DistributedCenter {
     public static let partSize = 2048
 
     /// Whether a removal in slices is under way, which is logged with its last slice only.
-    public var isAnythingInParts: Bool { postingQueues.isAnyStill }
+    public var isAnythingInParts: Bool { postingQueues.isAnyFrozen }
 
     /// Withdraws posts from the queues of a poster, of any style (Q3).
     ///
@@ -124,7 +124,7 @@ extension DistributedCenter {
             return similar > Self.partSize
         }
         guard !options.coalescing.isEmpty, isMore() else { return true }
-        if !postingQueues.isStill(poster) {
+        if !postingQueues.isFrozen(poster) {
             let post = pending(name, object, userInfo, options, from: poster, as: nil)
             try checkPosting(post, options, from: poster, effects: &effects)
         }

@@ -242,7 +242,7 @@ extension DistributedCenter {
     }
 
     /// Resumes sending after ``beginEnding(effects:)``, as the state for a later process cannot be kept.
-    public func endNotYet(effects: inout [Effect]) {
+    public func cancelEnding(effects: inout [Effect]) {
         defer { eventEnded() }
         guard isEnding else { return }
         isEnding = false

@@ -25,7 +25,7 @@ extension DistributedCenter {
 
     private func mayReply(to peer: Peer, byteCount: Int, effects: inout [Effect]) -> Bool {
         guard var line = peer.replies.take() else { return false }
-        if line.kept.isEmpty, line.flow.isOpen, hasRoomOnTheWay(for: peer, byteCount) {
+        if line.kept.isEmpty, line.flow.isOpen, fitsInFlightQuota(for: peer, byteCount) {
             peer.replies = line
             countReply(byteCount, to: peer, effects: &effects)
             return true
@@ -39,7 +39,7 @@ extension DistributedCenter {
         line.kept.append(byteCount + Self.answerOverhead)
         peer.replies = line
         charge(peer, .answerBytes, byteCount + Self.answerOverhead)
-        if isOpen { holdBack(peer, effects: &effects) }
+        if isOpen { blockOnQuota(peer, effects: &effects) }
         findReplyWitness(for: peer, effects: &effects)
         return false
     }
@@ -47,7 +47,7 @@ extension DistributedCenter {
     func sendReplies(to peer: Peer, effects: inout [Effect]) {
         defer { findReplyWitness(for: peer, effects: &effects) }
         while let byteCount = peer.replies?.kept.first, peer.replies?.flow.isOpen == true {
-            guard hasRoomOnTheWay(for: peer, byteCount) else { return holdBack(peer, effects: &effects) }
+            guard fitsInFlightQuota(for: peer, byteCount) else { return blockOnQuota(peer, effects: &effects) }
             meter.count()
             peer.replies?.kept.popFirst()
             charge(peer, .answerBytes, -byteCount)
@@ -90,8 +90,8 @@ extension DistributedCenter {
     }
 
     func findReplyWitness(for peer: Peer, effects: inout [Effect]) {
-        guard let isKept = peer.replies.map({ !$0.kept.isEmpty }), isKept || isAnyHeldBack else { return }
-        guard peer.replies?.flow.needsBacklogProbe(isRoomWanted: isAnyHeldBack, isAnswerDue: isKept) == true else {
+        guard let isKept = peer.replies.map({ !$0.kept.isEmpty }), isKept || isAnyBlocked else { return }
+        guard peer.replies?.flow.needsBacklogProbe(isRoomWanted: isAnyBlocked, isAnswerDue: isKept) == true else {
             return
         }
         effects.append(.witnessReplies(peer.name))

@@ -302,8 +302,8 @@ extension DistributedCenter {
             remember(.replays(client.name, replays), effects: &effects)
             return 0
         }
-        guard hasRoomOnTheWay(for: client.peer, first.byteCount) else {
-            holdBack(client.peer, effects: &effects)
+        guard fitsInFlightQuota(for: client.peer, first.byteCount) else {
+            blockOnQuota(client.peer, effects: &effects)
             return nil
         }
         var batch = Batch(maxBytes: client.peer.flow.room)
@@ -314,7 +314,7 @@ extension DistributedCenter {
                 replays.after = next.notification.serial
                 entry = client.options.batches ? self.next(of: replays, registration) : nil
                 guard let one = entry, one.carriedBytes < maxBytes, batch.takes(one, maxCarried: maxBytes),
-                    hasRoomOnTheWay(for: client.peer, one.byteCount, behind: batch.byteCount)
+                    fitsInFlightQuota(for: client.peer, one.byteCount, behind: batch.byteCount)
                 else { break }
             }
             effects.append(

@@ -122,8 +122,8 @@ extension DistributedCenter {
         let lane = client.queue.isEmpty(.flushed) ? lane : .flushed
         guard dropExpired(in: lane, of: client, effects: &effects) else { return replays }
         guard let first = client.queue.first(in: lane) else { return replays }
-        guard hasRoomOnTheWay(for: client.peer, first.byteCount) else {
-            holdBack(client.peer, effects: &effects)
+        guard fitsInFlightQuota(for: client.peer, first.byteCount) else {
+            blockOnQuota(client.peer, effects: &effects)
             return replays
         }
         invariant(client.presence != .gone, "D8: a client that left the bus gets nothing")
@@ -184,7 +184,7 @@ extension DistributedCenter {
             // The first one had not expired a moment ago.
             if !batch.deliveries.isEmpty, let expiry = next.notification.expiry, expiry <= clock.uptime() { break }
             guard next.carriedBytes < maxBytes, batch.takes(next, maxCarried: maxBytes),
-                hasRoomOnTheWay(for: client.peer, next.byteCount, behind: batch.byteCount),
+                fitsInFlightQuota(for: client.peer, next.byteCount, behind: batch.byteCount),
                 let entry = changeQueue(of: client, { $0.popDue(lane) })
             else { break }
             batch.append(makeDelivery(of: entry, to: client), entry)

@@ -89,7 +89,7 @@ public final class DistributedCenter {
     #endif
     var blockedOnQuota = BlockedOnQuota()
     /// Whether ``unblock(effects:)`` is running.
-    var isLettingGo = false
+    var isUnblocking = false
     /// Connections that are not clients, the oldest first. Some may be forgotten or may have become clients.
     var unregisteredPeers = Deque<Peer>()
     /// The work of the current event that has a bound for each event (E8).

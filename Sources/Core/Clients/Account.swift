@@ -63,11 +63,11 @@ final class Peer: Sizable {
     var isClient = false
     /// The identity of its process; nil when it is unknown.
     var identity: Identity? {
-        didSet { lastBringing = nil }
+        didSet { lastWithOrigin = nil }
     }
     /// The identity with the origin of its last post from outside. A bridge posts much from few origins, so these are
     /// shared.
-    private var lastBringing: Identity?
+    private var lastWithOrigin: Identity?
     /// The window of messages to the connection (A4).
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
@@ -109,7 +109,7 @@ final class Peer: Sizable {
     /// values.
     var isDepartureWatched = false
     /// Whether it has a place among the unregistered peers, of which the oldest are forgotten when there are too many.
-    var isAmongStrangers = false
+    var isListedUnregistered = false
     /// Its place among the clients of its account.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
@@ -122,11 +122,11 @@ final class Peer: Sizable {
     }
 
     /// The identity for posts from an origin; nil for this session.
-    func identity(bringingFrom origin: OutsideOrigin?) -> Identity? {
+    func identity(withOrigin origin: OutsideOrigin?) -> Identity? {
         guard let origin else { return identity }
-        if let lastBringing, lastBringing.origin == origin { return lastBringing }
+        if let lastWithOrigin, lastWithOrigin.origin == origin { return lastWithOrigin }
         let withOrigin = (identity ?? Identity()).withOrigin(from: origin)
-        lastBringing = withOrigin
+        lastWithOrigin = withOrigin
         return withOrigin
     }
 

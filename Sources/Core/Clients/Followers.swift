@@ -16,10 +16,10 @@ package struct Followers: Equatable {
     package init() {}
 
     /// Releases memory that departed clients have left unused (E8).
-    mutating func releaseRoom() {
-        names.releaseRoom()
-        informed.releaseRoom()
-        outdated.releaseRoom()
+    mutating func releaseMemory() {
+        names.releaseMemory()
+        informed.releaseMemory()
+        outdated.releaseMemory()
     }
 
     package func contains(_ number: Int) -> Bool { names[number] != nil }

@@ -30,9 +30,9 @@ struct Interest: Equatable {
         self.meter = meter
     }
 
-    mutating func releaseRoom() {
-        names.releaseRoom()
-        order.releaseRoom()
+    mutating func releaseMemory() {
+        names.releaseMemory()
+        order.releaseMemory()
     }
 
     /// - Parameter name: nil for any name.

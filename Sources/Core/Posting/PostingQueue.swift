@@ -77,7 +77,7 @@ final class PostingQueue {
         /// Gives up unused places.
         ///
         /// - Returns: the new slot of each node.
-        mutating func releaseRoom() -> [Int32] {
+        mutating func releaseMemory() -> [Int32] {
             var moved = [Int32](repeating: none, count: storage.count)
             var rest: [Node] = []
             rest.reserveCapacity(used)
@@ -219,16 +219,16 @@ final class PostingQueue {
     /// Takes the first post of a style.
     func popFirst(_ style: PostingStyle) -> PendingPost? {
         let slot = list(of: style).first
-        defer { releaseRoom() }
+        defer { releaseMemory() }
         return slot == none ? nil : released(remove(slot))
     }
 
     /// Gives up unused places when few are used, so that memory is freed while some posts stay.
-    private func releaseRoom() {
+    private func releaseMemory() {
         guard nodes.capacity > Self.keptPlaces, nodes.used < nodes.capacity / 16 else { return }
         // Each node is moved, and its four lists are updated.
         meter.count(nodes.capacity / 8 + 4 * nodes.used)
-        let moved = nodes.releaseRoom()
+        let moved = nodes.releaseMemory()
         func move(_ list: List) -> List {
             var list = list
             if list.first != none { (list.first, list.last) = (moved[Int(list.first)], moved[Int(list.last)]) }
@@ -285,7 +285,7 @@ final class PostingQueue {
         }
         // Each post is looked up by its name, its object, and both.
         meter.count(Self.stepsOfRemoval * count)
-        releaseRoom()
+        releaseMemory()
         return count
     }
 

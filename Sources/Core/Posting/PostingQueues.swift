@@ -33,7 +33,7 @@ struct PostingQueues {
     /// posts of the same poster.
     private var released: [ClientName: PostingQueue] = [:]
     /// The posters whose queues are frozen, with the posts that were removed so far.
-    private var still: [ClientName: Removed] = [:]
+    private var frozen: [ClientName: Removed] = [:]
     /// By ``PostingStyle/order``: one place for each queue that may have a post of the style.
     private var lines = PostingStyle.allCases.map { _ in Deque<PostingQueue.Place>() }
     /// By ``PostingStyle/order``: the number of places that were given up.
@@ -45,11 +45,11 @@ struct PostingQueues {
     private var counts = SIMD4<Int>()
 
     /// Releases memory that departed posters have left unused (E8).
-    mutating func releaseRoom() {
-        queues.releaseRoom()
-        untilExit.releaseRoom()
-        released.releaseRoom()
-        still.releaseRoom()
+    mutating func releaseMemory() {
+        queues.releaseMemory()
+        untilExit.releaseMemory()
+        released.releaseMemory()
+        frozen.releaseMemory()
     }
 
     init(meter: StepMeter) {
@@ -60,9 +60,9 @@ struct PostingQueues {
     func count(_ style: PostingStyle) -> Int { counts[style.order] }
 
     /// Whether any poster's queues are frozen.
-    var isAnyStill: Bool { !still.isEmpty }
+    var isAnyFrozen: Bool { !frozen.isEmpty }
 
-    func isStill(_ poster: ClientName) -> Bool { isAnyStill && still[poster] != nil }
+    func isFrozen(_ poster: ClientName) -> Bool { isAnyFrozen && frozen[poster] != nil }
 
     private var all: [PostingQueue] { Array(queues.values) + untilExit.values + released.values }
 
@@ -147,7 +147,7 @@ struct PostingQueues {
 
     /// Gives a queue a place in the round-robin of a style, if it has none and may post.
     private mutating func lineUp(_ queue: PostingQueue, _ style: PostingStyle) {
-        guard queue.places[style.order] == nil, !queue.isEmpty(style), still[queue.poster] == nil else { return }
+        guard queue.places[style.order] == nil, !queue.isEmpty(style), frozen[queue.poster] == nil else { return }
         let place = PostingQueue.Place(queue)
         queue.places[style.order] = place
         lines[style.order].append(place)
@@ -162,7 +162,7 @@ struct PostingQueues {
         atMost most: Int
     ) -> Removed? {
         guard !coalescing.isEmpty else { return Removed() }
-        var (removed, left) = (still[poster] ?? Removed(), most)
+        var (removed, left) = (frozen[poster] ?? Removed(), most)
         for queue in queues(of: poster, similarTo: style) {
             left -= changing(queue) {
                 queue.removeSimilar(name: name, object: object, coalescing: coalescing, atMost: left) {
@@ -173,7 +173,7 @@ struct PostingQueues {
         let isMore = queues(of: poster, similarTo: style).contains {
             $0.similar(name: name, object: object, coalescing: coalescing).count > 0
         }
-        setStill(poster, isMore ? removed : nil)
+        setFrozen(poster, isMore ? removed : nil)
         return isMore ? nil : removed
     }
 
@@ -198,15 +198,15 @@ struct PostingQueues {
         let isMore = all(of: poster).contains { queue in
             parts.isEmpty || queue.similar(name: name, object: object, coalescing: parts).count > 0
         }
-        setStill(poster, isMore ? Removed() : nil)
+        setFrozen(poster, isMore ? Removed() : nil)
         return (count, isMore)
     }
 
     /// Freezes the queues of a poster, or with nil lets them post again.
-    private mutating func setStill(_ poster: ClientName, _ removed: Removed?) {
-        guard still[poster] != nil || removed != nil else { return }
-        let wasStill = still[poster] != nil
-        still[poster] = removed
+    private mutating func setFrozen(_ poster: ClientName, _ removed: Removed?) {
+        guard frozen[poster] != nil || removed != nil else { return }
+        let wasStill = frozen[poster] != nil
+        frozen[poster] = removed
         guard wasStill != (removed != nil) else { return }
         for queue in all(of: poster) {
             if wasStill { counts &+= queue.counts } else { counts &-= queue.counts }
@@ -223,7 +223,7 @@ struct PostingQueues {
     /// - Returns: the number of posts released.
     mutating func releaseAtExit(of poster: ClientName, now: Int64) -> Int {
         // Its calls precede its departure, so no slices of its queues remain to be removed.
-        setStill(poster, nil)
+        setFrozen(poster, nil)
         guard let queue = untilExit.removeValue(forKey: poster) else { return 0 }
         joinReleased(of: poster)
         let count = queue.count
@@ -283,7 +283,7 @@ struct PostingQueues {
                 continue
             }
             queue.places[line] = nil
-            guard still[queue.poster] == nil else { continue }
+            guard frozen[queue.poster] == nil else { continue }
             let post = changing(queue) { queue.popFirst(style) }
             lineUp(queue, style)
             if let post { return (post, queue.payer) }
@@ -308,10 +308,10 @@ struct PostingQueues {
         let result = change()
         count += queue.count - before.count
         byteCount += queue.byteCount - before.byteCount
-        if still[queue.poster] == nil { counts &+= queue.counts &- before.counts }
+        if frozen[queue.poster] == nil { counts &+= queue.counts &- before.counts }
         invariant(
             count >= 0 && byteCount >= 0 && (count == 0) == (byteCount == 0) && counts[PostingStyle.now.order] == 0
-                && (counts.wrappedSum() == count || isAnyStill), "Q7: the totals of posts that wait are their sums")
+                && (counts.wrappedSum() == count || isAnyFrozen), "Q7: the totals of posts that wait are their sums")
         if let rest = released[queue.poster], rest !== queue, untilExit[queue.poster] !== queue,
             queues[queue.poster]?.isEmpty(.asap) != false
         {
@@ -330,11 +330,11 @@ struct PostingQueues {
             try queue.checkInvariants(lastNumber: lastNumber)
             sum.count += queue.count
             sum.byteCount += queue.byteCount
-            if still[poster] == nil { sum.counts &+= queue.counts }
+            if frozen[poster] == nil { sum.counts &+= queue.counts }
         }
         try require(
             sum == (count, byteCount, counts), "Q7: the totals of posts that wait are their sums")
-        try require(still.keys.allSatisfy { !all(of: $0).isEmpty }, "Q3: what stands still is there")
+        try require(frozen.keys.allSatisfy { !all(of: $0).isEmpty }, "Q3: what stands still is there")
         for (line, style) in PostingStyle.allCases.enumerated() {
             var places: [ObjectIdentifier: Int] = [:]
             for case let (place, queue?) in lines[line].map({ ($0, $0.queue) }) {
@@ -348,7 +348,7 @@ struct PostingQueues {
                 lines[line].count { $0.queue == nil } == emptyPlaces[line], "Q7: empty places are counted")
             for queue in Array(queues.values) + released.values where places[ObjectIdentifier(queue)] == nil {
                 let comesLater =
-                    still[queue.poster] != nil
+                    frozen[queue.poster] != nil
                     || released[queue.poster] === queue && queues[queue.poster]?.isEmpty(style) == false
                 try require(
                     queue.places[line] == nil && (queue.isEmpty(style) || comesLater),

@@ -176,7 +176,7 @@ struct HeldQueue {
     mutating func popFirst() -> Entry? {
         guard let entry = entry(at: head) else { return nil }
         clear(head)
-        releaseRoom()
+        releaseMemory()
         return entry
     }
 
@@ -201,7 +201,7 @@ struct HeldQueue {
             guard observers != nodes[Int(place)].observers else { continue }
             change(place, to: observers, nodes[Int(place)].coalescing.flatMap { takingCoalescing($0) })
         }
-        releaseRoom()
+        releaseMemory()
     }
 
     /// Removes the observers that a newer notification reaches from the entry that was the newest.
@@ -247,7 +247,7 @@ struct HeldQueue {
     }
 
     /// Gives up unused places when few are used, so that memory is freed while some entries stay.
-    private mutating func releaseRoom() {
+    private mutating func releaseMemory() {
         guard nodes.count > Self.keptPlaces, count < nodes.count / 8 else { return }
         meter.count(nodes.count / 8 + 2 * count)
         var moved = [Int32](repeating: none, count: nodes.count)

@@ -550,7 +550,7 @@ struct IntervalQueue {
         markCount -= entry.marks.count
         if entries.capacity > 1024, entries.count < entries.capacity / 8 {
             meter.count(entries.count)
-            entries.releaseRoom()
+            entries.releaseMemory()
         }
     }
 

@@ -39,7 +39,7 @@ struct RetainedReplays {
     private var period: UInt64 = 0
 
     /// Releases memory that removed entries have left unused (E8).
-    mutating func releaseRoom() { entries.releaseRoom() }
+    mutating func releaseMemory() { entries.releaseMemory() }
 
     var count: Int { entries.count }
     var isEmpty: Bool { entries.isEmpty }

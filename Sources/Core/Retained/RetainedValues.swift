@@ -81,21 +81,21 @@ struct RetainedValues {
         self.meter = meter
     }
 
-    mutating func releaseRoom() {
-        values.releaseRoom()
-        order.releaseRoom()
-        serials.releaseRoom()
-        names.releaseRoom()
-        objects.releaseRoom()
-        beside.releaseRoom()
-        ofConnections.releaseRoom()
-        forSessions.releaseRoom()
-        payers.releaseRoom()
-        shares.releaseRoom()
-        machines.releaseRoom()
-        departed.releaseRoom()
-        departedShares.releaseRoom()
-        expiries.releaseRoom()
+    mutating func releaseMemory() {
+        values.releaseMemory()
+        order.releaseMemory()
+        serials.releaseMemory()
+        names.releaseMemory()
+        objects.releaseMemory()
+        beside.releaseMemory()
+        ofConnections.releaseMemory()
+        forSessions.releaseMemory()
+        payers.releaseMemory()
+        shares.releaseMemory()
+        machines.releaseMemory()
+        departed.releaseMemory()
+        departedShares.releaseMemory()
+        expiries.releaseMemory()
     }
 
     var count: Int { values.count }

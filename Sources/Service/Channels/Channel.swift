@@ -225,7 +225,7 @@ final class Channel: PolledSourceDelegate {
             written(frame)
         }
         isFull = writer.byteCount > 0
-        if !isFull, frames.isEmpty { writer.releaseRoom() }
+        if !isFull, frames.isEmpty { writer.releaseMemory() }
     }
 
     private func noteWord(_ effect: Effect) {
@@ -290,7 +290,7 @@ final class Channel: PolledSourceDelegate {
 
     /// Ends the work slice, and releases memory that only reading needs.
     func endPiece() {
-        if !reader.hasNext { reader.releaseRoom() }
+        if !reader.hasNext { reader.releaseMemory() }
     }
 
     /// The bytes that are held for posts that are incomplete or not taken, and for a waiting post.

@@ -92,10 +92,10 @@ final class Channels {
     }
 
     /// Releases the memory of channels that are gone (E8).
-    func releaseRoom() {
-        channels.releaseRoom()
-        dirty.releaseRoom()
-        carried.releaseRoom()
+    func releaseMemory() {
+        channels.releaseMemory()
+        dirty.releaseMemory()
+        carried.releaseMemory()
     }
 
     // MARK: Beginning and end

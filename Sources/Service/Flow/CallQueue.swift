@@ -358,10 +358,10 @@ final class CallQueue {
     private var left: Set<UniqueName> = []
 
     /// Releases the memory of connections that are gone (E8).
-    func releaseRoom() {
-        places.releaseRoom()
-        left.releaseRoom()
-        lines.releaseRoom()
+    func releaseMemory() {
+        places.releaseMemory()
+        left.releaseMemory()
+        lines.releaseMemory()
     }
 
     // MARK: Keeping

@@ -64,9 +64,9 @@ final class ClientProber {
     }
 
     /// Releases the memory of clients that are gone (E8).
-    func releaseRoom() {
-        barriers.releaseRoom()
-        retries.releaseRoom()
+    func releaseMemory() {
+        barriers.releaseMemory()
+        retries.releaseMemory()
     }
 
     /// The number of clients that the prober keeps state for. For inspection.

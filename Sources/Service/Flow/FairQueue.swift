@@ -80,7 +80,7 @@ struct FairQueue<Caller: Hashable, Item> {
     var isEmpty: Bool { count == 0 }
 
     /// Releases the memory of callers that were forgotten (E8).
-    mutating func releaseRoom() { lines.releaseRoom() }
+    mutating func releaseMemory() { lines.releaseMemory() }
 
     /// Whether items of the caller wait.
     func isWaiting(_ caller: Caller) -> Bool { lines[caller]?.items.isEmpty == false }

@@ -50,7 +50,7 @@ final class ReplyQueue {
     }
 
     /// Releases the memory of connections that are gone (E8).
-    func releaseRoom() { kept.releaseRoom() }
+    func releaseMemory() { kept.releaseMemory() }
 
     /// Returns a gated bus for the replies to calls that arrived on `bus`: replies that it sends pass through this
     /// queue. The gated bus keeps the queue and `bus` alive.

@@ -227,9 +227,9 @@ final class SocketBacklogProbe {
     }
 
     /// Releases the memory of clients that are gone (E8).
-    func releaseRoom() {
-        clients.releaseRoom()
-        processes.releaseRoom()
+    func releaseMemory() {
+        clients.releaseMemory()
+        processes.releaseMemory()
     }
 
     func forget(_ client: UniqueName) {

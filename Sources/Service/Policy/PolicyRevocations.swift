@@ -42,7 +42,7 @@ final class PolicyRevocations {
     }
 
     /// Releases the memory of entries of checked clients (E8).
-    func releaseRoom() { waiting.releaseRoom() }
+    func releaseMemory() { waiting.releaseMemory() }
 
     /// Whether some clients may still have forbidden registrations.
     var isPending: Bool { current != nil || !line.isEmpty }

@@ -105,10 +105,10 @@ final class DeliveryReceipts {
     var areComplete: Bool { sent.isEmpty && asked.isEmpty }
 
     /// Releases the memory of clients that are gone (E8).
-    func releaseRoom() {
+    func releaseMemory() {
         // The indexes of present clients can be removed as well, because each of them only saves a second row.
         places.removeAll()
-        sent.releaseRoom()
+        sent.releaseMemory()
     }
 
     private func ask(after pause: UInt32) {

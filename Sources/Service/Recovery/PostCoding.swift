@@ -161,7 +161,7 @@ extension RecordReader {
 /// The identities of posters that were read. Consecutive equal identities share one instance.
 struct ReadIdentities {
     private var last: Identity?
-    private var lastBringing: Identity?
+    private var lastWithOrigin: Identity?
 
     mutating func identity(_ reader: inout RecordReader) throws(RecordReader.Malformed) -> Identity? {
         guard let read = try reader.readIdentity() else { return nil }
@@ -179,8 +179,8 @@ struct ReadIdentities {
             if PlantedFault.strikes(.placeForgotten) { return identity }
         #endif
         let read = (identity ?? Identity()).withOrigin(from: origin)
-        if let lastBringing, lastBringing == read { return lastBringing }
-        lastBringing = read
+        if let lastWithOrigin, lastWithOrigin == read { return lastWithOrigin }
+        lastWithOrigin = read
         return read
     }
 }

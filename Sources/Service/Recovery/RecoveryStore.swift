@@ -297,11 +297,11 @@ final class RecoveryStore {
     }
 
     /// Releases the memory of clients that are gone (E8).
-    func releaseRoom() {
-        slots.releaseRoom()
+    func releaseMemory() {
+        slots.releaseMemory()
         knownSlots.removeAll()
-        withheld.releaseRoom()
-        uncounted.releaseRoom()
+        withheld.releaseMemory()
+        uncounted.releaseMemory()
     }
 
     /// Writes all pending counts and records. Call before any effect of them leaves the process.
@@ -409,7 +409,7 @@ final class RecoveryStore {
             } catch {
                 // The log holds all state, which exceeds the permanent limit, or the space on disk for a second copy.
                 if case .tooLarge = error.reason, isInLog { return }
-                guard error.isForWantOfRoom, isInLog || extent == .withoutQueues else { throw error }
+                guard error.isDiskFull, isInLog || extent == .withoutQueues else { throw error }
             }
         }
     }
@@ -633,7 +633,7 @@ final class RecoveryStore {
         do throws(FileError) {
             try rewrite(from: center)
         } catch {
-            guard error.isForWantOfRoom, extent == .whole else { throw error }
+            guard error.isDiskFull, extent == .whole else { throw error }
             try count(slots.keys, in: center)
             try write(center, .withoutQueues)
             kept(.withoutQueues, because: "there is no room for all of the state (\(error))")
@@ -664,7 +664,7 @@ final class RecoveryStore {
 
 extension FileError {
     /// Whether the disk is full, or the file can't grow.
-    fileprivate var isForWantOfRoom: Bool { [ENOSPC, EDQUOT, EFBIG].contains(code) }
+    fileprivate var isDiskFull: Bool { [ENOSPC, EDQUOT, EFBIG].contains(code) }
 }
 
 /// Returns the time since a fixed moment before the process began.

@@ -22,7 +22,7 @@ struct UncountedClients {
     mutating func remove(_ client: ClientName) { touched.remove(client) }
 
     /// Releases the memory of clients that are gone (E8).
-    mutating func releaseRoom() { touched.releaseRoom() }
+    mutating func releaseMemory() { touched.releaseMemory() }
 
     /// Ends the counting.
     mutating func removeAll() { self = UncountedClients() }

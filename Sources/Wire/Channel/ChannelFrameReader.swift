@@ -138,7 +138,7 @@ public final class ChannelFrameReader {
     }
 
     /// Releases memory that only reading needs. Call it after ``next()`` has returned nil.
-    public func releaseRoom() {
+    public func releaseMemory() {
         let isMadeForIt = wantedBytes > 0 && buffer.count >= wantedBytes
         if byteCount < buffer.count, !isMadeForIt { move(to: byteCount) }
     }

@@ -40,7 +40,7 @@ public final class ChannelFrameWriter {
     }
 
     /// Releases the memory of an empty buffer.
-    public func releaseRoom() {
+    public func releaseMemory() {
         guard byteCount == 0, buffer.count > 0 else { return }
         buffer.deallocate()
         buffer = UnsafeMutableRawBufferPointer(start: nil, count: 0)

@@ -145,7 +145,7 @@ package enum EventCosts {
         full.perform { center.controlSignalsLost(client, revoked: [ObserverID(rawValue: 1)], effects: &$0) }
         full.perform { center.channelEnded(of: client, revoked: [ObserverID(rawValue: 1)], effects: &$0) }
         full.perform { center.channelCarried(to: client, effects: &$0) }
-        full.perform { center.channelEndedUncarried(of: client, effects: &$0) }
+        full.perform { center.channelEndedUndelivered(of: client, effects: &$0) }
     }
 
     /// The events that end a state, or much of it.
