@@ -49,14 +49,14 @@ final class CenterDriver {
                 switch event {
                 case .answered(let client): center.clientAnswered(client, effects: &effects)
                 case .repliesAnswered(let client): center.repliesAnswered(by: client, effects: &effects)
-                case .repliesWitnessed(let client, let hasRead):
-                    center.repliesWitnessed(of: client, hasRead: hasRead, effects: &effects)
+                case .replyBacklogProbed(let client, let hasRead):
+                    center.replyBacklogProbed(of: client, hasRead: hasRead, effects: &effects)
                 case .ofChannel(.gone(let client)): center.channelGone(of: client, effects: &effects)
                 case .ofChannel(.answered(let client)): center.channelAnswered(client, effects: &effects)
                 case .ofChannel(.answers(let client)): center.clientAnswers(client)
                 case .ofChannel(.drained(let client)): center.channelDrained(client, effects: &effects)
-                case .ofChannel(.witnessed(let client, let hasRead)):
-                    center.clientWitnessed(client, hasRead: hasRead, effects: &effects)
+                case .ofChannel(.backlogProbed(let client, let hasRead)):
+                    center.backlogProbed(client, hasRead: hasRead, effects: &effects)
                 case .ofChannel(.carried(let client)): center.channelCarried(to: client, effects: &effects)
                 case .ofChannel(.wordsUnread(let client, let revoked)):
                     center.channelEnded(of: client, revoked: revoked, effects: &effects)
@@ -65,8 +65,8 @@ final class CenterDriver {
                 case .ofChannel(.cut(let client, let content, let last)):
                     center.channelCut(
                         client, atMost: content.notifications, losses: content.losses, last: last, effects: &effects)
-                case .witnessed(let client, let hasRead):
-                    center.clientWitnessed(client, hasRead: hasRead, effects: &effects)
+                case .backlogProbed(let client, let hasRead):
+                    center.backlogProbed(client, hasRead: hasRead, effects: &effects)
                 case .deliveryRefused(let client, let content):
                     center.deliveryRefused(
                         client, notifications: content.notifications, losses: content.losses, effects: &effects)

@@ -14,9 +14,9 @@ final class EffectRunner {
     enum Event {
         case answered(ClientName)
         case repliesAnswered(ClientName)
-        case repliesWitnessed(ClientName, hasRead: Bool)
+        case replyBacklogProbed(ClientName, hasRead: Bool)
         case ofChannel(Channels.Event)
-        case witnessed(ClientName, hasRead: Bool)
+        case backlogProbed(ClientName, hasRead: Bool)
         case deliveryRefused(ClientName, SentSignals.Recent)
         case probeRefused(ClientName, isCounted: Bool)
         case inactivityTimerEnded(ClientName, epoch: UInt64)
@@ -105,8 +105,8 @@ final class EffectRunner {
         channels.onWritten = { [unowned self] in eventEnded(isMoreDue: false) }
         witness.onFinding = { [unowned self] client, hasRead in
             // One finding answers both questions.
-            if witnessedReplies.remove(client) != nil { report(.repliesWitnessed(client, hasRead: hasRead)) }
-            if !channels.witnessed(client, hasRead: hasRead) { report(.witnessed(client, hasRead: hasRead)) }
+            if witnessedReplies.remove(client) != nil { report(.replyBacklogProbed(client, hasRead: hasRead)) }
+            if !channels.backlogProbed(client, hasRead: hasRead) { report(.backlogProbed(client, hasRead: hasRead)) }
         }
         witness.isOnTheWay = { [unowned prober] client in prober.isOnTheWay(to: client) }
         prober.onAnswer = { [unowned self] client, line in
@@ -267,7 +267,7 @@ final class EffectRunner {
         case .witness(let client): witness.find(client)
         case .sendAnswer(let client): answers.sendKeptAnswer(for: client)
         case .probeReplies(let client): prober.probe(client, of: .replies)
-        case .witnessReplies(let client):
+        case .probeReplyBacklog(let client):
             witnessedReplies.insert(client)
             witness.find(client)
         case .sendReply(let client): answers.sendKeptReply(for: client)

@@ -60,7 +60,7 @@ struct ReplyTests {
         for _ in 0..<1000 {
             sent += wereSentAtOnce(1)
             if center.replyWitnesses[one, default: 0] > 0, sent + center.sentReplies[one, default: 0] < 1000 {
-                center.witnessReplies(one, hasRead: true)
+                center.probeReplyBacklog(one, hasRead: true)
             }
         }
         #expect(sent + center.sentReplies[one, default: 0] == 1000)

@@ -380,7 +380,7 @@ final class Scenario {
 
     /// It was found out that the client has read all, or that nothing tells.
     func witness(_ client: ClientName, hasRead: Bool) {
-        perform { effects in center.clientWitnessed(client, hasRead: hasRead, effects: &effects) }
+        perform { effects in center.backlogProbed(client, hasRead: hasRead, effects: &effects) }
     }
 
     /// The service has an answer for a connection. Returns whether it goes out now.
@@ -408,8 +408,8 @@ final class Scenario {
         perform { effects in center.repliesAnswered(by: client, effects: &effects) }
     }
 
-    func witnessReplies(_ client: ClientName, hasRead: Bool) {
-        perform { effects in center.repliesWitnessed(of: client, hasRead: hasRead, effects: &effects) }
+    func probeReplyBacklog(_ client: ClientName, hasRead: Bool) {
+        perform { effects in center.replyBacklogProbed(of: client, hasRead: hasRead, effects: &effects) }
     }
 
     // MARK: What came of it
@@ -521,7 +521,7 @@ final class Scenario {
         case .witness(let client): witnesses[client, default: 0] += 1
         case .sendAnswer(let client): sentAnswers[client, default: 0] += 1
         case .probeReplies(let client): replyProbes[client, default: 0] += 1
-        case .witnessReplies(let client): replyWitnesses[client, default: 0] += 1
+        case .probeReplyBacklog(let client): replyWitnesses[client, default: 0] += 1
         case .sendReply(let client): sentReplies[client, default: 0] += 1
         case .startInactivityTimer(let client, let epoch, let milliseconds):
             inactivityTimers[client, default: []].append((epoch, milliseconds))

@@ -23,7 +23,7 @@ extension DistributedCenter {
         defer { eventEnded() }
         guard let client = clients[name] else { return }
         notePossibleLoss(
-            FlowWindow.Told(notifications: losses > 0 ? 0 : notifications, losses: losses), of: client,
+            FlowWindow.NumberedContent(notifications: losses > 0 ? 0 : notifications, losses: losses), of: client,
             because: .busLimits, effects: &effects)
         block(client, effects: &effects)
     }
@@ -58,7 +58,8 @@ extension DistributedCenter {
         let (notifications, losses) =
             unreachable ?? (min(count, told.notifications), min(losses, told.losses))
         notePossibleLoss(
-            FlowWindow.Told(notifications: notifications, losses: losses), of: client, because: .busDisconnected,
+            FlowWindow.NumberedContent(notifications: notifications, losses: losses), of: client,
+            because: .busDisconnected,
             effects: &effects)
     }
 
@@ -93,7 +94,7 @@ extension DistributedCenter {
 
     /// - Parameter last: the last of the client's numbers that may be lost; nil for the last number of all.
     func notePossibleLoss(
-        _ told: FlowWindow.Told, of client: Client, because reason: DropReason, upTo last: UInt64? = nil,
+        _ told: FlowWindow.NumberedContent, of client: Client, because reason: DropReason, upTo last: UInt64? = nil,
         effects: inout [Effect]
     ) {
         let count = UInt64(told.notifications)
@@ -121,7 +122,8 @@ extension DistributedCenter {
                 client.name, count: possibleLoss.count, observers: [], reason: possibleLoss.reason,
                 sequence: sequence ?? client.counts.sequence))
         countSent(
-            Self.signalSize, telling: FlowWindow.Told(losses: possibleLoss.count), to: client.peer, effects: &effects)
+            Self.signalSize, content: FlowWindow.NumberedContent(losses: possibleLoss.count), to: client.peer,
+            effects: &effects)
     }
 
     /// Marks the unacknowledged control signals of the client as possibly lost. They are sent again when the client

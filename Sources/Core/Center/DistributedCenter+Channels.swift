@@ -28,13 +28,13 @@ extension DistributedCenter {
     ) throws(CenterError) -> SentBeforeChannel {
         defer { eventEnded() }
         let peer = try client(name, effects: &effects).peer
-        if peer.flow.isAnythingUnprobed {
+        if peer.flow.hasUnprobed {
             probe(peer, effects: &effects)
             if !peer.flow.isOpen { closed(peer, effects: &effects) }
         }
         beginReplies(of: peer)
         let onBus = peer.flow.unconfirmed.bytes + peer.flow.staleBytes + (peer.replies?.flow.unconfirmed.bytes ?? 0)
-        if onBus <= maxUnasked { peer.flow.answersNeedNotCome() }
+        if onBus <= maxUnasked { peer.flow.abandonBusAcks() }
         peer.confirmedBeforeChannel = peer.confirmedBytes
         return SentBeforeChannel(
             byteCount: onBus, needsAnswers: onBus > maxUnasked, probes: peer.flow.unansweredProbes,
@@ -105,7 +105,7 @@ extension DistributedCenter {
         defer { eventEnded() }
         guard let client = clients[name] else { return }
         notePossibleLoss(
-            FlowWindow.Told(notifications: count, losses: losses), of: client, because: .channelEnded,
+            FlowWindow.NumberedContent(notifications: count, losses: losses), of: client, because: .channelEnded,
             upTo: last, effects: &effects)
         announcePossibleLoss(to: client, sequence: last, effects: &effects)
     }

@@ -22,7 +22,7 @@ extension DistributedCenter {
             if remembersStaged { rememberDue(of: client, effects: &effects) }
         } else {
             rememberDue(of: client, effects: &effects)
-            findWitness(for: client.peer, effects: &effects)
+            probeBacklogIfNeeded(for: client.peer, effects: &effects)
         }
         enforceLimits(of: client, effects: &effects)
         return isStaged ? lane : nil
@@ -111,7 +111,7 @@ extension DistributedCenter {
     /// Sends a client that reads its control signals, losses, replays and flushed notifications, and schedules the
     /// rest.
     func pump(_ client: Client, effects: inout [Effect]) {
-        guard client.reads else { return findWitness(for: client.peer, effects: &effects) }
+        guard client.reads else { return probeBacklogIfNeeded(for: client.peer, effects: &effects) }
         tellSuspension(of: client, effects: &effects)
         tellRevocation(to: client, effects: &effects)
         announceLoss(to: client, effects: &effects)
@@ -248,7 +248,7 @@ extension DistributedCenter {
         client.counts.dropped += 1
         counters.dropped += 1
         remember(.lost(client.name, reason), effects: &effects)
-        if !client.reads { findWitness(for: client.peer, effects: &effects) }
+        if !client.reads { probeBacklogIfNeeded(for: client.peer, effects: &effects) }
         if isFirst { effects.append(.overflowed(client.name, reason)) }
         return true
     }
@@ -321,7 +321,7 @@ extension DistributedCenter {
         if client.reads {
             announceLoss(to: client, effects: &effects)
         } else {
-            findWitness(for: client.peer, effects: &effects)
+            probeBacklogIfNeeded(for: client.peer, effects: &effects)
         }
     }
 
@@ -340,7 +340,8 @@ extension DistributedCenter {
                 client.name, count: loss.count, observers: loss.observers.ids, reason: loss.reason,
                 sequence: client.counts.sequence))
         countSent(
-            Self.signalSize + 8 * loss.observers.count, telling: FlowWindow.Told(losses: loss.count), to: client.peer,
+            Self.signalSize + 8 * loss.observers.count, content: FlowWindow.NumberedContent(losses: loss.count),
+            to: client.peer,
             effects: &effects)
         // Logged after the report: a crash in between repeats the report and does not lose it.
         remember(.lossAnnounced(client.name), effects: &effects)

@@ -20,14 +20,14 @@ extension DistributedCenter {
             countSent(byteCount, to: peer, effects: &effects)
             return true
         }
-        if peer.answers.isEmpty, peer.flow.sendsAlone(byteCount: byteCount) {
+        if peer.answers.isEmpty, peer.flow.sendsSingleReply(byteCount: byteCount) {
             charge(peer, .inFlightBytes, byteCount)
             return true
         }
         peer.answers.append(byteCount + Self.answerOverhead)
         charge(peer, .answerBytes, byteCount + Self.answerOverhead)
         if peer.flow.isOpen { blockOnQuota(peer, effects: &effects) }
-        findWitness(for: peer, effects: &effects)
+        probeBacklogIfNeeded(for: peer, effects: &effects)
         return false
     }
 
@@ -111,8 +111,9 @@ extension DistributedCenter {
     /// Sends the only pending answer to a connection that answers Pings, although its window is full. The connection
     /// may be a single-threaded program that waits for the answer, and nothing shows what such a program has read.
     private func sendOnlyAnswer(to peer: Peer, effects: inout [Effect]) {
-        peer.flow.letAnswersGoAlone()
-        guard peer.answers.count == 1, let byteCount = peer.answers.first, peer.flow.sendsAlone(byteCount: byteCount)
+        peer.flow.allowSingleReplies()
+        guard peer.answers.count == 1, let byteCount = peer.answers.first,
+            peer.flow.sendsSingleReply(byteCount: byteCount)
         else { return }
         peer.answers.popFirst()
         charge(peer, .answerBytes, -byteCount)
@@ -144,12 +145,13 @@ extension DistributedCenter {
     ///   - told: the notifications and losses in the message.
     ///   - fills: whether the next message would not fit into the window.
     func countSent(
-        _ byteCount: Int, telling told: FlowWindow.Told = FlowWindow.Told(), fills: Bool = false, to peer: Peer,
+        _ byteCount: Int, content told: FlowWindow.NumberedContent = FlowWindow.NumberedContent(), fills: Bool = false,
+        to peer: Peer,
         effects: inout [Effect]
     ) {
         charge(peer, .inFlightBytes, byteCount)
         lookForRoom(effects: &effects)
-        let isFull = peer.flow.sent(byteCount: byteCount, telling: told, fills: fills)
+        let isFull = peer.flow.sent(byteCount: byteCount, content: told, fills: fills)
         guard isFull || (isRoomWanted && peer.flow.isIdle) else { return }
         probe(peer, effects: &effects)
         if !peer.flow.isOpen { closed(peer, effects: &effects) }
@@ -158,18 +160,18 @@ extension DistributedCenter {
     func probe(_ peer: Peer, effects: inout [Effect]) {
         peer.flow.probe()
         effects.append(.probe(peer.name))
-        if isAnyBlocked { findWitness(for: peer, effects: &effects) }
+        if isAnyBlocked { probeBacklogIfNeeded(for: peer, effects: &effects) }
     }
 
     /// Takes the end of sending to a connection, perhaps for long.
     func closed(_ peer: Peer, effects: inout [Effect]) {
         if let client = client(of: peer) { rememberDue(of: client, effects: &effects) }
-        findWitness(for: peer, effects: &effects)
+        probeBacklogIfNeeded(for: peer, effects: &effects)
     }
 
     /// Starts a backlog probe where it is needed: for a connection that never answers, and for which messages wait or
     /// whose in-flight bytes others wait for.
-    func findWitness(for peer: Peer, effects: inout [Effect]) {
+    func probeBacklogIfNeeded(for peer: Peer, effects: inout [Effect]) {
         guard isAnyBlocked || !peer.answers.isEmpty || client(of: peer)?.awaitsSomething == true else { return }
         if peer.flow.needsBacklogProbe(isRoomWanted: isAnyBlocked, isAnswerDue: !peer.answers.isEmpty) {
             effects.append(.witness(peer.name))
@@ -195,7 +197,7 @@ extension DistributedCenter {
     /// Probes each connection with messages that were sent since its last probe.
     private func askAll(effects: inout [Effect]) {
         meter.count(peers.count)
-        let asked = peers.values.filter { $0.flow.isAnythingUnprobed || $0.replies != nil }
+        let asked = peers.values.filter { $0.flow.hasUnprobed || $0.replies != nil }
         meter.countSort(of: asked.count)
         // Sorted by name, so that the same events have the same effects in every process.
         for peer in asked.sorted(by: { $0.name < $1.name }) {
@@ -245,7 +247,7 @@ extension DistributedCenter {
         let asked = peers.values.filter { !$0.flow.isIdle || $0.flow.isBlocked || $0.replies != nil }
         meter.countSort(of: asked.count)
         for peer in asked.sorted(by: { $0.name < $1.name }) {
-            findWitness(for: peer, effects: &effects)
+            probeBacklogIfNeeded(for: peer, effects: &effects)
             findReplyWitness(for: peer, effects: &effects)
         }
     }
@@ -256,7 +258,7 @@ extension DistributedCenter {
     public func clientAnswered(_ name: ClientName, effects: inout [Effect]) {
         defer { eventEnded() }
         guard let peer = peers[name] else { return }
-        guard !peer.flow.isAnswerOverdue else { return peer.flow.noteAnswering() }
+        guard !peer.flow.expectsStaleAck else { return peer.flow.noteAnswering() }
         confirm(peer.flow.answered(), of: peer, effects: &effects)
     }
 
@@ -264,10 +266,10 @@ extension DistributedCenter {
     ///
     /// - Parameter hasRead: whether the connection has read all that was sent before; false when nothing can show that,
     ///   and a while has passed.
-    public func clientWitnessed(_ name: ClientName, hasRead: Bool, effects: inout [Effect]) {
+    public func backlogProbed(_ name: ClientName, hasRead: Bool, effects: inout [Effect]) {
         defer { eventEnded() }
         guard let peer = peers[name] else { return }
-        let byteCount = peer.flow.witnessed(all: hasRead)
+        let byteCount = peer.flow.backlogProbed(all: hasRead)
         if !hasRead, peer.flow.answersProbes { sendOnlyAnswer(to: peer, effects: &effects) }
         confirm(byteCount, of: peer, effects: &effects)
     }
@@ -333,7 +335,7 @@ extension DistributedCenter {
         sendReplies(to: peer, effects: &effects)
         sendAnswers(to: peer, effects: &effects)
         if let client = client(of: peer) { pump(client, effects: &effects) }
-        findWitness(for: peer, effects: &effects)
+        probeBacklogIfNeeded(for: peer, effects: &effects)
     }
 
     // MARK: Unregistered peers

@@ -39,7 +39,7 @@ extension DistributedCenter {
         }
         if client.queue.waitsForIntervals {
             startIntervalTimer(of: client, effects: &effects)
-            if !client.reads { findWitness(for: client.peer, effects: &effects) }
+            if !client.reads { probeBacklogIfNeeded(for: client.peer, effects: &effects) }
             enforceLimits(of: client, effects: &effects)
         }
         now += admitted
@@ -86,7 +86,7 @@ extension DistributedCenter {
         guard let client = clients[name] else { return }
         client.intervalTimerEnd = nil
         sendDelayed(to: client, effects: &effects)
-        findWitness(for: client.peer, effects: &effects)
+        probeBacklogIfNeeded(for: client.peer, effects: &effects)
     }
 
     /// Ends intervals early: when the client is suspended, except for observers that deliver immediately, or when the
@@ -156,7 +156,8 @@ extension DistributedCenter {
         }
         countSent(
             isCarried ? entry.byteCount : Self.signalSize,
-            telling: isCarried ? FlowWindow.Told(notifications: 1) : FlowWindow.Told(losses: 1), to: client.peer,
+            content: isCarried ? FlowWindow.NumberedContent(notifications: 1) : FlowWindow.NumberedContent(losses: 1),
+            to: client.peer,
             effects: &effects)
     }
 

@@ -30,7 +30,7 @@ extension DistributedCenter {
             countReply(byteCount, to: peer, effects: &effects)
             return true
         }
-        if line.kept.isEmpty, line.flow.sendsAlone(byteCount: byteCount) {
+        if line.kept.isEmpty, line.flow.sendsSingleReply(byteCount: byteCount) {
             peer.replies = line
             charge(peer, .inFlightBytes, byteCount)
             return true
@@ -59,9 +59,9 @@ extension DistributedCenter {
     /// Sends the only pending reply although the window is full, as ``sendOnlyAnswer(to:effects:)`` does without a
     /// channel.
     private func sendOnlyReply(to peer: Peer, effects: inout [Effect]) {
-        peer.replies?.flow.letAnswersGoAlone()
+        peer.replies?.flow.allowSingleReplies()
         guard peer.replies?.kept.count == 1, let byteCount = peer.replies?.kept.first,
-            peer.replies?.flow.sendsAlone(byteCount: byteCount) == true
+            peer.replies?.flow.sendsSingleReply(byteCount: byteCount) == true
         else { return }
         peer.replies?.kept.popFirst()
         charge(peer, .answerBytes, -byteCount)
@@ -72,7 +72,8 @@ extension DistributedCenter {
     private func countReply(_ byteCount: Int, to peer: Peer, effects: inout [Effect]) {
         charge(peer, .inFlightBytes, byteCount)
         lookForRoom(effects: &effects)
-        let isFull = peer.replies?.flow.sent(byteCount: byteCount, telling: FlowWindow.Told(), fills: false) == true
+        let isFull =
+            peer.replies?.flow.sent(byteCount: byteCount, content: FlowWindow.NumberedContent(), fills: false) == true
         guard isFull || isRoomWanted && peer.replies?.flow.isIdle == true else { return }
         probeReplies(of: peer, effects: &effects)
     }
@@ -85,7 +86,7 @@ extension DistributedCenter {
 
     /// Probes the replies that were sent since the last probe.
     func askForReplies(_ peer: Peer, effects: inout [Effect]) {
-        guard let flow = peer.replies?.flow, flow.isIdle, flow.isAnythingUnprobed else { return }
+        guard let flow = peer.replies?.flow, flow.isIdle, flow.hasUnprobed else { return }
         probeReplies(of: peer, effects: &effects)
     }
 
@@ -94,7 +95,7 @@ extension DistributedCenter {
         guard peer.replies?.flow.needsBacklogProbe(isRoomWanted: isAnyBlocked, isAnswerDue: isKept) == true else {
             return
         }
-        effects.append(.witnessReplies(peer.name))
+        effects.append(.probeReplyBacklog(peer.name))
     }
 
     // MARK: Acknowledgments
@@ -106,12 +107,12 @@ extension DistributedCenter {
         confirmReplies(byteCount, of: peer, effects: &effects)
     }
 
-    /// Takes the result of a backlog probe, ``Effect/witnessReplies(_:)``.
+    /// Takes the result of a backlog probe, ``Effect/probeReplyBacklog(_:)``.
     ///
-    /// - Parameter hasRead: as for ``clientWitnessed(_:hasRead:effects:)``.
-    public func repliesWitnessed(of name: ClientName, hasRead: Bool, effects: inout [Effect]) {
+    /// - Parameter hasRead: as for ``backlogProbed(_:hasRead:effects:)``.
+    public func replyBacklogProbed(of name: ClientName, hasRead: Bool, effects: inout [Effect]) {
         defer { eventEnded() }
-        guard let peer = peers[name], let byteCount = peer.replies?.flow.witnessed(all: hasRead) else { return }
+        guard let peer = peers[name], let byteCount = peer.replies?.flow.backlogProbed(all: hasRead) else { return }
         if !hasRead, peer.replies?.flow.answersProbes == true { sendOnlyReply(to: peer, effects: &effects) }
         confirmReplies(byteCount, of: peer, effects: &effects)
     }

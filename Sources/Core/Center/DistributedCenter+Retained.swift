@@ -250,7 +250,7 @@ extension DistributedCenter {
         if client.reads {
             schedule.append(client, in: .immediate, byteCount: 0)
         } else {
-            findWitness(for: client.peer, effects: &effects)
+            probeBacklogIfNeeded(for: client.peer, effects: &effects)
         }
     }
 
@@ -328,7 +328,9 @@ extension DistributedCenter {
         client.replays.set(replays)
         countSent(
             count > 0 ? batch.byteCount : Self.signalSize,
-            telling: count > 0 ? FlowWindow.Told(notifications: count) : FlowWindow.Told(losses: 1), to: client.peer,
+            content: count > 0
+                ? FlowWindow.NumberedContent(notifications: count) : FlowWindow.NumberedContent(losses: 1),
+            to: client.peer,
             effects: &effects)
         for delivery in batch.deliveries {
             beginIntervals(of: client, for: delivery.observers, with: delivery.notification, effects: &effects)

@@ -140,7 +140,8 @@ extension DistributedCenter {
         noteSent(1, of: lane, to: client, effects: &effects)
         countSent(
             isCarried ? entry.byteCount : Self.signalSize,
-            telling: isCarried ? FlowWindow.Told(notifications: 1) : FlowWindow.Told(losses: 1), to: client.peer,
+            content: isCarried ? FlowWindow.NumberedContent(notifications: 1) : FlowWindow.NumberedContent(losses: 1),
+            to: client.peer,
             effects: &effects)
         return replays + 1
     }
@@ -194,7 +195,7 @@ extension DistributedCenter {
         effects.append(.deliverTogether(client.name, batch.deliveries))
         noteSent(count, of: lane, to: client, effects: &effects)
         countSent(
-            batch.byteCount, telling: FlowWindow.Told(notifications: count), fills: isFull, to: client.peer,
+            batch.byteCount, content: FlowWindow.NumberedContent(notifications: count), fills: isFull, to: client.peer,
             effects: &effects)
         return count
     }

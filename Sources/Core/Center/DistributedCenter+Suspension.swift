@@ -76,7 +76,7 @@ extension DistributedCenter {
     func tellSuspension(of client: Client, effects: inout [Effect]) {
         guard client.reads else {
             noteSuspensionNoticePending(to: client, effects: &effects)
-            return findWitness(for: client.peer, effects: &effects)
+            return probeBacklogIfNeeded(for: client.peer, effects: &effects)
         }
         if !client.knowsSuspension {
             client.announcedSuspension = (client.isSuspended, client.suspensionCause)

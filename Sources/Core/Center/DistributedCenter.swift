@@ -295,7 +295,7 @@ public final class DistributedCenter {
     func tellRevocation(to client: Client, effects: inout [Effect]) {
         forgetRevocation(knownTo: client, effects: &effects)
         guard let revocation = client.revocation, !revocation.unannounced.isEmpty else { return }
-        guard client.reads else { return findWitness(for: client.peer, effects: &effects) }
+        guard client.reads else { return probeBacklogIfNeeded(for: client.peer, effects: &effects) }
         meter.countSort(of: revocation.unannounced.count)
         effects.append(.revoked(client.name, observers: revocation.unannounced.sorted()))
         countSent(Self.signalSize + 8 * revocation.unannounced.count, to: client.peer, effects: &effects)

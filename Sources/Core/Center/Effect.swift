@@ -28,7 +28,7 @@ public enum Effect {
     case probe(ClientName)
     /// Find out by a backlog probe whether the connection has read all that was sent to it. It never answered a probe,
     /// or it waits for an answer to its own call. Report the result with
-    /// ``DistributedCenter/clientWitnessed(_:hasRead:effects:)``, sooner or later.
+    /// ``DistributedCenter/backlogProbed(_:hasRead:effects:)``, sooner or later.
     case witness(ClientName)
     /// Send the connection the oldest of its pending answers.
     case sendAnswer(ClientName)
@@ -36,8 +36,8 @@ public enum Effect {
     /// ``DistributedCenter/repliesAnswered(by:effects:)``.
     case probeReplies(ClientName)
     /// Find out by a backlog probe whether the client has read all that was sent to it on the bus. Report the result
-    /// with ``DistributedCenter/repliesWitnessed(of:hasRead:effects:)``, sooner or later.
-    case witnessReplies(ClientName)
+    /// with ``DistributedCenter/replyBacklogProbed(of:hasRead:effects:)``, sooner or later.
+    case probeReplyBacklog(ClientName)
     /// Send the client the oldest of its pending replies, on the bus beside its channel.
     case sendReply(ClientName)
     /// Report the end of this time with ``DistributedCenter/inactivityTimerEnded(_:epoch:effects:)``. The timer

@@ -20,11 +20,11 @@ struct FlowWindow {
         var messages = 0
         var bytes = 0
         /// The numbered content of the messages, without the parts that were written off.
-        var told = Told()
+        var told = NumberedContent()
     }
 
     /// The content of messages that has sequence numbers. The client misses it when the messages do not reach it.
-    struct Told: Equatable {
+    struct NumberedContent: Equatable {
         /// The number of notifications. Each has one sequence number.
         var notifications = 0
         /// The number of losses in `Dropped` signals. They take as many sequence numbers, which nothing else explains.
@@ -45,7 +45,7 @@ struct FlowWindow {
     private var assumedAcked = 0
     /// The numbered content that the bus carried before the connection had a channel. Acknowledgments on the channel
     /// prove nothing about it.
-    private var unsure = Told()
+    private var staleContent = NumberedContent()
     /// The number of probes sent over the bus before the connection had a channel, whose answers nothing waits for any
     /// more. These answers come before all others.
     private var staleAcksExpected = 0
@@ -79,7 +79,7 @@ struct FlowWindow {
     var isIdle: Bool { unacknowledgedWindows.isEmpty }
 
     /// Whether messages were sent behind the last probe.
-    var isAnythingUnprobed: Bool { openWindow.messages > 0 }
+    var hasUnprobed: Bool { openWindow.messages > 0 }
 
     /// All messages that were sent and not acknowledged.
     var unconfirmed: Amount {
@@ -100,7 +100,7 @@ struct FlowWindow {
     ///   - told: its numbered content.
     ///   - fills: whether the next message would not fit into the window.
     /// - Returns: whether the window is full, so that the connection has to be probed.
-    mutating func sent(byteCount: Int, telling told: Told, fills: Bool) -> Bool {
+    mutating func sent(byteCount: Int, content told: NumberedContent, fills: Bool) -> Bool {
         openWindow.messages += 1
         openWindow.told.notifications += told.notifications
         openWindow.told.losses += told.losses
@@ -114,10 +114,10 @@ struct FlowWindow {
     private static let maxAnswersAlone = 16
 
     /// Allows some replies to go although the window is used up.
-    mutating func letAnswersGoAlone() { answersAlone = Self.maxAnswersAlone }
+    mutating func allowSingleReplies() { answersAlone = Self.maxAnswersAlone }
 
     /// Counts a reply that is sent now although the window is used up, if one may go. No probe follows.
-    mutating func sendsAlone(byteCount: Int) -> Bool {
+    mutating func sendsSingleReply(byteCount: Int) -> Bool {
         guard answersAlone > 0, !isBlockedOnQuota else { return false }
         answersAlone -= 1
         openWindow.messages += 1
@@ -138,9 +138,9 @@ struct FlowWindow {
     var unansweredProbes: Int { unacknowledgedWindows.count + assumedAcked }
 
     /// Stops waiting for acknowledgments of messages on the bus, because the connection gets a channel.
-    mutating func answersNeedNotCome() {
+    mutating func abandonBusAcks() {
         staleBytes += unconfirmed.bytes
-        unsure.add(writeOff())
+        staleContent.add(writeOff())
         staleAcksExpected += unansweredProbes
     }
 
@@ -168,13 +168,13 @@ struct FlowWindow {
     mutating func noteAnswering() {
         hasAnswered = true
         isSilent = false
-        guard isAnswerOverdue else { return }
+        guard expectsStaleAck else { return }
         staleAcksExpected -= 1
-        if staleAcksExpected == 0 { (unsure, staleBytes) = (Told(), 0) }
+        if staleAcksExpected == 0 { (staleContent, staleBytes) = (NumberedContent(), 0) }
     }
 
     /// Whether the next answer on the bus belongs to a probe from before the channel.
-    var isAnswerOverdue: Bool { staleAcksExpected > 0 }
+    var expectsStaleAck: Bool { staleAcksExpected > 0 }
 
     /// Blocks sending until all outstanding probes have been answered. The last of them was sent just now: earlier
     /// answers prove nothing about the present space on the bus.
@@ -185,12 +185,12 @@ struct FlowWindow {
     /// Writes off the unacknowledged messages, which may not have reached the connection.
     ///
     /// - Returns: their numbered content; each part is returned only once.
-    mutating func writeOff() -> Told {
+    mutating func writeOff() -> NumberedContent {
         var told = unconfirmed.told
-        told.add(unsure)
-        unsure = Told()
-        openWindow.told = Told()
-        for index in unacknowledgedWindows.indices { unacknowledgedWindows[index].told = Told() }
+        told.add(staleContent)
+        staleContent = NumberedContent()
+        openWindow.told = NumberedContent()
+        for index in unacknowledgedWindows.indices { unacknowledgedWindows[index].told = NumberedContent() }
         return told
     }
 
@@ -216,7 +216,7 @@ struct FlowWindow {
     /// - Parameter isAll: whether everything sent before has been read. Otherwise the oldest window alone is assumed to
     ///   have been read, and none of a connection that answers probes.
     /// - Returns: the number of bytes that it confirms.
-    mutating func witnessed(all isAll: Bool) -> Int {
+    mutating func backlogProbed(all isAll: Bool) -> Int {
         guard isBacklogProbed else { return 0 }
         isBacklogProbed = false
         guard !hasAnswered || isBacklogProbedDuringCall && isAll, !unacknowledgedWindows.isEmpty else { return 0 }

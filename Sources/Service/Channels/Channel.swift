@@ -76,7 +76,7 @@ final class Channel: PolledSourceDelegate {
     /// them: the last signal about its suspension, and all about observers that policy removed.
     private(set) var unreadWords: [Effect] = []
     /// Whether the core waits for a finding whether the client reads (``Effect/witness(_:)``).
-    var owesWitness = false
+    var awaitsBacklogProbe = false
     /// Whether the client wants batches for its notifications on the bus.
     var wantsBatches = false
     /// The time until which the end of the channel, without a byte from the client, may mean that the client never got

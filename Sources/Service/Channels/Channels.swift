@@ -25,7 +25,7 @@ final class Channels {
         /// The client answered a Ping that nothing waits for any more.
         case answers(ClientName)
         case drained(ClientName)
-        case witnessed(ClientName, hasRead: Bool)
+        case backlogProbed(ClientName, hasRead: Bool)
         case cut(ClientName, SentSignals.Recent, last: UInt64?)
         /// The bus has carried the client's end of the channel to it.
         case carried(ClientName)
@@ -116,7 +116,7 @@ final class Channels {
         channels[channel.client] = channel
         channel.probes = Array(
             repeating: Channel.Probe(position: 0, waitsForPing: before.needsAnswers), count: before.probes)
-        channel.owesWitness = before.isBacklogProbed
+        channel.awaitsBacklogProbe = before.isBacklogProbed
         noteAnswer(channel)
     }
 
@@ -164,7 +164,7 @@ final class Channels {
         }
         report(.gone(channel.client))
         for probe in channel.probes where !probe.waitsForPing { prober.probe(channel.client) }
-        if channel.owesWitness { witness.find(channel.client) }
+        if channel.awaitsBacklogProbe { witness.find(channel.client) }
     }
 
     /// Returns the effects of unwritten frames, as the client gets them on the bus.
@@ -305,12 +305,12 @@ final class Channels {
             probe(channel)
         case .witness(let client):
             guard let channel = channels[client] else { return false }
-            channel.owesWitness = true
+            channel.awaitsBacklogProbe = true
             if channel.probes.first?.waitsForPing == true { witness.find(client) }
         case .forget(let client):
             forget(client)
             return false
-        case .export, .exportEnded, .interestChanged, .valuesRemoved, .sendAnswer, .probeReplies, .witnessReplies,
+        case .export, .exportEnded, .interestChanged, .valuesRemoved, .sendAnswer, .probeReplies, .probeReplyBacklog,
             .sendReply,
             .startInactivityTimer, .startIntervalTimer,
             .overflowed,
@@ -351,10 +351,10 @@ final class Channels {
     /// Takes the finding whether a client has read its messages on the bus.
     ///
     /// - Returns: false when the client has no channel.
-    func witnessed(_ client: ClientName, hasRead: Bool) -> Bool {
+    func backlogProbed(_ client: ClientName, hasRead: Bool) -> Bool {
         guard let channel = channels[client] else { return false }
         // A finding without evidence lets a window pass only for a client whose finding the core waits for.
-        guard hasRead || channel.owesWitness else { return true }
+        guard hasRead || channel.awaitsBacklogProbe else { return true }
         for index in channel.probes.indices where channel.probes[index].waitsForPing {
             channel.setAnswered(at: index, byPeer: false)
             if !hasRead { break }
@@ -383,10 +383,10 @@ final class Channels {
             while left > 0, channel.isOpen, channel.isAnswered {
                 left -= 1
                 let probe = channel.probes.removeFirst()
-                if channel.owesWitness, !probe.isOfPeer {
+                if channel.awaitsBacklogProbe, !probe.isOfPeer {
                     // Only for the oldest probe, which the next report is about.
-                    channel.owesWitness = false
-                    report(.witnessed(channel.client, hasRead: false))
+                    channel.awaitsBacklogProbe = false
+                    report(.backlogProbed(channel.client, hasRead: false))
                 }
                 report(probe.isOfPeer ? .answered(channel.client) : .drained(channel.client))
             }

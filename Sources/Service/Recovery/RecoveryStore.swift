@@ -251,7 +251,7 @@ final class RecoveryStore {
             case .remember(let change): remember(change)
             case .export, .exportEnded, .suspensionChanged, .revoked, .interestChanged, .valuesRemoved, .probe,
                 .witness, .sendAnswer,
-                .probeReplies, .witnessReplies, .sendReply,
+                .probeReplies, .probeReplyBacklog, .sendReply,
                 .startInactivityTimer, .startIntervalTimer, .overflowed, .watch, .watchDeparture, .forget:
                 break
             }

@@ -124,7 +124,7 @@ struct ModelCenter {
                 answered(number)
                 settle()
             }
-        case .witness(let number, let hasRead): witnessed(number, hasRead)
+        case .witness(let number, let hasRead): backlogProbed(number, hasRead)
         case .batches(let number, let isWanted): try known(number).batches = isWanted
         case .leave(let number): leave(number)
         case .limit(let key, let value):
@@ -516,12 +516,12 @@ struct ModelCenter {
         for client in clients
         where !client.hasAnswered && !client.reads && client.awaitsSomething && !client.isWitnessed {
             client.isWitnessed = true
-            outcomes.append(.witnessed, for: client.number)
+            outcomes.append(.backlogProbed, for: client.number)
         }
     }
 
     /// B6: all that it was asked about has been read, or nothing tells and the oldest counts as read.
-    private mutating func witnessed(_ number: Int, _ hasRead: Bool) {
+    private mutating func backlogProbed(_ number: Int, _ hasRead: Bool) {
         guard let client = client(number), client.isWitnessed else { return }
         client.isWitnessed = false
         if !client.hasAnswered {

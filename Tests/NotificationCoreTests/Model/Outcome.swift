@@ -17,7 +17,7 @@ enum Outcome: Equatable {
     case dropped(UInt64, observers: [UInt64], DropReason, sequence: UInt64)
     case suspensionChanged(Bool, SuspensionCause)
     case probed
-    case witnessed
+    case backlogProbed
     case momentBegan(milliseconds: Int)
     case overflowed(DropReason)
     case watched
@@ -45,7 +45,7 @@ struct Outcomes: Equatable {
         switch outcome {
         case .delivered, .together, .dropped, .suspensionChanged, .probed: seen[client].append(outcome)
         case .overflowed, .watched, .forgotten: noted[client].append(outcome)
-        case .witnessed, .momentBegan: timed[client].append(outcome)
+        case .backlogProbed, .momentBegan: timed[client].append(outcome)
         }
     }
 }

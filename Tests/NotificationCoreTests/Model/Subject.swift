@@ -133,7 +133,7 @@ final class Subject {
                 settle()
             }
         case .witness(let client, let hasRead):
-            center.clientWitnessed(Step.clients[client], hasRead: hasRead, effects: &effects)
+            center.backlogProbed(Step.clients[client], hasRead: hasRead, effects: &effects)
         case .batches(let client, let isWanted):
             try center.setOptions(
                 ClientOptionsChange(batches: isWanted), of: Step.clients[client], effects: &effects)
@@ -165,14 +165,14 @@ final class Subject {
         case .suspensionChanged(let client, let isSuspended, let cause):
             outcomes.append(.suspensionChanged(isSuspended, cause), for: number(client))
         case .probe(let client): outcomes.append(.probed, for: number(client))
-        case .witness(let client): outcomes.append(.witnessed, for: number(client))
+        case .witness(let client): outcomes.append(.backlogProbed, for: number(client))
         // Nobody has an interval in these sequences.
         case .export, .exportEnded, .sendAnswer, .revoked, .interestChanged, .valuesRemoved, .possibleLoss,
             .startIntervalTimer:
             break
         // Nor a channel, nor a value.
         case .watchDeparture: break
-        case .probeReplies, .witnessReplies, .sendReply: break
+        case .probeReplies, .probeReplyBacklog, .sendReply: break
         case .startInactivityTimer(let client, let epoch, let milliseconds):
             moments[number(client), default: []].append(epoch)
             outcomes.append(.momentBegan(milliseconds: milliseconds), for: number(client))

@@ -139,7 +139,7 @@ package enum EventCosts {
         full.perform { center.deliveryRefused(client, effects: &$0) }
         full.perform { center.probeRefused(client, isCounted: false, effects: &$0) }
         full.perform { center.clientAnswered(client, effects: &$0) }
-        full.perform { center.clientWitnessed(client, hasRead: true, effects: &$0) }
+        full.perform { center.backlogProbed(client, hasRead: true, effects: &$0) }
         full.perform { center.intervalTimerEnded(client, effects: &$0) }
         full.perform { center.inFlightLost(client, atMost: 10, losses: 1, effects: &$0) }
         full.perform { center.controlSignalsLost(client, revoked: [ObserverID(rawValue: 1)], effects: &$0) }
@@ -188,7 +188,7 @@ package enum EventCosts {
             case .read:
                 full.silent = []
                 for client in center.clientStatuses.map(\.name) {
-                    full.perform { center.clientWitnessed(client, hasRead: true, effects: &$0) }
+                    full.perform { center.backlogProbed(client, hasRead: true, effects: &$0) }
                 }
             case .removeObservers:
                 full.perform { _ = center.removeObservers(of: subject, name: "", object: "", effects: &$0) }
