@@ -26,7 +26,7 @@
         /// Held notifications are written to the log too late.
         case lateLog = "late-log"
         /// Calls are served in the order of their arrival, without fairness among processes.
-        case unfairLines = "unfair-lines"
+        case unfairQueue = "unfair-lines"
         /// Posts for which the service has no space are lost unannounced.
         case silentOverload = "silent-overload"
         /// The unwritten frames of a channel that ends are discarded.

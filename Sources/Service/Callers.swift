@@ -117,7 +117,7 @@ final class Callers {
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
-    private var putOff: [UniqueName: PutOff] = [:]
+    private var deferred: [UniqueName: PutOff] = [:]
     private static let maxPutOff = 256 << 10
     /// The maximum of all messages that are put off, in bytes.
     private static let maxPutOffTogether = 8 << 20
@@ -178,10 +178,10 @@ final class Callers {
         guard !message.hasDescriptors else { return true }
         let caller = message.kind == .methodCall ? message.sender : nil
         let isKnown = caller.map(isKnown) ?? true
-        if isKnown, waiting.isEmpty { return putOff.isEmpty || !isPutOff(message, caller) }
+        if isKnown, waiting.isEmpty { return deferred.isEmpty || !isPutOff(message, caller) }
         let about = caller ?? OwnerChange(message)?.departed
         if isKnown, waitingOf.count > Self.maxInOrder, about.map({ waitingOf[$0] == nil }) ?? true {
-            return putOff.isEmpty || !isPutOff(message, caller)
+            return deferred.isEmpty || !isPutOff(message, caller)
         }
         waiting.append(Waiting(message: message, caller: caller, about: about))
         waitingBytes += message.byteCount
@@ -190,17 +190,17 @@ final class Callers {
     }
 
     /// Whether messages arrived that were not handled yet.
-    var isAnythingWaiting: Bool { !waiting.isEmpty || !putOff.isEmpty }
+    var isAnythingWaiting: Bool { !waiting.isEmpty || !deferred.isEmpty }
 
     /// Keeps a message of, or about the departure of, a caller whose process's files are being looked at. Returns
     /// whether it was kept.
     private func isPutOff(_ message: Message, _ caller: UniqueName?) -> Bool {
-        guard let name = caller ?? OwnerChange(message)?.departed, var kept = putOff.removeValue(forKey: name) else {
+        guard let name = caller ?? OwnerChange(message)?.departed, var kept = deferred.removeValue(forKey: name) else {
             return false
         }
         kept.messages.append(message)
         kept.byteCount += message.byteCount
-        putOff[name] = kept
+        deferred[name] = kept
         putOffBytes += message.byteCount
         if kept.byteCount > Self.maxPutOff && kept.messages.count > 1 || putOffBytes > Self.maxPutOffTogether {
             learned(kept.credentials, kept.description, of: name, confinement: nil)
@@ -220,7 +220,7 @@ final class Callers {
             if caller.isProvisional, !lookups.isStuck(caller.processID) { ask(about: name) }
             return true
         }
-        if putOff[name] != nil { return true }
+        if deferred[name] != nil { return true }
         ask(about: name)
         return false
     }
@@ -281,7 +281,7 @@ final class Callers {
         asked.releaseMemory()
         waitingOf.releaseMemory()
         forgotten.releaseMemory()
-        putOff.releaseMemory()
+        deferred.releaseMemory()
         lookingUp.releaseMemory()
     }
 
@@ -303,7 +303,7 @@ final class Callers {
     ) {
         let processID = credentials.processID
         if case .mayBlock = lookup, callers[name] == nil {
-            putOff[name] = PutOff(credentials: credentials, description: description)
+            deferred[name] = PutOff(credentials: credentials, description: description)
         }
         let isAsked = lookingUp[processID] != nil
         lookingUp[processID, default: []].append { [unowned self] confinement in
@@ -331,7 +331,7 @@ final class Callers {
         lastIdentity = caller.identity
         last = nil
         onKnown(name, caller)
-        guard let kept = putOff.removeValue(forKey: name) else { return }
+        guard let kept = deferred.removeValue(forKey: name) else { return }
         putOffBytes -= kept.byteCount
         for message in kept.messages { handle(message) }
     }
@@ -347,7 +347,7 @@ final class Callers {
                 if let name = first.caller, forgotten.remove(name) != nil, let caller = callers[name] {
                     onKnown(name, caller)
                 }
-                if putOff.isEmpty || !isPutOff(first.message, first.caller) { handle(first.message) }
+                if deferred.isEmpty || !isPutOff(first.message, first.caller) { handle(first.message) }
                 // The report of the departure was the last of its messages.
                 if let name = first.about, waitingOf[name] == nil, forgotten.remove(name) != nil { forget(name) }
             } else if let answer = answers.popFirst() {
@@ -377,17 +377,17 @@ final class Callers {
     func takeWaiting() -> [Message] {
         defer {
             (waiting, waitingOf, waitingBytes, forgotten) = (Deque(), [:], 0, [])
-            (putOff, putOffBytes) = ([:], 0)
+            (deferred, putOffBytes) = ([:], 0)
         }
         // Messages that were put off arrived before the waiting messages of the same callers.
-        return putOff.sorted { $0.key < $1.key }.flatMap(\.value.messages) + waiting.map(\.message)
+        return deferred.sorted { $0.key < $1.key }.flatMap(\.value.messages) + waiting.map(\.message)
     }
 
     private var mayGoOn: Bool {
         guard !waiting.isEmpty else { return false }
         guard let caller = waiting.first?.caller else { return true }
         // A caller that was answered and forgotten meanwhile is asked about again.
-        return self[caller] != nil || putOff[caller] != nil || asked[caller] == nil
+        return self[caller] != nil || deferred[caller] != nil || asked[caller] == nil
     }
 }
 

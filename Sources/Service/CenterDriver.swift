@@ -14,7 +14,7 @@ final class CenterDriver {
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
-    private var waitingPosters = PendingReplies()
+    private var pendingReplies = PendingReplies()
     /// Whether pending replies are being sent; each reply is an event of its own.
     private var isAnswering = false
     private let memory: MemoryReturn
@@ -26,7 +26,7 @@ final class CenterDriver {
     /// Called in a quiet moment after a load, so that other tables release memory.
     var onRest: (() -> Void)?
     /// Called after each event while the core is under backpressure.
-    var onCrowded: (() -> Void)?
+    var onBackpressure: (() -> Void)?
     /// An empty array whose memory is reused from event to event.
     private var spareEffects: [Effect] = []
 
@@ -34,7 +34,7 @@ final class CenterDriver {
         self.machine = machine
         center.clock = Clock(time: machine.time, uptime: machine.uptime)
         context = bus.context
-        memory = MemoryReturn(context: bus.context, letGoOfPages: machine.letGoOfPages)
+        memory = MemoryReturn(context: bus.context, releasePages: machine.releasePages)
         effects = EffectRunner(bus: bus, clients: clients, barrier: barrier, machine: machine)
         memory.releaseMemory = { [unowned self] in releaseMemory() }
         effects.channels.meter = center.meter
@@ -58,7 +58,7 @@ final class CenterDriver {
                 case .ofChannel(.backlogProbed(let client, let hasRead)):
                     center.backlogProbed(client, hasRead: hasRead, effects: &effects)
                 case .ofChannel(.carried(let client)): center.channelCarried(to: client, effects: &effects)
-                case .ofChannel(.wordsUnread(let client, let revoked)):
+                case .ofChannel(.controlUnread(let client, let revoked)):
                     center.channelEnded(of: client, revoked: revoked, effects: &effects)
                 case .ofChannel(.possibleLoss(let client)):
                     center.channelEndedUndelivered(of: client, effects: &effects)
@@ -116,11 +116,11 @@ final class CenterDriver {
         }
         if !decided.isEmpty { decided.removeAll(keepingCapacity: true) }
         spareEffects = decided
-        if !waitingPosters.isEmpty, !isAnswering { answerPassed() }
+        if !pendingReplies.isEmpty, !isAnswering { answerPassed() }
         store?.tidy(from: center)
         effects.eventEnded(isMoreDue: center.isAnythingReady)
         memory.noteEvent(held: center.heldBytes)
-        if center.isUnderBackpressure { onCrowded?() }
+        if center.isUnderBackpressure { onBackpressure?() }
         return try result.get()
     }
 
@@ -128,12 +128,12 @@ final class CenterDriver {
     ///
     /// - Returns: whether the post may be made now; otherwise call this again, with no other event of the poster
     ///   between.
-    func makeWay(
+    func removeCoalesced(
         for post: Post<WireUserInfo>, from poster: ClientName, effects: inout [Effect]
     ) throws(BusError) -> Bool {
         guard !post.options.coalescing.isEmpty else { return true }
         return try mappingCenterErrors { () throws(CenterError) in
-            try center.makeWay(
+            try center.removeCoalesced(
                 name: post.name, object: post.object, userInfo: post.userInfo, options: post.options, from: poster,
                 effects: &effects)
         }
@@ -150,7 +150,7 @@ final class CenterDriver {
         guard post.answer.isWanted, let mark = mark(for: receipt, to: post.sender) else {
             return post.answer.reply(toPost: receipt.receivers)
         }
-        waitingPosters.append(post, receivers: receipt.receivers, behind: mark)
+        pendingReplies.append(post, receivers: receipt.receivers, behind: mark)
     }
 
     /// Returns the answer to an accepted post on a channel; nil where the answer waits for the deliveries, and is sent
@@ -159,14 +159,14 @@ final class CenterDriver {
         guard let mark = mark(for: receipt, to: post.channel.client) else {
             return post.answered(ChannelOutcome(receivers: receipt.receivers))
         }
-        waitingPosters.append(post, receivers: receipt.receivers, behind: mark)
+        pendingReplies.append(post, receivers: receipt.receivers, behind: mark)
         return nil
     }
 
     /// The watermark that an answer to `poster` waits for; nil when it may be sent now.
     private func mark(for receipt: Receipt, to poster: ClientName) -> Watermark? {
         if let mark = receipt.mark, !center.hasPassed(mark) { return mark }
-        return waitingPosters.lastMark(of: poster)
+        return pendingReplies.lastMark(of: poster)
     }
 
     /// Answers posts on channels, as far as their posters read the answers (A4). All go together, as one event.
@@ -186,7 +186,7 @@ final class CenterDriver {
         defer { isAnswering = false }
         var answers: [ChannelAnswer] = []
         while true {
-            while let waiting = waitingPosters.popPassed(hasPassed: center.hasPassed) {
+            while let waiting = pendingReplies.popPassed(hasPassed: center.hasPassed) {
                 if waiting.isCall, !answers.isEmpty {
                     // The order is kept: answering a call is an event as well.
                     send(answers)
@@ -205,9 +205,9 @@ final class CenterDriver {
     /// - Parameter marks: the watermark of the last post in each lane.
     func answer(_ call: MethodCall, with outcomes: [PostOutcome], behind marks: [Watermark]) {
         var marks = marks.filter { !center.hasPassed($0) }
-        if marks.isEmpty, let last = waitingPosters.lastMark(of: call.sender) { marks = [last] }
+        if marks.isEmpty, let last = pendingReplies.lastMark(of: call.sender) { marks = [last] }
         guard !marks.isEmpty, call.answer.isWanted else { return call.answer.reply(toPosts: outcomes) }
-        waitingPosters.append(call, outcomes: outcomes, behind: marks)
+        pendingReplies.append(call, outcomes: outcomes, behind: marks)
     }
 
     // MARK: Process restart (E3)
@@ -309,7 +309,7 @@ final class CenterDriver {
                 }
             }
             for (client, channel) in lost.sorted(by: { $0.key < $1.key }) {
-                guard let revoked = channel.unreadWords else { continue }
+                guard let revoked = channel.unreadControl else { continue }
                 center.controlSignalsLost(client, revoked: revoked, effects: &effects)
             }
             center.connectionEnded(effects: &effects)

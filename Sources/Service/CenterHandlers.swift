@@ -122,11 +122,11 @@ struct CenterHandlers {
     ) -> Interface.Method {
         self.method(
             Method.self,
-            shows: { (call: MethodCall, sight: PolicyGate.Visibility) throws(BusError) in
+            shows: { (call: MethodCall, visibility: PolicyGate.Visibility) throws(BusError) in
                 var arguments = call.arguments
                 let method = try Method(from: &arguments)
                 try call.expectNoDescriptors()
-                call.reply(to: Method.self, try handler(method, sight))
+                call.reply(to: Method.self, try handler(method, visibility))
             })
     }
 
@@ -137,7 +137,7 @@ struct CenterHandlers {
     ) -> Interface.Method {
         Interface.Method(Method.self) { [gate] call throws(BusError) in
             guard call.answer.isWanted else { return try call.expectNoDescriptors() }
-            try handler(call, gate.sight(of: call.sender))
+            try handler(call, gate.visibility(of: call.sender))
         }
     }
 
@@ -199,10 +199,10 @@ struct CenterHandlers {
     }
 
     private func make(_ post: Post<WireUserInfo>, of call: MethodCall) throws(BusError) {
-        guard try isWayMade(for: post, from: call.sender) else {
+        guard try isCoalescedRemoved(for: post, from: call.sender) else {
             return parts.begin(call) { _ in
                 do throws(BusError) {
-                    guard try isWayMade(for: post, from: call.sender) else { return false }
+                    guard try isCoalescedRemoved(for: post, from: call.sender) else { return false }
                     try accept(post, of: call)
                 } catch {
                     refusals.note(call, error)
@@ -214,10 +214,10 @@ struct CenterHandlers {
         try accept(post, of: call)
     }
 
-    private func isWayMade(for post: Post<WireUserInfo>, from poster: UniqueName) throws(BusError) -> Bool {
+    private func isCoalescedRemoved(for post: Post<WireUserInfo>, from poster: UniqueName) throws(BusError) -> Bool {
         guard !post.options.coalescing.isEmpty else { return true }
         return try driver.perform { effects throws(BusError) in
-            try driver.makeWay(for: post, from: poster, effects: &effects)
+            try driver.removeCoalesced(for: post, from: poster, effects: &effects)
         }
     }
 
@@ -266,9 +266,9 @@ struct CenterHandlers {
         return client
     }
 
-    func listClients(_ call: MethodCall, _ sight: PolicyGate.Visibility) throws(BusError) {
+    func listClients(_ call: MethodCall, _ visibility: PolicyGate.Visibility) throws(BusError) {
         try call.expectNoDescriptors()
-        call.reply(to: ListClients.self, center.clientStatuses.filter { sight.shows($0.name) }.map(listed))
+        call.reply(to: ListClients.self, center.clientStatuses.filter { visibility.shows($0.name) }.map(listed))
     }
 
     private func listed(_ client: ClientStatus) -> ListedClient {
@@ -286,7 +286,7 @@ struct CenterHandlers {
             hasChannel: driver.effects.channels[client.name] != nil)
     }
 
-    func listPosters(_ call: MethodCall, _ sight: PolicyGate.Visibility) throws(BusError) {
+    func listPosters(_ call: MethodCall, _ visibility: PolicyGate.Visibility) throws(BusError) {
         var arguments = call.arguments
         let most = try ListPosters(from: &arguments).most
         try call.expectNoDescriptors()
@@ -298,7 +298,7 @@ struct CenterHandlers {
                 return call.reply(with: ChannelPosts.unread)
             }
             let posters = center.posterStatuses(most: Int(most)) { name in
-                sight.shows(name) && names?.contains(name) != false
+                visibility.shows(name) && names?.contains(name) != false
             }
             var room = Wire.maxAnswerBytes
             let busiest = posters.map(listed).prefix { poster in
@@ -317,8 +317,9 @@ struct CenterHandlers {
             refused: poster.refused)
     }
 
-    func listObservers(_ call: ListObservers, _ sight: PolicyGate.Visibility) throws(BusError) -> [ListedObserver] {
-        let observers = registrations(of: call.client, sight).map(ListedObserver.init)
+    func listObservers(_ call: ListObservers, _ visibility: PolicyGate.Visibility) throws(BusError) -> [ListedObserver]
+    {
+        let observers = registrations(of: call.client, visibility).map(ListedObserver.init)
         let size = observers.reduce(0) { $0 + $1.byteCount }
         guard size <= Wire.maxAnswerBytes else {
             throw BusError(
@@ -329,10 +330,10 @@ struct CenterHandlers {
         return observers
     }
 
-    func listObserversFrom(_ call: ListObserversFrom, _ sight: PolicyGate.Visibility) -> [ListedRegistration] {
+    func listObserversFrom(_ call: ListObserversFrom, _ visibility: PolicyGate.Visibility) -> [ListedRegistration] {
         var observers: [ListedRegistration] = []
         var room = Wire.maxPieceBytes
-        for registration in registrations(of: call.client, sight) where registration.id > call.after {
+        for registration in registrations(of: call.client, visibility) where registration.id > call.after {
             guard observers.count < call.most else { break }
             let observer = ListedRegistration(registration)
             // A single entry is never too large: names and objects have limits.
@@ -345,8 +346,8 @@ struct CenterHandlers {
 
     /// Returns the observers of a client: none where the text is no client's name, or the caller may not see the
     /// client.
-    private func registrations(of client: String, _ sight: PolicyGate.Visibility) -> [Registration] {
-        guard let client = ClientName(rawValue: client), sight.shows(client) else { return [] }
+    private func registrations(of client: String, _ visibility: PolicyGate.Visibility) -> [Registration] {
+        guard let client = ClientName(rawValue: client), visibility.shows(client) else { return [] }
         return center.registrations(of: client) ?? []
     }
 
@@ -356,9 +357,9 @@ struct CenterHandlers {
         }
     }
 
-    func getClient(_ call: GetClient, _ sight: PolicyGate.Visibility) throws(BusError) -> KnownClient {
+    func getClient(_ call: GetClient, _ visibility: PolicyGate.Visibility) throws(BusError) -> KnownClient {
         let client = try clientName(call.client)
-        guard sight.shows(client), let identity = callers.identity(of: client) else {
+        guard visibility.shows(client), let identity = callers.identity(of: client) else {
             throw BusError(
                 name: BusError.nameHasNoOwnerName,
                 message: "\(client) has not called the service, or it has left more than a minute ago")
@@ -366,7 +367,7 @@ struct CenterHandlers {
         return KnownClient(name: client, identity: identity)
     }
 
-    func explain(_ call: Explain, _ sight: PolicyGate.Visibility) throws(BusError) -> [String] {
+    func explain(_ call: Explain, _ visibility: PolicyGate.Visibility) throws(BusError) -> [String] {
         let client = try clientName(call.client)
         if !call.name.isEmpty {
             try mappingCenterErrors { () throws(CenterError) in
@@ -374,7 +375,7 @@ struct CenterHandlers {
             }
         }
         // A client that the caller may not see is reported as absent.
-        guard sight.shows(client),
+        guard visibility.shows(client),
             let explanation = center.explanation(of: client, name: call.name, object: call.object)
         else { return [Reasons.noClient(client)] }
         return Reasons(
@@ -382,7 +383,7 @@ struct CenterHandlers {
             registrations: center.registrations(of: client) ?? [], process: clients.process(of: client),
             refusal: call.name.isEmpty ? nil : gate.refusal(toObserve: call.name, client),
             inactiveWhen: driver.effects.activity?.rule(for: client) ?? .unfocused,
-            others: sight.isWhole ? .told(active: driver.effects.activity?.activeApplication) : .untold,
+            others: visibility.isWhole ? .told(active: driver.effects.activity?.activeApplication) : .untold,
             now: driver.center.clock.time()
         ).sentences
     }
@@ -456,7 +457,7 @@ struct CenterHandlers {
 
     /// Returns the configuration as a reader may see it: a sandbox does not get the paths of files.
     private func shownConfiguration(for reader: UniqueName?) -> ShownConfiguration {
-        let isTold = reader.map { gate.sight(of: $0).isWhole } == true
+        let isTold = reader.map { gate.visibility(of: $0).isWhole } == true
         return ShownConfiguration(
             files: isTold ? configuration.files : [],
             errors: isTold ? configuration.faults.map(\.description) : [])
@@ -501,7 +502,7 @@ struct CenterHandlers {
                 }
             },
             // A sandbox does not see the other sessions.
-            sessions: reader.map { gate.sight(of: $0).isWhole } == true ? sessions.shown : [:],
+            sessions: reader.map { gate.visibility(of: $0).isWhole } == true ? sessions.shown : [:],
             configuration: shownConfiguration(for: reader))
     }
 

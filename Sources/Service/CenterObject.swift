@@ -243,7 +243,7 @@ package final class CenterObject {
     private func loseWaitingCalls() -> Bool {
         let left = ((takeKeptCalls() ?? []) + callers.takeWaiting()).filter { $0.kind == .methodCall }
         let others = calls?.loseAtEnd(left) ?? []
-        refusals.notices.tellAll()
+        refusals.notices.reportAll()
         let lost = left.count - others.count { $0.hasInterface(ObjectExporter.peer) }
         if lost > 0 {
             Log.warning("\(lost) calls that came faster than they can be served are lost, as the service ends")
@@ -328,9 +328,9 @@ package final class CenterObject {
 
     /// Takes over the state of an object whose connection the bus closed, instead of
     /// ``recover(directory:busID:address:takesLock:)``.
-    func inherit(_ heritage: HandoverState) {
-        driver.inherit(heritage.center, heritage.store)
-        maxBytes = heritage.maxBytes
+    func inherit(_ handoverState: HandoverState) {
+        driver.inherit(handoverState.center, handoverState.store)
+        maxBytes = handoverState.maxBytes
     }
 
     /// Reads the configuration files again. If one has a fault, which is logged, everything stays as it was.
@@ -418,7 +418,7 @@ package final class CenterObject {
         if hasLeft(sender), Self.questions.contains(where: call.hasMember) { return true }
         driver.noteServing()
         driver.effects.activity?.noteUse()
-        if !call.expectsNoReply { refusals.notices.tellNow(sender) }
+        if !call.expectsNoReply { refusals.notices.reportNow(sender) }
         if driver.center.isAnythingReady, isBarrier(call) {
             driver.perform { effects in driver.center.sendAllReady(effects: &effects) }
         }

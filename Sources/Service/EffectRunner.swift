@@ -67,13 +67,13 @@ final class EffectRunner {
     #endif
     private var heads = ClientTable<MessageHead>()
     /// Whether the bus answers a refused signal with an error, as dbus-daemon does. Then losses are known exactly.
-    private var areRefusalsTold = false
+    private var busReportsRefusals = false
     /// Clients with a channel whose reading of replies on the bus is being probed.
     private var witnessedReplies: Set<ClientName> = []
     /// How often the queue of each client began to overflow.
     private var overflows: [ClientName: UInt64] = [:]
     /// Requests whose barrier the bus refused, until they are repeated.
-    private var possibleLoss: [PossibleLoss] = []
+    private var refusedBarriers: [RefusedBarrier] = []
     private var askAgain: EventSource?
     private static let pauseForBus: UInt32 = 1000
     /// Timers of clients whose application became inactive, including expired timers.
@@ -118,7 +118,7 @@ final class EffectRunner {
         prober.onRefusal = { [unowned self] client, line in
             // Messages on the bus beside a channel have no sequence number.
             guard line == .client, channels[client] == nil else { return }
-            report(.probeRefused(client, isCounted: areRefusalsTold))
+            report(.probeRefused(client, isCounted: busReportsRefusals))
         }
     }
 
@@ -128,7 +128,7 @@ final class EffectRunner {
             ("counts of overflows", overflows.count), ("timers of activity", inactivityTimers.count),
             ("timers of intervals", intervalTimers.count), ("probes", prober.keptCount),
             ("witnesses of replies", witnessedReplies.count),
-            ("barriers that were refused", possibleLoss.count),
+            ("barriers that were refused", refusedBarriers.count),
         ]
     }
 
@@ -152,7 +152,7 @@ final class EffectRunner {
     /// Takes the bus's refusal of the signal with this message serial.
     func signalRefused(serial: UInt32) {
         guard serial >= Self.firstSignal else { return }
-        areRefusalsTold = true
+        busReportsRefusals = true
         if let (client, content) = sentSignals.take(serial) { report(.deliveryRefused(client, content)) }
     }
 
@@ -180,23 +180,23 @@ final class EffectRunner {
             case .failure(let error):
                 // The bus may be out of quota at the moment.
                 guard error.name != BusError.disconnectedName else { return }
-                passLater(PossibleLoss(isWanted: isWanted, completion: completion))
+                passLater(RefusedBarrier(isWanted: isWanted, completion: completion))
             }
         }
     }
 
-    private func passLater(_ one: PossibleLoss) {
-        possibleLoss.append(one)
+    private func passLater(_ one: RefusedBarrier) {
+        refusedBarriers.append(one)
         guard askAgain == nil else { return }
         askAgain = .once(milliseconds: Self.pauseForBus, on: bus.context) { [unowned self] in
             askAgain = nil
-            let waiting = possibleLoss.filter { $0.isWanted() }
-            possibleLoss = []
+            let waiting = refusedBarriers.filter { $0.isWanted() }
+            refusedBarriers = []
             barrier.share { for one in waiting { whenCarried(while: one.isWanted, one.completion) } }
         }
     }
 
-    private struct PossibleLoss {
+    private struct RefusedBarrier {
         let isWanted: () -> Bool
         let completion: () -> Void
     }
@@ -357,7 +357,7 @@ final class EffectRunner {
     ///
     /// - Parameter isMoreDue: whether more is sent next.
     func eventEnded(isMoreDue: Bool) {
-        if channels.owesEvent, channels.eventEnded(isMoreDue: isMoreDue, confirming: store) { store?.flush() }
+        if channels.hasPendingWrites, channels.eventEnded(isMoreDue: isMoreDue, confirming: store) { store?.flush() }
         receipts?.eventEnded()
     }
 

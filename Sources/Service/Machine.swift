@@ -35,7 +35,7 @@ package struct Machine {
     /// Microseconds since the machine started, including suspended time.
     var uptime: () -> Int64 = bootTime
     /// Releases mapped file pages that the process does not need; nil where there is no such function.
-    var letGoOfPages: (() -> Void)?
+    var releasePages: (() -> Void)?
     /// Makes a new connection to the system bus, which has not sent Hello yet; nil where no system bus is available.
     var connectToSystemBus: ((MainContext, EventSource.Priority) throws(BusError) -> any BusConnection)?
     /// Called for each call when it is served, for a simulation in which serving takes time.
@@ -52,7 +52,7 @@ package struct Machine {
             processes: RecentProcesses(of: ProcFileSystem()), session: .own,
             maySandboxesCall: { [instances = FlatpakInstances.ofSession()] in instances.mayTalk(to: Wire.busName) },
             readConfiguration: { .ofMachine() }, sockets: { UnixSockets() },
-            letGoOfPages: UnusedPages.letGo,
+            releasePages: UnusedPages.letGo,
             connectToSystemBus: { context, priority throws(BusError) in
                 try Connection(address: Connection.systemBusAddress, context: context, priority: priority)
             })

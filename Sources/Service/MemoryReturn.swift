@@ -17,7 +17,7 @@ final class MemoryReturn {
     private var maxHeld = 0
     private var held = 0
     private var timer: EventSource?
-    private let letGoOfPages: (() -> Void)?
+    private let releasePages: (() -> Void)?
     /// Called before memory is returned, so that tables release unused memory.
     var releaseMemory: (() -> Void)?
     /// The idle source that releases pages after start; set by the first call.
@@ -34,9 +34,9 @@ final class MemoryReturn {
     private static let maxPauses = 4
     private static let muchBytes = 16 << 20
 
-    init(context: MainContext, letGoOfPages: (() -> Void)?) {
+    init(context: MainContext, releasePages: (() -> Void)?) {
         self.context = context
-        self.letGoOfPages = letGoOfPages
+        self.releasePages = releasePages
     }
 
     /// Notes the end of an event of the core.
@@ -51,11 +51,11 @@ final class MemoryReturn {
     /// Notes that a call was served. At the first call, for which the service was started, the memory of the start is
     /// no longer needed.
     func noteServing() {
-        guard firstRest == nil, let letGoOfPages else { return }
+        guard firstRest == nil, let releasePages else { return }
         // Done as soon as there is nothing else to do, so that no caller waits for it, and without a wake-up of its
         // own.
         firstRest = .idle(on: context, priority: .of(.queuedWhenIdle)) {
-            letGoOfPages()
+            releasePages()
             return .remove
         }
     }
@@ -86,6 +86,6 @@ final class MemoryReturn {
             _ = malloc_trim(0)
         #endif
         // Under load the pages would be needed again at once.
-        if isQuiet { letGoOfPages?() }
+        if isQuiet { releasePages?() }
     }
 }

@@ -77,7 +77,7 @@ final class PostBatches {
                     let post = try post.get()
                     // A post that was deferred in an earlier part was checked there.
                     if next == nil { try gate.check(post.options, ofPost: post.name, work.call.sender, isOfMany: true) }
-                    guard try driver.makeWay(for: post, from: work.call.sender, effects: &effects) else {
+                    guard try driver.removeCoalesced(for: post, from: work.call.sender, effects: &effects) else {
                         work.next = (name, .success(post))
                         break
                     }

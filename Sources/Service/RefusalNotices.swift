@@ -70,7 +70,7 @@ final class RefusalNotices {
     }
 
     /// Reports refusals to a poster that waits for a reply, before that reply.
-    func tellNow(_ poster: UniqueName) {
+    func reportNow(_ poster: UniqueName) {
         guard !notices.isEmpty, let notice = remove(poster) else { return }
         tell(notice, poster)
     }
@@ -79,7 +79,7 @@ final class RefusalNotices {
     func forget(_ poster: UniqueName) { _ = remove(poster) }
 
     /// Reports all refusals at the end of the service.
-    func tellAll() {
+    func reportAll() {
         for (poster, notice) in notices.sorted(by: { $0.key < $1.key }) { tell(notice, poster) }
         (notices, counts, timer) = ([:], [:], nil)
     }

@@ -31,7 +31,7 @@ public final class Service {
     private let onEnd: (End) -> Void
     private var link: ServiceLink?
     /// The handover state of the link that ended, until the next link has it.
-    private var heritage: HandoverState?
+    private var handoverState: HandoverState?
     /// An event source that releases a link that has ended, after its callbacks have returned.
     private var release: EventSource?
     /// The next attempt.
@@ -98,9 +98,9 @@ public final class Service {
     /// The state machine behind the present connection, for tests.
     package var center: DistributedCenter? { link?.object.center }
     /// Whether queued notifications would be lost with the process, because the state has no space for them, for
-    /// simulations. Between two connections the state belongs to ``heritage``.
+    /// simulations. Between two connections the state belongs to ``handoverState``.
     package var isWithoutQueues: Bool {
-        (heritage.map { $0.store?.isWithoutQueues } ?? link?.object.isWithoutQueues) ?? false
+        (handoverState.map { $0.store?.isWithoutQueues } ?? link?.object.isWithoutQueues) ?? false
     }
 
     /// Takes a report of a client's activity (A1), in a simulation without a source.
@@ -117,12 +117,13 @@ public final class Service {
     package var valuesForSessions: [ExportedNotification] { link?.object.valuesForSessions ?? [] }
 
     private func connect() throws(BusError) {
-        let link = try ServiceLink(on: machine, context: context, heritage: heritage) { [unowned self] reason in
+        let link = try ServiceLink(on: machine, context: context, handoverState: handoverState) {
+            [unowned self] reason in
             linkEnded(reason)
         }
         link.onServing = { [unowned self] in
             if attempts > 0 { Log.notice("connected to the bus again, with all that was there") }
-            heritage = nil
+            handoverState = nil
             servingSince = context.now
         }
         self.link = link
@@ -134,15 +135,15 @@ public final class Service {
 
     private func linkEnded(_ reason: ServiceLink.End) {
         let left = link?.handOver()
-        heritage = left ?? heritage
+        handoverState = left ?? handoverState
         switch reason {
         case .otherBus: endWithBus()
         #if CARILLON_PLANTED
             case .disconnected where PlantedFault.strikes(.stateErased): endWithBus()
         #endif
         case .nameLost: end(.nameLost)
-        case .refused(let error) where heritage == nil: end(.noBus(error))
-        case .disconnected where heritage == nil: end(.disconnected)
+        case .refused(let error) where handoverState == nil: end(.noBus(error))
+        case .disconnected where handoverState == nil: end(.disconnected)
         // The service's own former connection may have the name for another moment.
         case .nameTaken where attempts == 0: end(.nameTaken)
         case .nameTaken where attempts > Self.maxAttemptsForName: end(.nameTaken)
@@ -179,7 +180,7 @@ public final class Service {
 
     /// Removes the state, as no client is left that it could serve, and ends.
     private func endWithBus() {
-        heritage?.store?.remove()
+        handoverState?.store?.remove()
         end(.busGone)
     }
 

@@ -25,7 +25,7 @@ final class ServiceLink {
     /// The control connection, for questions to the bus and to clients: their answers do not wait behind other
     /// messages.
     private let control: Connection
-    private var heritage: HandoverState?
+    private var handoverState: HandoverState?
     private var sizeTest: SizeTest?
     private var sizeTimer: EventSource?
     /// The pause between tests of a size that the bus did not carry, in milliseconds; it doubles each time.
@@ -62,19 +62,19 @@ final class ServiceLink {
     ///   - heritage: the handover state of the link that ended before; nil at the first.
     ///   - onEnd: called once, from the loop.
     init(
-        on machine: Machine, context: MainContext, heritage: HandoverState?, onEnd: @escaping (End) -> Void
+        on machine: Machine, context: MainContext, handoverState: HandoverState?, onEnd: @escaping (End) -> Void
     ) throws(BusError) {
         self.machine = machine
         connection = try machine.connect(context, .of(.reading))
         control = try machine.connect(context, .of(.reading))
-        self.heritage = heritage
-        waitingCalls = heritage?.calls ?? []
+        self.handoverState = handoverState
+        waitingCalls = handoverState?.calls ?? []
         self.onEnd = onEnd
         connection.routePeerCalls()
         connection.gatherTurns()
         object = CenterObject(
-            bus: connection, on: machine, configuration: heritage?.configuration,
-            sessions: heritage?.sessions)
+            bus: connection, on: machine, configuration: handoverState?.configuration,
+            sessions: handoverState?.sessions)
         connection.onMessage = { [unowned self] message in
             if losesName(message) {
                 end(.nameLost)
@@ -145,7 +145,7 @@ final class ServiceLink {
             case .failure(let error): end(.refused(error))
             case .success(let id):
                 busID = id
-                guard heritage?.busID ?? id == id else { return end(.otherBus) }
+                guard handoverState?.busID ?? id == id else { return end(.otherBus) }
                 requestName(onBus: id)
             }
         }
@@ -161,10 +161,10 @@ final class ServiceLink {
     }
 
     private func takeUpState(onBus id: String) {
-        guard let heritage else { return recover(onBus: id) }
-        object.inherit(heritage)
-        suspect(heritage.largest, known: heritage.maxBytes)
-        self.heritage = nil
+        guard let handoverState else { return recover(onBus: id) }
+        object.inherit(handoverState)
+        suspect(handoverState.largest, known: handoverState.maxBytes)
+        self.handoverState = nil
         serve()
     }
 

@@ -21,9 +21,9 @@ struct PartsTests {
     }
 
     /// Has a post take the place of those of its name.
-    private func makeWay(_ center: Scenario, style: PostingStyle = .whenIdle) throws -> Bool {
+    private func removeCoalesced(_ center: Scenario, style: PostingStyle = .whenIdle) throws -> Bool {
         try center.perform { effects throws(CenterError) in
-            try center.center.makeWay(
+            try center.center.removeCoalesced(
                 name: "A", object: "new", userInfo: Scenario.Payload(byteCount: 10, tag: 0),
                 options: options(style), from: poster, effects: &effects)
         }
@@ -86,13 +86,13 @@ struct PartsTests {
     func replacing(style: PostingStyle) throws {
         let center = try scenario(posts: 2 * part + 10)
         try center.suspend(one)
-        #expect(try !makeWay(center, style: style))
+        #expect(try !removeCoalesced(center, style: style))
         center.postQueued(.asap)
         #expect(center.names(one).isEmpty && center.center.isAnythingInParts)
         try center.center.checkInvariants()
         #expect(try restored(center).queuedPosts == 2 * part + 10)
-        #expect(try !makeWay(center, style: style))
-        #expect(try makeWay(center, style: style), "the rest is no more than a part")
+        #expect(try !removeCoalesced(center, style: style))
+        #expect(try removeCoalesced(center, style: style), "the rest is no more than a part")
         try center.post("A", "new", style: style, coalescing: [.name], from: poster)
         #expect(!center.center.isAnythingInParts)
         center.postQueued(.asap)
@@ -106,17 +106,17 @@ struct PartsTests {
     @Test("Q3: few are taken out at once, and a post that is refused takes nothing out")
     func notInParts() throws {
         let few = try scenario(posts: part)
-        #expect(try makeWay(few) && few.statistics.queuedPosts == UInt64(part))
+        #expect(try removeCoalesced(few) && few.statistics.queuedPosts == UInt64(part))
         let many = try scenario(posts: part + 1)
         many.center.limits[.queuedPostBytesPerClient] = 5
-        #expect(throws: CenterError.limitExceeded(.queuedPostBytesPerClient, value: 5)) { try makeWay(many) }
+        #expect(throws: CenterError.limitExceeded(.queuedPostBytesPerClient, value: 5)) { try removeCoalesced(many) }
         #expect(many.statistics.queuedPosts == UInt64(part + 1) && !many.center.isAnythingInParts)
     }
 
     @Test("Q3: once a part is taken out, the post is not refused any more")
     func accepted() throws {
         let center = try scenario(posts: part + 1)
-        #expect(try !makeWay(center))
+        #expect(try !removeCoalesced(center))
         center.center.limits[.queuedPostBytesPerClient] = 5
         center.center.limits[.retainedPerClient] = 0
         try center.post(

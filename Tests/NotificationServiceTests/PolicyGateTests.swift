@@ -216,7 +216,7 @@ struct PolicyGateTests {
     }
 
     @Test("P2: a sandbox sees its own connections")
-    func sight() {
+    func visibility() {
         let gate = gate(maySandboxesCall: true)
         call(":1.1", Confinement.none)
         call(":1.2", .sandbox("org.x.Y"))
@@ -224,11 +224,12 @@ struct PolicyGateTests {
         call(":1.4", .sandbox("org.x.Z"))
         call(":1.5", nil)
         let all: [UniqueName] = [":1.1", ":1.2", ":1.3", ":1.4", ":1.5"]
-        #expect(all.filter(gate.sight(of: ":1.1").shows) == all)
-        #expect(all.filter(gate.sight(of: ":1.2").shows) == [":1.2", ":1.3"])
-        #expect(all.filter(gate.sight(of: ":1.4").shows) == [":1.4"])
-        #expect(all.filter(gate.sight(of: ":1.5").shows) == [":1.5"])
-        #expect(all.filter { gate.sight(of: $0).isWhole } == [":1.1"], "nobody else is told of what is not a client's")
+        #expect(all.filter(gate.visibility(of: ":1.1").shows) == all)
+        #expect(all.filter(gate.visibility(of: ":1.2").shows) == [":1.2", ":1.3"])
+        #expect(all.filter(gate.visibility(of: ":1.4").shows) == [":1.4"])
+        #expect(all.filter(gate.visibility(of: ":1.5").shows) == [":1.5"])
+        #expect(
+            all.filter { gate.visibility(of: $0).isWhole } == [":1.1"], "nobody else is told of what is not a client's")
     }
 
     @Test("P2: the policy that is shown to a sandbox is what concerns it")

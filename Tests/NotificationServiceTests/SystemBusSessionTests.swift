@@ -164,13 +164,13 @@ struct SystemBusSessionTests {
     @Test("A session that was passed over, as its user has too many, has a place as soon as there is one")
     func passedOver() {
         let scene = Scene()
-        let names = (2...SessionPlaces.maxPeersOfUser + 2).map { UniqueName(rawValue: ":1.\($0)")! }
+        let names = (2...SessionSlots.maxPeersOfUser + 2).map { UniqueName(rawValue: ":1.\($0)")! }
         for name in names { scene.join(name) }
-        #expect(scene.stay.shown.count == SessionPlaces.maxPeersOfUser)
+        #expect(scene.stay.shown.count == SessionSlots.maxPeersOfUser)
         scene.send(1, from: names.last!)
         #expect(scene.posted.isEmpty)
         scene.leave(names[0])
-        #expect(scene.stay.shown.count == SessionPlaces.maxPeersOfUser)
+        #expect(scene.stay.shown.count == SessionSlots.maxPeersOfUser)
         scene.send(2, from: names.last!)
         #expect(scene.posted == ["Ding"])
         #expect(scene.sent(HereSignal.member, to: nil).count == 1, "nobody is asked again")
@@ -187,7 +187,7 @@ struct SystemBusSessionTests {
         scene.join(":1.2")
         scene.send(1, from: ":1.2")
         #expect(scene.posted == ["Ding"])
-        #expect(scene.stay.shown.count == SessionPlaces.maxPeersOfUser + 1)
+        #expect(scene.stay.shown.count == SessionSlots.maxPeersOfUser + 1)
         for name in names { scene.leave(name) }
         scene.leave(":1.2")
         scene.bus.pass(milliseconds: 10_000)
@@ -223,17 +223,17 @@ struct SystemBusSessionTests {
         for user in 0..<8 as Range<UInt32> {
             for number in 0..<8 { scene.join(UniqueName(rawValue: ":3.\(user)\(number)")!, user: 2000 + user) }
         }
-        #expect(scene.stay.shown.count == SessionPlaces.maxPeers)
+        #expect(scene.stay.shown.count == SessionSlots.maxPeers)
         scene.join(":1.2")
         scene.join(":1.3")
         for number in 1...2 as ClosedRange<UInt64> {
             for name in [":1.2", ":1.3"] as [UniqueName] { scene.send(number, from: name) }
         }
-        #expect(scene.posted.count == 4 && scene.stay.shown.count == SessionPlaces.maxPeers)
+        #expect(scene.posted.count == 4 && scene.stay.shown.count == SessionSlots.maxPeers)
         // They had places by giving up of the same user, who has one back now.
         scene.leave(":1.2")
         scene.leave(":1.3")
-        #expect(scene.stay.shown.count == SessionPlaces.maxPeers)
+        #expect(scene.stay.shown.count == SessionSlots.maxPeers)
     }
 
     @Test("E4: a flood of a user of whom nothing is taken does not have reading rest")

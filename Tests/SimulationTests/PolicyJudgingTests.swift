@@ -109,7 +109,7 @@ struct PolicyJudgingTests {
     }
 
     @Test("P2: an application in a sandbox is shown its own connections alone", arguments: [true, false])
-    func sight(isOwn: Bool) {
+    func visibility(isOwn: Bool) {
         let stage = Case()
         let other = UniqueName(rawValue: ":1.8")!
         stage.policy.note(other, isOwn ? Self.sandboxed : Self.free)

@@ -112,7 +112,7 @@ extension DistributedCenter {
     /// - Returns: whether ``post(name:object:userInfo:options:from:as:effects:)`` may remove the rest. After false in
     ///   an earlier call, that does not refuse the post.
     /// - Throws: the errors of ``post(name:object:userInfo:options:from:as:effects:)``.
-    public func makeWay(
+    public func removeCoalesced(
         name: String, object: String, userInfo: any UserInfo, options: PostOptions, from poster: ClientName,
         effects: inout [Effect]
     ) throws(CenterError) -> Bool {

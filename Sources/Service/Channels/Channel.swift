@@ -45,7 +45,7 @@ final class Channel: PolledSourceDelegate {
     private static let maxOutcomesDue = 1024
     private static let maxOutcomeBytesAtEnd = 256 << 10
     /// The maximum number of reads for a work slice.
-    private static let readsPerPiece = 2
+    private static let readsPerSlice = 2
 
     let client: ClientName
     /// The account that is charged for the channel.
@@ -74,7 +74,7 @@ final class Channel: PolledSourceDelegate {
     var unread = SentSignals.Recent()
     /// The control signals that were written since then. They have no sequence number by which the client could miss
     /// them: the last signal about its suspension, and all about observers that policy removed.
-    private(set) var unreadWords: [Effect] = []
+    private(set) var unreadControl: [Effect] = []
     /// Whether the core waits for a finding whether the client reads (``Effect/witness(_:)``).
     var awaitsBacklogProbe = false
     /// Whether the client wants batches for its notifications on the bus.
@@ -213,28 +213,28 @@ final class Channel: PolledSourceDelegate {
             return
         }
         let isNothingUnread =
-            (unread != SentSignals.Recent() || !unreadWords.isEmpty) && !socket.isAnythingUnread
+            (unread != SentSignals.Recent() || !unreadControl.isEmpty) && !socket.isAnythingUnread
         let before = writer.written
         writer.write(socket.send)
         // Checked after the write: if the client has closed its end, its unread bytes are gone as well, but nothing can
         // be written then.
-        if isNothingUnread, writer.written > before { (unread, unreadWords) = (SentSignals.Recent(), []) }
+        if isNothingUnread, writer.written > before { (unread, unreadControl) = (SentSignals.Recent(), []) }
         while let frame = frames.first, frame.end <= writer.written {
             frames.popFirst()
-            if let effect = frame.effect { noteWord(effect) } else { outcomeBytes -= frame.byteCount }
+            if let effect = frame.effect { noteControl(effect) } else { outcomeBytes -= frame.byteCount }
             written(frame)
         }
         isFull = writer.byteCount > 0
         if !isFull, frames.isEmpty { writer.releaseMemory() }
     }
 
-    private func noteWord(_ effect: Effect) {
+    private func noteControl(_ effect: Effect) {
         switch effect {
-        case .suspensionChanged: unreadWords.removeAll { if case .suspensionChanged = $0 { true } else { false } }
+        case .suspensionChanged: unreadControl.removeAll { if case .suspensionChanged = $0 { true } else { false } }
         case .revoked: break
         default: return
         }
-        unreadWords.append(effect)
+        unreadControl.append(effect)
     }
 
     /// Whether the oldest probe is answered.
@@ -252,8 +252,8 @@ final class Channel: PolledSourceDelegate {
     /// - Parameters:
     ///   - maxKept: as for ``ChannelFrameReader``.
     ///   - maxHead: as for ``ChannelFrameReader``.
-    func beginPiece(maxKept: Int, maxHead: Int) {
-        readsLeft = Self.readsPerPiece
+    func beginSlice(maxKept: Int, maxHead: Int) {
+        readsLeft = Self.readsPerSlice
         reader.maxKept = maxKept
         reader.maxHead = maxHead
     }
@@ -289,7 +289,7 @@ final class Channel: PolledSourceDelegate {
     }
 
     /// Ends the work slice, and releases memory that only reading needs.
-    func endPiece() {
+    func endSlice() {
         if !reader.hasNext { reader.releaseMemory() }
     }
 

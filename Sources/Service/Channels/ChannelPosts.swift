@@ -142,7 +142,7 @@ final class ChannelPosts {
         guard channel.isOpen, !driver.isOver else { return 0 }
         let limits = driver.center.limits
         let maxOfTexts = Int(limits[.nameLength] + limits[.objectLength])
-        channel.beginPiece(
+        channel.beginSlice(
             maxKept: maxOfTexts + Int(limits[.userInfoBytes]) + Self.maxBytesOfOptions,
             maxHead: maxOfTexts + Self.maxBytesBesideTexts)
         var piece = piece
@@ -154,7 +154,7 @@ final class ChannelPosts {
                 if let result = take(next, of: channel, &waitsForIdleness, &effects) { results.append(result) }
                 guard channel.waiting == nil else { break }
             }
-            channel.endPiece()
+            channel.endSlice()
             if !hold(channel.bytesToHold, of: channel, isWhole: !channel.mayGiveUpPart, &effects) {
                 channel.giveUpPart()
                 _ = hold(channel.bytesToHold, of: channel, isWhole: true, &effects)
@@ -252,7 +252,7 @@ final class ChannelPosts {
         do throws(BusError) {
             guard let post = try read.post?.get() else { return nil }
             if !read.isChecked { try gate.check(post.options, ofPost: post.name, client, isOfMany: true) }
-            guard try driver.makeWay(for: post, from: client, effects: &effects) else {
+            guard try driver.removeCoalesced(for: post, from: client, effects: &effects) else {
                 channel.waiting = read
                 channel.waiting?.isChecked = true
                 return nil

@@ -33,7 +33,7 @@ final class Channels {
         case possibleLoss(ClientName)
         /// The channel ended with control signals about the client that it may never read, among them signals about
         /// these observers.
-        case wordsUnread(ClientName, revoked: Set<ObserverID>)
+        case controlUnread(ClientName, revoked: Set<ObserverID>)
         /// The channel ended, and its client continues on the bus.
         case gone(ClientName)
     }
@@ -60,7 +60,7 @@ final class Channels {
     private var dirty: [Channel] = []
     /// Whether the event has frames to write, or deliveries to confirm to the store. The driver asks at the end of each
     /// event.
-    private(set) var owesEvent = false
+    private(set) var hasPendingWrites = false
     private var postponed = 0
     /// The notifications that were written to clients and not yet confirmed to the store.
     private var carried: [ClientName: DeliveryReceipts.Sent] = [:]
@@ -107,7 +107,7 @@ final class Channels {
     func add(_ channel: Channel, after before: DistributedCenter.SentBeforeChannel) {
         channel.onAppended = { [unowned self] in
             dirty.append($0)
-            owesEvent = true
+            hasPendingWrites = true
         }
         channel.onWritable = { [unowned self] channel in
             write(channel)
@@ -127,7 +127,7 @@ final class Channels {
         channel.isCarried = true
         if channel.writtenBefore != DeliveryReceipts.Sent() {
             carried[channel.client, default: DeliveryReceipts.Sent()].add(channel.writtenBefore)
-            owesEvent = true
+            hasPendingWrites = true
             channel.writtenBefore = DeliveryReceipts.Sent()
         }
         report(.carried(channel.client))
@@ -158,9 +158,9 @@ final class Channels {
         // After the unwritten effects, because the core then sends the current state.
         if !channel.isCarried {
             report(.possibleLoss(channel.client))
-        } else if mayBeUnread, let revoked = channel.unreadWords.revoked {
-            meter.count(channel.unreadWords.count + revoked.count)
-            report(.wordsUnread(channel.client, revoked: revoked))
+        } else if mayBeUnread, let revoked = channel.unreadControl.revoked {
+            meter.count(channel.unreadControl.count + revoked.count)
+            report(.controlUnread(channel.client, revoked: revoked))
         }
         report(.gone(channel.client))
         for probe in channel.probes where !probe.waitsForPing { prober.probe(channel.client) }
@@ -196,7 +196,7 @@ final class Channels {
         let isReset: Bool
         /// The observers of the unread control signals; nil where there are no such signals, or the client did not
         /// close the channel. The core itself resends control signals of a channel that was not carried.
-        let unreadWords: Set<ObserverID>?
+        let unreadControl: Set<ObserverID>?
     }
 
     /// Ends all channels at once, because the connection to the bus has ended. Returns the possible losses.
@@ -214,7 +214,7 @@ final class Channels {
             remove(channel)
             var one = Lost(
                 unread: channel.unread, isCarried: channel.isCarried, isReset: isReset,
-                unreadWords: isReset ? channel.unreadWords.revoked : nil)
+                unreadControl: isReset ? channel.unreadControl.revoked : nil)
             for case let effect? in channel.frames.map(\.effect) { one.unwritten.add(effect.content) }
             lost[channel.client] = one
         }
@@ -418,7 +418,7 @@ final class Channels {
             dirty.removeAll(keepingCapacity: true)
             for channel in channels { write(channel) }
         }
-        owesEvent = !dirty.isEmpty
+        hasPendingWrites = !dirty.isEmpty
         guard !carried.isEmpty else { return false }
         meter.count(carried.count)
         defer { carried.removeAll(keepingCapacity: true) }
@@ -439,7 +439,7 @@ final class Channels {
                 sequence: number, delivered: UInt64(content.notifications), dropped: content.losses)
             if channel.isCarried {
                 carried[channel.client, default: DeliveryReceipts.Sent()].add(sent)
-                owesEvent = true
+                hasPendingWrites = true
             } else {
                 channel.writtenBefore.add(sent)
             }

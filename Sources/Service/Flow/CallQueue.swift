@@ -41,7 +41,7 @@ final class CallQueue {
     /// The calls that are served in each interval however far observers are behind: 3,200 in a second.
     private static let leastInInterval = 32
     /// The calls of one account that are served at once in a slot while the service is under backpressure.
-    private static let maxAtOnceInCrowd = 8
+    private static let maxAtOnceUnderBackpressure = 8
     /// The maximum size, in bytes, of unreported lost posts while the service goes on reading.
     private static let maxUnreported = 4 << 20
     /// The time for announcing lost posts in each interval.
@@ -176,7 +176,7 @@ final class CallQueue {
                 !isStopped && !lines.isEmpty && credit > 0 && !isWriting && !inbox.isBehind(at: connection.context.now)
             },
             run: { [unowned self] in serve(for: Self.timeAtRest) })
-        driver.onCrowded = { [unowned self] in start() }
+        driver.onBackpressure = { [unowned self] in start() }
     }
 
     /// Serves a call at once, or keeps it.
@@ -190,12 +190,12 @@ final class CallQueue {
         guard !call.hasDescriptors else { return serve() }
         #if CARILLON_PLANTED
             let account = place(
-                of: caller, paidBy: PlantedFault.strikes(.unfairLines) ? AccountID.user(0) : account)
+                of: caller, paidBy: PlantedFault.strikes(.unfairQueue) ? AccountID.user(0) : account)
         #else
             let account = place(of: caller, paidBy: account)
         #endif
         let start = connection.context.now
-        let most = driver.center.isUnderBackpressure ? Self.maxAtOnceInCrowd : nil
+        let most = driver.center.isUnderBackpressure ? Self.maxAtOnceUnderBackpressure : nil
         guard !isStopped,
             mayServe(account, at: start, most: most),
             oversized == nil || !call.hasMember(PostMany.member) || hasRoom(for: call, of: caller)
@@ -246,7 +246,7 @@ final class CallQueue {
     /// Takes some posts from a channel at once, or queues the channel behind earlier calls of its process.
     func take(_ channel: Channel) {
         let start = connection.context.now
-        let most = driver.center.isUnderBackpressure ? Self.maxAtOnceInCrowd : nil
+        let most = driver.center.isUnderBackpressure ? Self.maxAtOnceUnderBackpressure : nil
         let account = place(of: channel.client, paidBy: channel.account)
         guard
             lines.mayServe(account, at: start, most: most, under: inbox.isBehind(at: start) ? .reading : .none)

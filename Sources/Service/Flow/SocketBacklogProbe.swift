@@ -299,7 +299,7 @@ final class SocketBacklogProbe {
         let now = bus.context.now
         dropIdle(process)
         guard !process.waiting.isEmpty else { return }
-        guard !process.isBlind || process.nextSearch <= now else { return letPass(process, at: now) }
+        guard !process.isBlind || process.nextSearch <= now else { return passWindows(process, at: now) }
         var ready: [Subject] = []
         var isSearchWanted = false
         for _ in 0..<min(process.waiting.count, Self.clientsAtOnce) {
@@ -332,7 +332,7 @@ final class SocketBacklogProbe {
     }
 
     /// Lets the oldest windows of an invisible process pass, ``blindWindows`` in a second.
-    private func letPass(_ process: Process, at now: Instant) {
+    private func passWindows(_ process: Process, at now: Instant) {
         if process.passesEnd <= now {
             process.passesEnd = now + .milliseconds(Int(Self.blindWait) - 10)
             process.passesLeft = Self.blindWindows

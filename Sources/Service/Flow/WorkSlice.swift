@@ -9,7 +9,7 @@ struct WorkSlice {
     /// The maximum number of posts. They take some hundreds of microseconds when few clients observe.
     private static let most = 32
     /// The maximum number of posts under backpressure.
-    private static let maxInCrowd = 8
+    private static let maxUnderBackpressure = 8
     private static let time = Duration.microseconds(500)
 
     private let most: Int
@@ -18,7 +18,7 @@ struct WorkSlice {
 
     /// - Parameter isUnderBackpressure: whether an observer that reads is behind.
     init(isUnderBackpressure: Bool, at now: Instant) {
-        most = isUnderBackpressure ? Self.maxInCrowd : Self.most
+        most = isUnderBackpressure ? Self.maxUnderBackpressure : Self.most
         end = now + Self.time
     }
 

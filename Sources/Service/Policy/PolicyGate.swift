@@ -109,7 +109,7 @@ final class PolicyGate {
     }
 
     /// Returns the visible clients: all for a process of the session; those of the same sandbox for a sandbox.
-    func sight(of caller: UniqueName) -> Visibility {
+    func visibility(of caller: UniqueName) -> Visibility {
         switch subject(caller) {
         case .session: .whole
         #if CARILLON_PLANTED
@@ -121,7 +121,7 @@ final class PolicyGate {
     }
 
     /// Whether a client may receive the posters of notifications (P2): only when it sees other clients.
-    func mayKnowPosters(_ caller: UniqueName) -> Bool { sight(of: caller).isWhole }
+    func mayKnowPosters(_ caller: UniqueName) -> Bool { visibility(of: caller).isWhole }
 
     /// Returns the reason for which a client may not observe this name; nil when it may.
     func refusal(toObserve name: String, _ client: UniqueName) -> String? {

@@ -20,7 +20,7 @@ extension SystemBusSession {
         private var losses = RateLimit(perSecond: 10_000, burst: 1_000_000)
 
         private static let windows = (
-            count: 64 * SessionPlaces.maxPeersOfUser, bytes: (1 << 20 + 256 << 10) * SessionPlaces.maxPeersOfUser
+            count: 64 * SessionSlots.maxPeersOfUser, bytes: (1 << 20 + 256 << 10) * SessionSlots.maxPeersOfUser
         )
 
         func isFull(at now: Int64) -> Bool { count.isFull(at: now) && bytes.isFull(at: now) }

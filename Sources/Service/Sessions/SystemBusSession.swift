@@ -18,7 +18,7 @@ final class SystemBusSession {
     private let onEnd: (BusError) -> Void
     private let departures: DepartureWatch
     private let exporter = ObjectExporter(path: SessionsWire.path, interface: SessionsWire.table)
-    private(set) var places = SessionPlaces()
+    private(set) var places = SessionSlots()
     /// The candidates about which the bus is yet to be asked.
     private var unasked = Deque<UniqueName>()
     private var asking = 0
@@ -112,7 +112,7 @@ final class SystemBusSession {
             peer.goneAt = now
         }
         let count = places.all.reduce(0) { $0 + $1.line.lost } - before
-        places = SessionPlaces()
+        places = SessionSlots()
         owner.center?.bytesForSessions = 0
         return count
     }

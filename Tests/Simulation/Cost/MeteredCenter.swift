@@ -81,7 +81,7 @@ final class MeteredCenter {
         _ name: String, _ object: String = "", from poster: ClientName, _ options: PostOptions = PostOptions()
     ) throws {
         while try !perform({ effects in
-            try center.makeWay(
+            try center.removeCoalesced(
                 name: name, object: object, userInfo: payload, options: options, from: poster, effects: &effects)
         }) {}
         try perform { effects in

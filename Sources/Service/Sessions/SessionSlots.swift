@@ -7,7 +7,7 @@ import CarillonCollections
 /// The bus is asked about a connection once, as long as the answer is remembered. Where all slots are taken, the user
 /// with the most sessions gives one up to a user with fewer. A session without a slot is remembered, and gets the next
 /// free slot.
-struct SessionPlaces {
+struct SessionSlots {
     /// The state of a connection.
     enum Standing: Equatable {
         case unknown
