@@ -64,10 +64,10 @@ extension DistributedNotificationCenter {
         guard lost > 0 else { return }
         let now = SuspendingClock.now
         let (wait, count): (Duration?, UInt64?) = state.withLock { state in
-            let untold = state.untoldOverflow
-            state.untoldOverflow += UInt64(lost)
+            let untold = state.unreportedOverflow
+            state.unreportedOverflow += UInt64(lost)
             let count = Log.throttle(&state.statistics.overflowed, times: UInt64(lost))
-            if untold / 16_384 != state.untoldOverflow / 16_384 { return (.zero, count) }
+            if untold / 16_384 != state.unreportedOverflow / 16_384 { return (.zero, count) }
             guard untold == 0 else { return (nil, count) }
             return (state.nextOverflow.map { max(.zero, $0 - now) } ?? .zero, count)
         }
@@ -75,26 +75,27 @@ extension DistributedNotificationCenter {
             Log.warning("notifications are lost, as the program does not take them in time (\(count) so far)")
         }
         guard let wait else { return }
-        guard wait > .zero else { return tellOverflow() }
-        DispatchQueue.global().asyncAfter(deadline: .now() + wait / .seconds(1)) { [weak self] in self?.tellOverflow() }
+        guard wait > .zero else { return reportOverflow() }
+        DispatchQueue.global().asyncAfter(deadline: .now() + wait / .seconds(1)) { [weak self] in self?.reportOverflow()
+        }
     }
 
     /// The minimum time between two events about losses.
     private static let pauseOfOverflows = Duration.seconds(1)
 
-    private func tellOverflow() {
+    private func reportOverflow() {
         let alsoLost = target(for: nil).deliver(byteCount: 256) { [weak self] in
             guard let self else { return }
             let count = state.withLock { state in
-                defer { state.untoldOverflow = 0 }
-                if state.untoldOverflow > 0 { state.nextOverflow = .now + Self.pauseOfOverflows }
-                return state.untoldOverflow
+                defer { state.unreportedOverflow = 0 }
+                if state.unreportedOverflow > 0 { state.nextOverflow = .now + Self.pauseOfOverflows }
+                return state.unreportedOverflow
             }
             if count > 0 { tell(.mayHaveMissedNotifications(.overflow(count: count))) }
         }
         state.withLock { state in
             state.statistics.overflowed += UInt64(alsoLost)
-            state.untoldOverflow += UInt64(alsoLost)
+            state.unreportedOverflow += UInt64(alsoLost)
         }
     }
 

@@ -116,9 +116,9 @@ extension DistributedNotificationCenter {
 
     private func waitAtExit() {
         let timeout = exitTimeout
-        guard timeout > 0 else { return tellUnsent("the program does not wait for them") }
+        guard timeout > 0 else { return reportUnsent("the program does not wait for them") }
         guard state.withLock({ $0.stalledAt }) != link.progress else {
-            return tellUnsent("the service has taken none of them since the program has waited for it")
+            return reportUnsent("the service has taken none of them since the program has waited for it")
         }
         let answer = Answer()
         submit(.barrier { answer.set($0) })
@@ -129,10 +129,10 @@ extension DistributedNotificationCenter {
             isTaken = answer.wait(seconds: timeout)
         }
         // Without a service, each post was reported as failed or as possibly lost.
-        if isTaken == nil { tellUnsent("the service has taken none of them for \(timeout) s") }
+        if isTaken == nil { reportUnsent("the service has taken none of them for \(timeout) s") }
     }
 
-    private func tellUnsent(_ reason: String) {
+    private func reportUnsent(_ reason: String) {
         let (waiting, unconfirmed) = link.unsentPosts
         guard waiting + unconfirmed > 0 else { return }
         Log.warning(

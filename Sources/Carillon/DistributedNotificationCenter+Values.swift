@@ -10,7 +10,7 @@ extension DistributedNotificationCenter {
     /// The time for which the service keeps a post as the value of its name and object. A newer retained post, or a
     /// removal, ends it earlier.
     public struct Retention: Hashable, Sendable {
-        private var goesWithPoster = false
+        private var endsWithPoster = false
         private var time: Duration?
 
         /// Keeps the value as long as the session's bus exists. The value survives the end of the program and of the
@@ -21,10 +21,10 @@ extension DistributedNotificationCenter {
         ///
         /// A name and object have one value. A value of another program replaces it, and ends with that program.
         /// Therefore each instance needs an object of its own.
-        public static let whileConnected = Retention(goesWithPoster: true)
+        public static let whileConnected = Retention(endsWithPoster: true)
 
-        private init(goesWithPoster: Bool = false) {
-            self.goesWithPoster = goesWithPoster
+        private init(endsWithPoster: Bool = false) {
+            self.endsWithPoster = endsWithPoster
         }
 
         /// Returns this retention with a maximum time.
@@ -37,7 +37,7 @@ extension DistributedNotificationCenter {
         }
 
         func apply(to options: inout PostOptions) throws(DistributedNotificationError) {
-            options.retention = CarillonCore.Retention(whileConnected: goesWithPoster)
+            options.retention = CarillonCore.Retention(whileConnected: endsWithPoster)
             guard let time else { return }
             let seconds = time.components.seconds + (time.components.attoseconds > 0 ? 1 : 0)
             guard time > .zero, let seconds = UInt32(exactly: seconds) else {

@@ -74,8 +74,8 @@ public final class DistributedNotificationCenter: Sendable {
         var hasLostPosts = false
         var exitTimeout: TimeInterval = 2
         /// The lost posts that no event has reported yet.
-        var unannouncedPosts = UnannouncedPosts()
-        var untoldOverflow: UInt64 = 0
+        var unannouncedPosts = UnreportedLosses()
+        var unreportedOverflow: UInt64 = 0
         /// The earliest time of the next event about dropped notifications; nil for any time.
         var nextOverflow: SuspendingClock.Instant?
         /// The value of ``BusLink/progress`` when a flush timed out after ``exitTimeout`` or longer; nil if none has.

@@ -24,8 +24,8 @@ public struct Outbox<Request> {
     static var few: Int { 8 }
 
     /// The window and the batch limit of a channel, which does not use the memory of the bus.
-    static var ownWayWindow: Int { 1024 }
-    static var maxOnOwnWay: Int { 256 }
+    static var channelWindow: Int { 1024 }
+    static var maxChannelBatch: Int { 256 }
 
     public struct Limits: Sendable {
         /// The maximum number of waiting posts: as many as the service would queue for one client.
@@ -69,7 +69,7 @@ public struct Outbox<Request> {
         }
 
         /// Whether the request is a post whose answer nobody awaits, so that it may wait for a batch.
-        var isPatient: Bool { isPost && !isAnswered }
+        var mayBatch: Bool { isPost && !isAnswered }
     }
 
     /// The reason why ``next(_:)`` returned nothing although requests wait. It holds until an answer arrives.
@@ -77,7 +77,7 @@ public struct Outbox<Request> {
         /// The window is full.
         case window
         /// Posts accumulate.
-        case pile
+        case batch
     }
 
     private var waiting = Deque<Entry>()
@@ -85,7 +85,7 @@ public struct Outbox<Request> {
     /// The number of waiting requests that may not wait for a batch.
     private var waitingUrgently = 0
     /// The number of requests at the head of the queue that no longer wait for a batch.
-    private var hurried = 0
+    private var flushed = 0
     private var hold: Hold?
     /// The number of requests that have left since the start.
     private(set) var departures: UInt64 = 0
@@ -133,19 +133,19 @@ public struct Outbox<Request> {
         switch hold {
         case nil: return true
         case .window: return false
-        case .pile: return !pilesUp
+        case .batch: return !accumulates
         }
     }
 
     private mutating func count(_ kind: Kind, _ byteCount: Int, by sign: Int) {
         if kind.isPost { waitingPosts += sign }
-        if !kind.isPatient { waitingUrgently += sign }
+        if !kind.mayBatch { waitingUrgently += sign }
         self.byteCount += sign * byteCount
     }
 
     /// Whether the waiting posts accumulate until an answer to a post in flight arrives.
-    private var pilesUp: Bool {
-        unconfirmed >= Self.few && hurried == 0 && waitingUrgently == 0 && waitingPosts < Self.maxTogether
+    private var accumulates: Bool {
+        unconfirmed >= Self.few && flushed == 0 && waitingUrgently == 0 && waitingPosts < Self.maxTogether
             && byteCount < Self.maxBytesTogether
     }
 
@@ -161,17 +161,17 @@ public struct Outbox<Request> {
     }
 
     /// Whether a post may bypass the queue over a channel, where each such post is answered.
-    var mayPassOnOwnWay: Bool { waiting.isEmpty && unconfirmed + 1 < Self.few }
+    var mayBypassOnChannel: Bool { waiting.isEmpty && unconfirmed + 1 < Self.few }
 
     mutating func passedOnOwnWay() {
         unconfirmed += 1
     }
 
     /// Whether posts accumulate since the last call of ``next(_:)``.
-    var isPilingUp: Bool { hold == .pile }
+    var isPilingUp: Bool { hold == .batch }
 
     /// Lets the waiting requests leave without waiting for a batch.
-    mutating func hurry() { hurried = waiting.count }
+    mutating func hurry() { flushed = waiting.count }
 
     /// The way in which posts may leave.
     enum Posting {
@@ -200,8 +200,8 @@ public struct Outbox<Request> {
             return nil
         }
         let areTogether = first.kind.isPost && posting == .together
-        guard !areTogether || !pilesUp else {
-            hold = .pile
+        guard !areTogether || !accumulates else {
+            hold = .batch
             return nil
         }
         let most = areTogether ? Self.maxTogether : 1
@@ -231,7 +231,7 @@ public struct Outbox<Request> {
     /// The confirmation of a question that is asked now, behind posts that asked for no answer.
     ///
     /// - Returns: nil when there are no such posts, or when another answer is on its way.
-    mutating func askForConfirmation() -> Confirmation? {
+    mutating func requestConfirmation() -> Confirmation? {
         guard isConfirmationDue, unconfirmed == sinceConfirmation else { return nil }
         return confirmation(asking: 0)
     }
@@ -251,8 +251,8 @@ public struct Outbox<Request> {
         hold = nil
         var requests: [Request] = []
         var bytes = 0
-        while let next = waiting.first, next.kind.isPost, requests.count < Self.maxOnOwnWay,
-            unconfirmed < Self.ownWayWindow, requests.isEmpty || bytes + next.byteCount <= Self.maxBytesTogether
+        while let next = waiting.first, next.kind.isPost, requests.count < Self.maxChannelBatch,
+            unconfirmed < Self.channelWindow, requests.isEmpty || bytes + next.byteCount <= Self.maxBytesTogether
         {
             bytes += next.byteCount
             unconfirmed += 1
@@ -268,7 +268,7 @@ public struct Outbox<Request> {
             waiting.prepend(Entry(request: request, kind: kind, byteCount: byteCount))
             count(kind, byteCount, by: 1)
         }
-        if hurried > 0 { hurried += posts.count }
+        if flushed > 0 { flushed += posts.count }
         hold = nil
     }
 
@@ -337,7 +337,7 @@ public struct Outbox<Request> {
     mutating func removeAll() -> [Request] {
         defer {
             waiting.removeAll()
-            (waitingPosts, waitingUrgently, hurried, byteCount) = (0, 0, 0, 0)
+            (waitingPosts, waitingUrgently, flushed, byteCount) = (0, 0, 0, 0)
             hold = nil
         }
         return waiting.map(\.request)
@@ -346,7 +346,7 @@ public struct Outbox<Request> {
     private mutating func takeFirst() -> Request {
         let entry = waiting.popFirst()!
         count(entry.kind, entry.byteCount, by: -1)
-        hurried = max(0, hurried - 1)
+        flushed = max(0, flushed - 1)
         departures += 1
         return entry.request
     }

@@ -14,7 +14,7 @@ struct ServiceOwners {
     /// The present owner, as far as the bus has announced it.
     private(set) var present: UniqueName?
     /// Whether the present owner is known to be another program.
-    private var isStranger = false
+    private var isOtherProgram = false
     /// The former owners, the latest last.
     private var former: [UniqueName] = []
 
@@ -27,23 +27,23 @@ struct ServiceOwners {
     mutating func change(to owner: UniqueName?) -> Bool {
         guard owner != present else { return false }
         former.removeAll { $0 == owner }
-        if let present, !isStranger { former.append(present) }
+        if let present, !isOtherProgram { former.append(present) }
         if former.count > Self.maxFormer { former.removeFirst() }
         present = owner
-        isStranger = false
+        isOtherProgram = false
         return true
     }
 
     /// Notes that the owner answered as the service does.
     mutating func answered(_ owner: UniqueName?) {
         present = owner
-        isStranger = false
+        isOtherProgram = false
         former = []
     }
 
     /// Notes that the present owner is no notification center.
     mutating func isNoCenter() {
-        isStranger = true
+        isOtherProgram = true
     }
 
     /// Forgets all owners after a change of the bus connection.

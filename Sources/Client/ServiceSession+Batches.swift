@@ -18,7 +18,7 @@ struct Batching {
     /// Whether the service was asked to send notifications in batches.
     var isAsked = false
     /// The timer that limits the wait of accumulating posts; nil while none accumulate.
-    var pile: AnyObject?
+    var batch: AnyObject?
 
     /// Accumulated posts leave after at most twice this time, even without an answer. A busy or stopped service is no
     /// reason to keep posts in a program that may end.
@@ -38,10 +38,10 @@ struct Batching {
 extension ServiceSession {
     /// Limits the time for which posts accumulate.
     func watchPile() {
-        guard batching.pile == nil, let departures = outbox.departuresBeforePile else { return }
-        batching.pile = bus.once(milliseconds: Batching.patienceMilliseconds) { [weak self] in
+        guard batching.batch == nil, let departures = outbox.departuresBeforePile else { return }
+        batching.batch = bus.once(milliseconds: Batching.patienceMilliseconds) { [weak self] in
             guard let self else { return }
-            batching.pile = nil
+            batching.batch = nil
             if outbox.departuresBeforePile == departures { outbox.hurry() }
             pump()
         }

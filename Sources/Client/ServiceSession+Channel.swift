@@ -32,7 +32,7 @@ struct Channels {
     var wasReadToEnd = false
     /// The losses that the service reported for the end of a channel while another channel was requested. They concern
     /// the previous channel, which was read to its end, or the requested one, if the bus did not deliver the answer.
-    private var doubtful: DroppedSignal?
+    private var pendingLosses: DroppedSignal?
     private var isSettlingDoubt = false
     /// The service that answered last.
     private var service: UniqueName?
@@ -71,8 +71,9 @@ struct Channels {
     /// - Returns: whether the caller must send the question that settles this.
     mutating func doubt(_ signal: DroppedSignal) -> Bool {
         defer { isSettlingDoubt = true }
-        doubtful = DroppedSignal(
-            count: signal.count + (doubtful?.count ?? 0), observers: signal.observers + (doubtful?.observers ?? []),
+        pendingLosses = DroppedSignal(
+            count: signal.count + (pendingLosses?.count ?? 0),
+            observers: signal.observers + (pendingLosses?.observers ?? []),
             reason: signal.reason)
         return !isSettlingDoubt
     }
@@ -80,7 +81,7 @@ struct Channels {
     /// Notes that this question was answered or refused.
     mutating func doubtIsSettled() { isSettlingDoubt = false }
 
-    mutating func takeDoubtful() -> DroppedSignal? { doubtful.take() }
+    mutating func takeDoubtful() -> DroppedSignal? { pendingLosses.take() }
 
     /// - Returns: the number of the request.
     mutating func asked() -> Int {
@@ -118,7 +119,7 @@ struct Channels {
         guard service != self.service else { return }
         self.service = service
         // The change of the service is reported as a gap of its own.
-        (wasReadToEnd, doubtful) = (false, nil)
+        (wasReadToEnd, pendingLosses) = (false, nil)
         if case .asking = phase { phase = .none }
         (attempts, notBefore, isOutOfTheQuestion) = (0, nil, false)
     }
@@ -165,9 +166,9 @@ extension ServiceSession {
             stopHoldingPosts()
             // Later messages of the service do not concern an earlier channel.
             channels.wasReadToEnd = false
-            let doubtful = channels.takeDoubtful()
+            let pendingLosses = channels.takeDoubtful()
             // A refused channel may have existed, for example where the bus does not carry descriptors.
-            if case .failure = result, let doubtful { announce(doubtful) }
+            if case .failure = result, let pendingLosses { announce(pendingLosses) }
             do throws(BusError) {
                 let reply = try result.get()
                 guard let service = reply.sender else { throw .invalidArgs("the answer has no sender") }
@@ -188,8 +189,8 @@ extension ServiceSession {
             guard let self, connection === self.connection else { return }
             channels.doubtIsSettled()
             // A refusal may arrive out of order.
-            guard case .success = result, let doubtful = channels.takeDoubtful() else { return }
-            announce(doubtful)
+            guard case .success = result, let pendingLosses = channels.takeDoubtful() else { return }
+            announce(pendingLosses)
         }
     }
 
@@ -267,7 +268,7 @@ extension ServiceSession {
             case .success: channels.takenFromBus = max(channels.takenFromBus, sent)
             case .failure:
                 channels.channel?.close("the service does not answer on the bus")
-                doubtService()
+                requeryService()
             }
             pump()
         }

@@ -39,13 +39,13 @@ extension ServiceSession {
             guard let self else { return }
             confirmationTimer = nil
             // In another state, the next question to the service confirms them or finds another service.
-            if case .ready = state { askForConfirmation() }
+            if case .ready = state { requestConfirmation() }
         }
     }
 
-    private func askForConfirmation() {
+    private func requestConfirmation() {
         // Nil also means that another answer is on its way; the next ping follows it.
-        guard let confirms = outbox.askForConfirmation() else { return }
+        guard let confirms = outbox.requestConfirmation() else { return }
         sendPing(confirms: confirms) { _ in }
     }
 

@@ -8,7 +8,7 @@ import CarillonWire
 extension ServiceSession {
     /// Sends the requests that may leave the outbox.
     func sendRequests() {
-        takeLineBack()
+        endDirectSending()
         channels.channel?.flush()
         while case .ready = state {
             if wish.value == .channel, outbox.isPostNext == true { lookForChannel() }
@@ -29,12 +29,12 @@ extension ServiceSession {
         watchPile()
         watchPosts()
         if !registrations.isEmpty { lookForChannel() }
-        lendLine()
+        allowDirectSending()
     }
 
     /// Lets posting threads send directly, where their posts would leave at once and no other request must precede
     /// them.
-    private func lendLine() {
+    private func allowDirectSending() {
         guard case .ready = state, !channels.isHoldingPosts else { return }
         switch (wish.value, channels.phase) {
         case (.bus, .none):
@@ -48,8 +48,8 @@ extension ServiceSession {
     }
 
     /// Ends direct sending: all requests leave through the session from now on, after the posts that have left.
-    func takeLineBack() {
-        let count = outbox.takeLineBack()
+    func endDirectSending() {
+        let count = outbox.endDirectSending()
         guard count > 0 else { return }
         isBusAsked = false
         channels.sentOnBus += count
@@ -67,7 +67,7 @@ extension ServiceSession {
         case .unregister(let key): if let id = registrations.forget(key) { callUnawaited(.removal(id)) }
         case .suspend(let word):
             suspension = word
-            isSuspensionTakenBack = word == nil
+            isSuspensionWithdrawn = word == nil
             callUnawaited(.suspension)
         case .details(let word):
             details = word
@@ -98,7 +98,7 @@ extension ServiceSession {
             case .unregister(let key): _ = registrations.forget(key)
             case .suspend(let word):
                 suspension = word
-                isSuspensionTakenBack = word == nil
+                isSuspensionWithdrawn = word == nil
             case .details(let word): details = word
             case .call(let call): call.completion(.failure(error))
             case .barrier(let completion):
@@ -225,7 +225,7 @@ extension ServiceSession {
         } else if error.isRefusal {
             receiver.registrationRefused(key, because: ServiceError(error))
         } else {
-            doubtService()
+            requeryService()
         }
     }
 

@@ -34,7 +34,7 @@ public final class ServiceSession {
     let receiver: any ServiceReceiver
     private(set) var connection: (any BusConnection)?
     private(set) var state = State.offline(.disconnected("not connected yet")) {
-        didSet { if case .ready = state {} else { takeLineBack() } }
+        didSet { if case .ready = state {} else { endDirectSending() } }
     }
     private(set) var owners = ServiceOwners()
     /// The owner of the service's name, as far as the bus has announced it.
@@ -46,7 +46,7 @@ public final class ServiceSession {
     var isSuspendedByService = false
     /// Whether the program withdrew its request. A service that ended at that moment may have handed the request over
     /// to its successor.
-    var isSuspensionTakenBack = false
+    var isSuspensionWithdrawn = false
     /// The details that the program requests besides the content of notifications (P1).
     var details: Details = []
     var sequence = SequenceCheck()
@@ -63,7 +63,7 @@ public final class ServiceSession {
     /// The number of the latest question to the service; answers to earlier questions are ignored.
     private(set) var question = 0
     /// Whether the service is asked for its list in pages, because it refused to send the whole list at once.
-    private var asksInPieces = false
+    private var asksInPages = false
     /// The owner of the name when the question was sent; nil when the owner was unknown.
     private var asked: UniqueName?
     /// The timer that reports a silent service; set while an answer of the service is awaited.
@@ -116,7 +116,7 @@ public final class ServiceSession {
     /// answer or a Ping, is reset, and the bus then drops the data that it has not read. Therefore the session asks the
     /// bus a question, whose answer proves that the bus has read all earlier data.
     public func mayStop() -> Bool {
-        takeLineBack()
+        endDirectSending()
         switch state {
         case .offline, .absent: return true
         case .greeting, .asking: return outbox.isEmpty && outbox.unresolved == 0
@@ -195,12 +195,12 @@ public final class ServiceSession {
         channels = Channels()
         owners.reset()
         ownerDoubt = .none
-        isSuspensionTakenBack = false
+        isSuspensionWithdrawn = false
         refusedCalls = RefusedCalls()
         registrations.reset()
         sequence.reset()
         batching = Batching()
-        takeLineBack()
+        endDirectSending()
         outbox.reset()
         isSilent = false
         announceUnresolved(because: reason)
@@ -233,7 +233,7 @@ public final class ServiceSession {
         state = .asking
         question += 1
         asked = owner
-        if asksInPieces {
+        if asksInPages {
             askForPiece(behind: [], of: name, on: connection)
         } else {
             ask(ListObservers(of: name.rawValue), on: connection) { [unowned self] listed, sender in
@@ -289,7 +289,7 @@ public final class ServiceSession {
         // A former owner of the name may answer as well, but it does not receive the requests that follow.
         if let owner, owner != sender { return askAgain() }
         silence = nil
-        asksInPieces = false
+        asksInPages = false
         let isSame = owner == sender
         owners.answered(sender)
         // A service that answers has the state of its predecessor, which has ended and wrote nothing afterwards.
@@ -320,7 +320,7 @@ public final class ServiceSession {
         wasEverReady = true
         channels.sentOnBus += 1
         refusedCalls = RefusedCalls()
-        if suspension != nil || isSuspensionTakenBack { callUnawaited(.suspension) }
+        if suspension != nil || isSuspensionWithdrawn { callUnawaited(.suspension) }
         if !details.isEmpty { callUnawaited(.details) }
         if !registrations.isEmpty { askForBatches() }
         for id in repair.surplus { callUnawaited(.removal(id)) }
@@ -346,16 +346,16 @@ public final class ServiceSession {
 
     private func askingFailed(_ error: BusError) {
         if error.meansAnotherProgram {
-            guard asksInPieces else { return notACenter(because: error) }
+            guard asksInPages else { return notACenter(because: error) }
             // The service may be an older version without this method.
-            asksInPieces = false
+            asksInPages = false
             return tryAgainLater { [unowned self] in ask() }
         }
         if error.centerError == .limitExceeded {
             // The service is overloaded, or its list exceeds the size of one answer. Posts wait for a while, and then
             // fail.
             silence = nil
-            asksInPieces = true
+            asksInPages = true
             let isLong = backOff.isLong
             tryAgainLater { [unowned self] in ask() }
             if isLong { becomeAbsent(ServiceError(error), telling: .notAnswering("\(Wire.busName): \(error.message)")) }
@@ -417,7 +417,7 @@ public final class ServiceSession {
         let former = owner
         guard owners.change(to: newOwner) else { return }
         // This also applies while an answer is awaited: posts in flight went to the former owner.
-        takeLineBack()
+        endDirectSending()
         outbox.reset()
         resolvePosts(of: former)
         switch state {
@@ -433,7 +433,7 @@ public final class ServiceSession {
     }
 
     /// Schedules another question to the service, because it did not answer a request.
-    func doubtService() {
+    func requeryService() {
         guard case .ready = state, retry == nil else { return }
         tryAgainLater { [unowned self] in if case .ready = state { ask() } }
     }

@@ -9,7 +9,7 @@ import CarillonMainLoop
 public final class SharedOutbox: Sendable {
     /// The line over which posts may bypass the session.
     enum Line {
-        case bus(DirectLine)
+        case bus(DirectSender)
         case channel(ChannelSender)
     }
 
@@ -35,7 +35,7 @@ public final class SharedOutbox: Sendable {
                 defer { isWatched = true }
                 return !isWatched
             case .channel(let line)?:
-                guard outbox.mayPassOnOwnWay else { return nil }
+                guard outbox.mayBypassOnChannel else { return nil }
                 let passing = line.pass(post)
                 guard passing != .refused else { return nil }
                 outbox.passedOnOwnWay()
@@ -62,7 +62,7 @@ public final class SharedOutbox: Sendable {
                 guard state.outbox.hasRoom(byteCount: post.byteCount) else {
                     throw .tooManyUnsentPosts(limit: state.outbox.limits.count)
                 }
-                if let isToBeTold = state.pass(post) { return isToBeTold }
+                if let needsNotice = state.pass(post) { return needsNotice }
                 return state.outbox.append(
                     request, .post(wantsAnswer: post.completion != nil), byteCount: post.byteCount)
             case .register: return state.outbox.append(request, .registration)
@@ -93,14 +93,14 @@ public final class SharedOutbox: Sendable {
             return state.isWatched
         }
     }
-    func askForConfirmation() -> Outbox<Request>.Confirmation? { state.withLock { $0.outbox.askForConfirmation() } }
-    /// Lets posts leave over this line, until ``takeLineBack()``.
+    func requestConfirmation() -> Outbox<Request>.Confirmation? { state.withLock { $0.outbox.requestConfirmation() } }
+    /// Lets posts leave over this line, until ``endDirectSending()``.
     func lend(_ line: Line) { state.withLock { $0.line = line } }
 
     /// Ends the loan: all requests leave through the session from now on.
     ///
     /// - Returns: the number of posts that bypassed the session on the bus since the last call.
-    func takeLineBack() -> UInt64 {
+    func endDirectSending() -> UInt64 {
         state.withLock { state in
             state.line = nil
             defer { state.passedOnBus = 0 }

@@ -31,7 +31,7 @@ package protocol MessageTransport: AnyObject {
     /// See ``BusConnection/carriesDescriptors``.
     var carriesDescriptors: Bool { get }
     /// See ``BusConnection/directLine``.
-    var directLine: DirectLine? { get }
+    var directLine: DirectSender? { get }
     /// Informs the transport of the connection's unique name.
     func registered(as name: UniqueName)
     /// See ``Connection/maxReceivedBytes``.
@@ -60,6 +60,6 @@ extension MessageTransport {
     package func gatherTurns() {}
     package func takeDescriptors() {}
     package var carriesDescriptors: Bool { true }
-    package var directLine: DirectLine? { nil }
+    package var directLine: DirectSender? { nil }
     package func registered(as name: UniqueName) {}
 }

@@ -50,7 +50,7 @@ final class SocketWriter: PolledSourceDelegate {
     /// The registration in the poll, while the socket is full.
     private var tag: PolledSource.Tag?
     /// The send path of other threads to the same socket.
-    private var line: DirectLine?
+    private var line: DirectSender?
 
     /// - Parameters:
     ///   - connection: A connection to which libdbus writes nothing by itself.
@@ -74,9 +74,9 @@ final class SocketWriter: PolledSourceDelegate {
     }
 
     /// Allows sends from any thread to the same socket. A message with descriptors ends that.
-    func share() -> DirectLine {
+    func share() -> DirectSender {
         if let line { return line }
-        let line = DirectLine(descriptor: descriptor, isBusy: !hasStarted || hasRest)
+        let line = DirectSender(descriptor: descriptor, isBusy: !hasStarted || hasRest)
         self.line = line
         return line
     }

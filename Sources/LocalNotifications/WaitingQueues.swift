@@ -41,34 +41,34 @@ private struct Waits {
     ///
     /// A thread waits for an operation. An operation that runs ends when its thread continues. An operation that its
     /// queue has not started yet starts when one of the threads in the queue's places continues.
-    func circle(with thread: WaitingThread) -> [WaitingThread] {
-        var circle = threads.filter(\.isWaiting)
+    func cycle(with thread: WaitingThread) -> [WaitingThread] {
+        var cycle = threads.filter(\.isWaiting)
         while true {
-            let left = circle.filter { waiting in
+            let left = cycle.filter { waiting in
                 guard let operation = waiting.waits.last?.operation else { return false }
                 switch operation.stage {
                 case .over: return false
-                case .running(let runner): return circle.contains { $0 === runner }
-                case .waiting: return circle.count { $0.stands(for: operation.queue) } >= operation.width
+                case .running(let runner): return cycle.contains { $0 === runner }
+                case .waiting: return cycle.count { $0.stands(for: operation.queue) } >= operation.width
                 }
             }
-            if left.count == circle.count { break }
-            circle = left
+            if left.count == cycle.count { break }
+            cycle = left
         }
-        return circle.contains { $0 === thread } ? circle : []
+        return cycle.contains { $0 === thread } ? cycle : []
     }
 
     /// Lets a thread of a cycle run an operation of its queue for which another thread of the cycle waits. Then that
     /// thread continues, and with it the others.
     ///
     /// - Returns: the thread, which the caller must wake.
-    func breakCircle(with thread: WaitingThread) -> WaitingThread? {
+    func breakCycle(with thread: WaitingThread) -> WaitingThread? {
         // Usually no other thread waits.
         guard threads.count > 1 else { return nil }
-        let circle = circle(with: thread)
-        for waiting in circle {
+        let cycle = cycle(with: thread)
+        for waiting in cycle {
             guard let operation = waiting.waits.last?.operation, case .waiting = operation.stage,
-                let server = circle.first(where: { $0.stands(for: operation.queue) })
+                let server = cycle.first(where: { $0.stands(for: operation.queue) })
             else { continue }
             operation.stage = .running(on: server)
             server.jobs.append(operation)
@@ -125,7 +125,7 @@ private final class WaitingThread: @unchecked Sendable {
             // A thread that represents no queue blocks no other thread.
             guard queue != nil else { return (nil, false) }
             if waits.count(where: { $0.queue != nil }) == 1 { all.threads.append(self) }
-            let server = all.breakCircle(with: self)
+            let server = all.breakCycle(with: self)
             if case .waiting = operation.stage { return (server, false) }
             return (server, true)
         }
@@ -158,7 +158,7 @@ private final class WaitingThread: @unchecked Sendable {
             let server = allWaits.withLock { all -> WaitingThread? in
                 isWaiting = true
                 // A thread that began to wait meanwhile may wait for this thread.
-                return all.breakCircle(with: self)
+                return all.breakCycle(with: self)
             }
             server?.wake()
         }

@@ -148,7 +148,7 @@ final class LoopTurns: Sendable {
     }
 
     /// Notes that a source with work has to rest in this turn.
-    func noteTurnedAway(in turn: Number) {
+    func noteDeferred(in turn: Number) {
         turnedAwayIn.store(turn, ordering: .releasing)
     }
 

@@ -3,13 +3,13 @@
 /// a busy machine.
 ///
 /// An action that waits in its share, for example for a disk, delays the others without using a processor. Therefore
-/// its share also ends when ``standardMostTime`` has passed.
+/// its share also ends when ``standardMaxTime`` has passed.
 ///
 /// Reading the thread's time costs a system call. The meter reads it when a quarter of the share has passed, and counts
 /// the time until then as used. It reads it again when the rest may be used up.
 package struct ShareMeter {
     /// The maximum elapsed time, in nanoseconds: half of the time between two frames of a display.
-    static let standardMostTime: Int64 = 8_000_000
+    static let standardMaxTime: Int64 = 8_000_000
 
     /// The budget of all deliveries to one thread in a turn, in nanoseconds.
     package static let share: Int64 = 2_000_000
@@ -28,7 +28,7 @@ package struct ShareMeter {
     /// - Parameters:
     ///   - limit: the share, in nanoseconds of the thread's processor time.
     ///   - maxTime: the maximum elapsed time, in nanoseconds.
-    package init(_ clock: ShareClock = .own, limit: Int64 = share, maxTime: Int64 = standardMostTime) {
+    package init(_ clock: ShareClock = .own, limit: Int64 = share, maxTime: Int64 = standardMaxTime) {
         self.clock = clock
         self.limit = limit
         self.maxTime = maxTime

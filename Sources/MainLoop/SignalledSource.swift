@@ -226,7 +226,7 @@ private final class SourceCore: CheckedSourceHandler, Sendable {
         return state.withLock { state in
             if isReady(&state) { return .ready }
             let turn = turns.number
-            if state.isPending, state.restsIn == turn, isAllowed { turns.noteTurnedAway(in: turn) }
+            if state.isPending, state.restsIn == turn, isAllowed { turns.noteDeferred(in: turn) }
             return .waiting
         }
     }

@@ -332,7 +332,7 @@ struct CenterHandlers {
 
     func listObserversFrom(_ call: ListObserversFrom, _ visibility: PolicyGate.Visibility) -> [ListedRegistration] {
         var observers: [ListedRegistration] = []
-        var room = Wire.maxPieceBytes
+        var room = Wire.maxPageBytes
         for registration in registrations(of: call.client, visibility) where registration.id > call.after {
             guard observers.count < call.most else { break }
             let observer = ListedRegistration(registration)
@@ -393,7 +393,7 @@ struct CenterHandlers {
     ) throws(BusError) -> DistributedCenter.Wanted {
         try perform { effects throws(CenterError) in
             try center.followInterest(
-                of: client, after: call.after, most: Int(call.most), room: Wire.maxPieceBytes,
+                of: client, after: call.after, most: Int(call.most), room: Wire.maxPageBytes,
                 byteCount: FollowInterest.byteCount, effects: &effects)
         }
     }
@@ -403,7 +403,7 @@ struct CenterHandlers {
     ) throws(BusError) -> [FollowValues.Listed] {
         try perform { effects throws(CenterError) in
             try center.followValues(
-                of: client, after: call.after, most: Int(call.most), room: Wire.maxPieceBytes,
+                of: client, after: call.after, most: Int(call.most), room: Wire.maxPageBytes,
                 byteCount: FollowValues.byteCount, effects: &effects)
         }.map(FollowValues.Listed.init)
     }

@@ -17,7 +17,7 @@ public enum Wire {
     /// disconnects a service that sends too much at once.
     public static let maxAnswerBytes = DistributedCenter.largestAnswer
     /// The maximum size of one page of a list, in bytes, small enough that other callers hardly wait for it.
-    public static let maxPieceBytes = 256 << 10
+    public static let maxPageBytes = 256 << 10
 
     /// Returns a call to the service, without arguments. ``CenterMethod`` appends them; tests use it to send invalid
     /// calls.

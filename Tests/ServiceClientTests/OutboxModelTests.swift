@@ -31,7 +31,7 @@ struct OutboxModelTests {
         let limits: Outbox<Int>.Limits
         var waiting: [Entry] = []
         var onTheWay = 0
-        var hurried = 0
+        var flushed = 0
 
         var posts: Int { waiting.count(where: \.kind.isPost) }
         var bytes: Int { waiting.reduce(0) { $0 + $1.byteCount } }
@@ -39,13 +39,13 @@ struct OutboxModelTests {
         func hasRoom(_ byteCount: Int) -> Bool { posts < limits.count && bytes + byteCount <= limits.byteCount }
 
         /// Whether posts that go together wait for others: few are on their way otherwise.
-        var pilesUp: Bool {
-            onTheWay >= 8 && hurried == 0 && waiting.allSatisfy(\.kind.isPatient) && posts < 64 && bytes < 64 << 10
+        var accumulates: Bool {
+            onTheWay >= 8 && flushed == 0 && waiting.allSatisfy(\.kind.mayBatch) && posts < 64 && bytes < 64 << 10
         }
 
         mutating func take(_ count: Int) {
             waiting.removeFirst(count)
-            hurried = max(0, hurried - count)
+            flushed = max(0, flushed - count)
         }
 
         /// As many posts as go together, of those that stand first.
@@ -96,7 +96,7 @@ struct OutboxModelTests {
                     case .registration: count = model.onTheWay < 256 ? 1 : 0
                     case .post:
                         if posting == .oneByOne { count = model.onTheWay < 256 ? 1 : 0 }
-                        if posting == .together, !model.pilesUp { count = model.together(most: 64, window: 256) }
+                        if posting == .together, !model.accumulates { count = model.together(most: 64, window: 256) }
                     }
                 }
                 let next = outbox.next(posting)
@@ -120,7 +120,7 @@ struct OutboxModelTests {
                 outbox.confirmed(posts.count)
                 model.onTheWay = max(0, model.onTheWay - posts.count)
                 outbox.putBack(posts.map { ($0.number, $0.kind.isAnswered, $0.byteCount) })
-                if model.hurried > 0 { model.hurried += posts.count }
+                if model.flushed > 0 { model.flushed += posts.count }
                 model.waiting.insert(contentsOf: posts, at: 0)
                 taken = []
             case 16:
@@ -129,7 +129,7 @@ struct OutboxModelTests {
                 model.onTheWay = max(0, model.onTheWay - count)
             case 17, 20, 21:
                 outbox.hurry()
-                model.hurried = model.waiting.count
+                model.flushed = model.waiting.count
             case 18:
                 guard number(0...3) == 0 else { break }
                 let count = number(0...5)
@@ -138,7 +138,7 @@ struct OutboxModelTests {
             default:
                 guard number(0...5) == 0 else { break }
                 #expect(outbox.removeAll() == model.waiting.map(\.number), "seed \(seed), step \(step)")
-                (model.waiting, model.hurried, taken) = ([], 0, [])
+                (model.waiting, model.flushed, taken) = ([], 0, [])
             }
             let left = limits.byteCount - model.bytes
             let sizes = [0, 1, left - 1, left, left + 1, left + 100_000].filter { $0 >= 0 }

@@ -69,12 +69,12 @@ struct OutboxTests {
         // The 64th asked for an answer. It is told as a failure where there is none.
         var many = outbox(posts: 100)
         #expect(lost(many) == 99)
-        #expect(many.askForConfirmation() == nil, "an answer is on its way")
+        #expect(many.requestConfirmation() == nil, "an answer is on its way")
         many.confirmed(.init(count: 64, silent: 63))
         #expect(lost(many) == 36)
-        let question = many.askForConfirmation()
+        let question = many.requestConfirmation()
         #expect(question == .init(count: 36, silent: 36))
-        #expect(many.askForConfirmation() == nil && !many.isConfirmationDue)
+        #expect(many.requestConfirmation() == nil && !many.isConfirmationDue)
         many.confirmed(question!)
         #expect(many.unsent == (0, 0) && lost(many) == 0)
         var withBarrier = outbox(posts: 10)
@@ -174,7 +174,7 @@ struct OutboxTests {
     }
 
     @Test("F1: with eight posts on their way the next ones pile up, until the answer comes or 64 are there")
-    func pilesUp() {
+    func accumulates() {
         var outbox = Outbox<Int>()
         /// Whether whoever sends has to be told.
         func post(_ number: Int, answered: Bool = false) -> Bool {

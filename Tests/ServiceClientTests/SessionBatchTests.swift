@@ -26,7 +26,7 @@ struct SessionBatchTests {
     }
 
     @Test("A post that is alone goes alone; what has piled up goes together")
-    func pilesUp() throws {
+    func accumulates() throws {
         let stage = SessionTests.Stage()
         for _ in 0..<3 { try stage.ask(post()) }
         stage.start()
@@ -47,7 +47,7 @@ struct SessionBatchTests {
     }
 
     @Test("What piles up goes with the answer; without one after a while; and before anything else that is asked for")
-    func pile() throws {
+    func batch() throws {
         let stage = SessionTests.Stage()
         let served = stage.bus.answer
         for _ in 0..<2 { try stage.ask(post()) }

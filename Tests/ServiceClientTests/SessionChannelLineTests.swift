@@ -84,12 +84,12 @@ struct SessionChannelLineTests {
         #expect(try line.post("a"), "the session has to wait for room")
         #expect(try line.post("b"))
         line.stage.session.pump()
-        #expect(line.line.isWaitingForRoom)
+        #expect(line.line.isWaitingForSpace)
         #expect(try line.line.takePosts() == [])
         line.line.room = .max
         line.line.turn()
         #expect(try line.line.takePosts() == ["a 2", "b 3"])
-        #expect(!line.line.isWaitingForRoom)
+        #expect(!line.line.isWaitingForSpace)
     }
 
     @Test("An outcome settles its post, and those before it that have no outcome of their own")
@@ -127,9 +127,9 @@ struct SessionChannelLineTests {
         line.line.room = 30
         #expect(try line.post("unsent"))
         line.stage.session.pump()
-        #expect(line.line.isWaitingForRoom)
+        #expect(line.line.isWaitingForSpace)
         line.line.end()
-        #expect(!line.line.isWaitingForRoom && !line.line.isReading, "nobody looks at it any more")
+        #expect(!line.line.isWaitingForSpace && !line.line.isReading, "nobody looks at it any more")
         let lost = line.stage.takeTold().filter { $0.contains("may be lost") }
         #expect(lost.count == 1, "\(lost)")
         guard case .failure? = results.values.first else {
@@ -147,9 +147,9 @@ struct SessionChannelLineTests {
         line.line.room = 20
         #expect(try line.post())
         line.stage.session.pump()
-        #expect(line.line.isWaitingForRoom)
+        #expect(line.line.isWaitingForSpace)
         line.stage.bus.connection.onDisconnect?()
-        #expect(!line.line.isWaitingForRoom && !line.line.isReading)
+        #expect(!line.line.isWaitingForSpace && !line.line.isReading)
     }
 
     @Test("Another service, or the end of the bus: nothing passes")

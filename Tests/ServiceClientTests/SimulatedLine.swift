@@ -10,7 +10,7 @@ import CarillonWire
 final class SimulatedLine: ChannelLine {
     var onReady: (() -> Void)?
     var isReading = false
-    var isWaitingForRoom = false
+    var isWaitingForSpace = false
     /// How many bytes may be written before it is full.
     var room = Int.max
     /// Whether the service has closed it, or nobody reads it any more.
@@ -125,7 +125,7 @@ final class SimulatedLine: ChannelLine {
     func turn() {
         for _ in 0..<1000 {
             let isReadable = isReading && (!readable.isEmpty || hasEnded)
-            let hasRoom = isWaitingForRoom && (room > 0 || isBroken)
+            let hasRoom = isWaitingForSpace && (room > 0 || isBroken)
             guard isReadable || hasRoom, let onReady else { return }
             onReady()
         }

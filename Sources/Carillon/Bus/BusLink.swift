@@ -43,9 +43,9 @@ final class BusLink: Sendable {
     ///
     /// - Throws: ``ServiceError/tooManyUnsentPosts(limit:)`` for a post beyond the limit.
     func submit(_ request: Request) throws(ServiceError) {
-        let isToBeTold = try outbox.append(request)
+        let needsNotice = try outbox.append(request)
         if hasStarted.exchange(true, ordering: .acquiringAndReleasing) {
-            if isToBeTold { source.signal() }
+            if needsNotice { source.signal() }
         } else {
             startThread()
         }

@@ -9,7 +9,7 @@ public protocol ChannelLine: AnyObject {
     /// Whether the line waits for input or its end. Initially false.
     var isReading: Bool { get set }
     /// Whether the line waits for space to write.
-    var isWaitingForRoom: Bool { get set }
+    var isWaitingForSpace: Bool { get set }
 
     /// Reads as many available bytes as fit into `room`, which is not empty. Does not block.
     func read(into room: UnsafeMutableRawBufferPointer) -> LineReading

@@ -90,7 +90,7 @@ final class ClientChannel {
 
     private func wrote(_ outcome: ChannelSender.Flushing) {
         // Frames that the service wrote before are still to be read.
-        if outcome == .broken { close("nobody reads it") } else { line.isWaitingForRoom = outcome == .rest }
+        if outcome == .broken { close("nobody reads it") } else { line.isWaitingForSpace = outcome == .rest }
     }
 
     // MARK: Receiving
@@ -193,7 +193,7 @@ final class ClientChannel {
         guard case .open = state else { return }
         state = .closing(reason: reason, passesOver: passesOver)
         sender.close()
-        line.isWaitingForRoom = false
+        line.isWaitingForSpace = false
         line.endWriting()
         onClosing?(reason, passesOver)
     }
@@ -206,7 +206,7 @@ final class ClientChannel {
         sender.close()
         line.onReady = nil
         line.isReading = false
-        line.isWaitingForRoom = false
+        line.isWaitingForSpace = false
         onEnd?(told)
     }
 }

@@ -12,7 +12,7 @@ import CarillonMainLoop
 public final class SocketLine: ChannelLine, PolledSourceDelegate {
     public var onReady: (() -> Void)?
     public var isReading = false { didSet { if isReading != oldValue { poll() } } }
-    public var isWaitingForRoom = false { didSet { if isWaitingForRoom != oldValue { poll() } } }
+    public var isWaitingForSpace = false { didSet { if isWaitingForSpace != oldValue { poll() } } }
     private let socket: FileDescriptor
     private var source: PolledSource!
     private var tag: PolledSource.Tag?
@@ -32,10 +32,10 @@ public final class SocketLine: ChannelLine, PolledSourceDelegate {
     private func poll() {
         if let tag { source.remove(tag) }
         tag = nil
-        guard isReading || isWaitingForRoom else { return }
+        guard isReading || isWaitingForSpace else { return }
         var conditions: PolledSource.Conditions = [.error, .hangUp]
         if isReading { conditions.insert(.readable) }
-        if isWaitingForRoom { conditions.insert(.writable) }
+        if isWaitingForSpace { conditions.insert(.writable) }
         tag = source.add(descriptor: socket.rawValue, waitingFor: conditions)
     }
 

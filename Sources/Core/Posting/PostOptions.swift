@@ -34,5 +34,5 @@ public struct PostOptions: Equatable, Sendable {
     public init() {}
 
     /// Whether the departure of its poster affects the post.
-    var goesWithPoster: Bool { postingStyle == .atExit || retention?.whileConnected == true }
+    var endsWithPoster: Bool { postingStyle == .atExit || retention?.whileConnected == true }
 }

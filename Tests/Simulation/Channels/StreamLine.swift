@@ -6,7 +6,7 @@ import CarillonMainLoop
 final class StreamLine: ChannelLine, PolledSourceDelegate {
     var onReady: (() -> Void)?
     var isReading = false { didSet { if isReading, !oldValue { process?.wake() } } }
-    var isWaitingForRoom = false { didSet { if isWaitingForRoom, !oldValue { process?.wake() } } }
+    var isWaitingForSpace = false { didSet { if isWaitingForSpace, !oldValue { process?.wake() } } }
     private let stream: Stream
     private weak var process: LoopProcess?
     private var source: PolledSource!
@@ -29,8 +29,8 @@ final class StreamLine: ChannelLine, PolledSourceDelegate {
     private var isAlive: Bool { process?.isDead == false }
 
     func hasPendingWork() -> Bool {
-        guard isReading || isWaitingForRoom else { return false }
-        return isReading && ours.isReadable || isWaitingForRoom && ours.isWritable || ours.isHungUp || ours.hasError
+        guard isReading || isWaitingForSpace else { return false }
+        return isReading && ours.isReadable || isWaitingForSpace && ours.isWritable || ours.isHungUp || ours.hasError
     }
 
     func dispatch() {

@@ -50,8 +50,8 @@ extension OtherSession {
         // R6: what waited for its turn may come when there is no room for another value, or when its poster has left.
         let isKept = plan.options.retention != nil
         let hadRoom = ledger.values.surelyHadRoom(number)
-        let goesWithPoster = plan.options.retention?.whileConnected == true && !ledger.posts[number].posterStayed
-        let mayBeUnkept = plan.options.postingStyle != .now && (!hadRoom || goesWithPoster)
+        let endsWithPoster = plan.options.retention?.whileConnected == true && !ledger.posts[number].posterStayed
+        let mayBeUnkept = plan.options.postingStyle != .now && (!hadRoom || endsWithPoster)
         // One of the first version would have it for ever.
         let mayBeAnother = mayBeUnkept || !understandsValues && plan.options.retention?.whileConnected == true
         guard options.isKept && options.isRetained || options.deliverImmediately == plan.options.deliverImmediately,

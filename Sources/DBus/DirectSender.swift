@@ -8,7 +8,7 @@ import CarillonMainLoop
 /// refuse.
 ///
 /// Threads: any.
-public final class DirectLine: Sendable {
+public final class DirectSender: Sendable {
     private struct State {
         /// The descriptor; nil once the socket is about to be closed.
         var descriptor: Int32?

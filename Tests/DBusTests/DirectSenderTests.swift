@@ -46,7 +46,7 @@ struct DirectLineTests {
     @Test("What is small leaves as it is, with a number of its own; while the connection writes nothing does")
     func sends() throws {
         let pair = Pair()
-        let line = DirectLine(descriptor: pair.ends.0, isBusy: true)
+        let line = DirectSender(descriptor: pair.ends.0, isBusy: true)
         #expect(!line.send(message()) && pair.take().isEmpty)
         line.write { false }
         let messages = [message("one"), message("two")]
@@ -63,7 +63,7 @@ struct DirectLineTests {
     @Test("What is large is left to the connection, and so is what a full socket does not take")
     func refuses() {
         let pair = Pair()
-        let line = DirectLine(descriptor: pair.ends.0, isBusy: false)
+        let line = DirectSender(descriptor: pair.ends.0, isBusy: false)
         #expect(!line.send(message(String(repeating: "x", count: 4096))) && pair.take().isEmpty)
         var count = 0
         while count < 100_000, line.send(message(String(repeating: "x", count: 1500))) { count += 1 }
@@ -76,10 +76,10 @@ struct DirectLineTests {
     @Test("When the descriptor is about to be another's nothing is written to it; when nobody reads, nothing leaves")
     func ends() {
         let pair = Pair()
-        let line = DirectLine(descriptor: pair.ends.0, isBusy: false)
+        let line = DirectSender(descriptor: pair.ends.0, isBusy: false)
         line.close()
         #expect(!line.send(message()) && pair.take().isEmpty)
-        let other = DirectLine(descriptor: pair.ends.0, isBusy: false)
+        let other = DirectSender(descriptor: pair.ends.0, isBusy: false)
         shutdown(pair.ends.1, Int32(SHUT_RDWR))
         #expect(!other.send(message()))
     }
