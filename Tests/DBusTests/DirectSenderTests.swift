@@ -13,7 +13,7 @@ import Testing
 
 /// What other threads than a connection's own may write to its socket.
 @Suite("Direct lines", .limited)
-struct DirectLineTests {
+struct DirectSenderTests {
     /// Two ends of a socket, of which the first does not block.
     private final class Pair {
         let ends: (Int32, Int32)
