@@ -91,8 +91,8 @@ final class ActivityFollower {
     func start() {
         candidates = wanted
         guard let best = candidates.first else {
-            status.reason = choice == .none ? "the configuration wants no source" : "the session offers no source yet"
-            Log.notice("activity: \(choice == .none ? "off" : reason); nobody is suspended for it")
+            status.reason = choice == .none ? "the configuration selects no source" : "the session offers no source yet"
+            Log.notice("activity: \(choice == .none ? "off" : reason); no client is suspended for inactivity")
             return
         }
         Log.notice("activity: the source is \(best.rawValue)")
@@ -182,7 +182,7 @@ final class ActivityFollower {
         status.kind = next
         // A failed source stays in the state `lost` until it reports.
         if state != .lost {
-            enter(.waiting, "it has not told anything yet")
+            enter(.waiting, "it has not reported anything yet")
         }
         let source = factory(next, session)
         self.source = source
@@ -208,10 +208,10 @@ final class ActivityFollower {
             }
         case .undecided(let reason):
             liveness = nil
-            if state == .following { Log.notice("activity: nobody is suspended for it: \(reason)") }
+            if state == .following { Log.notice("activity: no client is suspended for inactivity: \(reason)") }
             enter(.waiting, reason)
         case .ended(let reason):
-            let line = "activity: \(kind?.rawValue ?? "") is lost, nobody is suspended for it: \(reason)"
+            let line = "activity: \(kind?.rawValue ?? "") is lost, no client is suspended for inactivity: \(reason)"
             if hasWarned { Log.info(line) } else { Log.warning(line, ["CARILLON_REASON": "activity-source"]) }
             hasWarned = true
             liveness = nil
@@ -255,7 +255,7 @@ final class ActivityFollower {
         status.kind = candidates.first
         failures += 1
         guard failures <= Self.maximumFailures else {
-            return Log.info("activity: not tried again until a new client, or a new configuration, comes")
+            return Log.info("activity: no further attempt before a new client or a new configuration")
         }
         retryTimer = .timer(milliseconds: 1000 << UInt32(failures - 1), on: context) { [weak self] in
             self?.retry()

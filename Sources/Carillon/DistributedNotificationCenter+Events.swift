@@ -72,7 +72,7 @@ extension DistributedNotificationCenter {
             return (state.nextOverflow.map { max(.zero, $0 - now) } ?? .zero, count)
         }
         if let count {
-            Log.warning("notifications are lost, as the program does not take them in time (\(count) so far)")
+            Log.warning("notifications are lost, because the program does not process them in time (\(count) so far)")
         }
         guard let wait else { return }
         guard wait > .zero else { return reportOverflow() }
@@ -164,7 +164,7 @@ final class CenterReceiver: ServiceReceiver {
     }
 
     func detailsRefused(because error: ServiceError) {
-        Log.warning("the service does not tell who posted: \(error)")
+        Log.warning("the service does not send the details of posters: \(error)")
         center?.report(.detailsRefused(DistributedNotificationError(error)))
     }
 

@@ -118,7 +118,7 @@ extension DistributedNotificationCenter {
         let timeout = exitTimeout
         guard timeout > 0 else { return reportUnsent("the program does not wait for them") }
         guard state.withLock({ $0.stalledAt }) != link.progress else {
-            return reportUnsent("the service has taken none of them since the program has waited for it")
+            return reportUnsent("the service has accepted none of them since the program waited for it")
         }
         let answer = Answer()
         submit(.barrier { answer.set($0) })
@@ -129,7 +129,7 @@ extension DistributedNotificationCenter {
             isTaken = answer.wait(seconds: timeout)
         }
         // Without a service, each post was reported as failed or as possibly lost.
-        if isTaken == nil { reportUnsent("the service has taken none of them for \(timeout) s") }
+        if isTaken == nil { reportUnsent("the service has accepted none of them for \(timeout) s") }
     }
 
     private func reportUnsent(_ reason: String) {

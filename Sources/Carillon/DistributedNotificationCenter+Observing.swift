@@ -200,7 +200,7 @@ extension DistributedNotificationCenter {
         if let name { try check(name: name) }
         let object = try text(ofObject: object)
         guard let mode = CarillonCore.RunLoopMode(rawValue: mode.rawValue) else {
-            throw .unsupportedOption(reason: "the service knows no run-loop mode '\(mode)'")
+            throw .unsupportedOption(reason: "the service has no run-loop mode '\(mode)'")
         }
         return RegistrationKey(
             name: name.map { ExactText($0.rawValue) }, object: object.flatMap { $0.isEmpty ? nil : ExactText($0) },

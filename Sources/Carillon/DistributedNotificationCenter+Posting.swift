@@ -130,7 +130,7 @@ extension DistributedNotificationCenter: NotificationPosting {
     ) async throws(DistributedNotificationError) {
         var wireOptions = try wireOptions(options, coalescing: coalescing, retention: retention)
         guard wireOptions.retention?.whileConnected != true else {
-            throw .unsupportedOption(reason: "what is posted at the exit would be gone at once")
+            throw .unsupportedOption(reason: "a value while connected would be removed at once after the exit")
         }
         wireOptions.postingStyle = .atExit
         _ = try await outcome(
@@ -260,7 +260,7 @@ extension DistributedNotificationCenter: NotificationPosting {
             throw .invalidObject(
                 reason: "between processes the object is a String, not a value of type \(type(of: object))")
         }
-        guard !text.holdsNUL else { throw .invalidObject(reason: "it must not hold a NUL character") }
+        guard !text.holdsNUL else { throw .invalidObject(reason: "it must not contain a NUL character") }
         return text
     }
 }

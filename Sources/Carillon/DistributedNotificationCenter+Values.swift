@@ -41,7 +41,7 @@ extension DistributedNotificationCenter {
             guard let time else { return }
             let seconds = time.components.seconds + (time.components.attoseconds > 0 ? 1 : 0)
             guard time > .zero, let seconds = UInt32(exactly: seconds) else {
-                throw .unsupportedOption(reason: "a post can't be kept for \(time)")
+                throw .unsupportedOption(reason: "a post can't be retained for \(time)")
             }
             options.expiresAfter = seconds
         }

@@ -52,14 +52,14 @@ extension DistributedNotificationError: CustomStringConvertible {
         case .invalidName(let name):
             name.isEmpty
                 ? "the name of a notification must not be empty"
-                : "the name of a notification must not hold a NUL character"
+                : "the name of a notification must not contain a NUL character"
         case .invalidObject(let reason): "object: \(reason)"
         case .invalidUserInfo(let keyPath, let reason): "\(keyPath): \(reason)"
         case .unsupportedOption(let reason): reason
         case .encodingFailed(let type, let reason): "\(type) can't be a userInfo: \(reason)"
-        case .decodingFailed(let type, let reason): "the userInfo is no \(type): \(reason)"
+        case .decodingFailed(let type, let reason): "the userInfo is not a \(type): \(reason)"
         case .limitExceeded(let message), .notAllowed(let message): message
-        case .tooManyUnsentPosts(let limit): "\(limit) posts wait to be sent already"
+        case .tooManyUnsentPosts(let limit): "\(limit) unsent posts are queued already"
         case .serviceUnavailable(let message): "no notification center on the bus: \(message)"
         case .nameTaken(let message): message
         case .notConnected(let message): "no connection to the bus: \(message)"

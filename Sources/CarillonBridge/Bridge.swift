@@ -159,8 +159,8 @@ package final class Bridge {
         let (queued, taken) = (state.queue.count, state.inbox.count)
         guard queued + taken > 0 else { return }
         Log.warning(
-            "lost as the state can't be saved: \(queued) notifications that the broker has not confirmed, and \(taken) "
-                + "of others")
+            "lost because the state can't be saved: \(queued) unacknowledged notifications of this session, and "
+                + "\(taken) of other hosts")
     }
 
     /// Reads the configuration again, and reconnects if the configuration or a file that it names has changed. Calls
@@ -176,7 +176,7 @@ package final class Bridge {
             if let first = reading.faults.first { throw first }
             let configuration = reading.configuration
             guard configuration.isOn else {
-                throw End.configuration("no broker is configured any more; end the bridge instead")
+                throw End.configuration("the new configuration has no broker; end the bridge instead")
             }
             // Faults that the present configuration has as well are no reason to refuse the new one.
             let before = FileRemarks(crossing.configuration).faults
@@ -187,21 +187,21 @@ package final class Bridge {
             // The next crossing has this configuration already, and has not started.
             case .reloading(let due) where due.isUsing(configuration): return
             case .running where crossing.isUsing(configuration):
-                return Log.notice("neither the configuration nor a file that it names is another one")
+                return Log.notice("neither the configuration nor a file that it names has changed")
             case .starting, .running, .reloading: break
             case .ending, .ended: return
             }
             next = try Self.crossing(configuration, environment, center, posts, losses, presence, context)
         } catch {
             let reason = if case End.configuration(let reason) = error { reason } else { "\(error)" }
-            Log.warning("configuration refused, the old one stays: \(reason)")
+            Log.warning("configuration refused, the present one stays in force: \(reason)")
             throw BusError(.invalidConfiguration, message: reason)
         }
         let isSame = crossing.configuration == next.configuration
         Log.notice(
             isSame
-                ? "the password or a certificate is another one: connecting anew"
-                : "the configuration is another one: connecting anew")
+                ? "the password or a certificate has changed: reconnecting"
+                : "the configuration has changed: reconnecting")
         switch phase {
         case .starting: crossing = next
         case .running, .reloading:

@@ -148,7 +148,7 @@ package struct BridgeConfiguration: Equatable, KeyFileConfiguration {
     package mutating func apply(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) {
         if let name = Self.mappedName(entry.group) { return try applyMapping(entry, name, of: file) }
         if entry.group.hasPrefix("Map ") {
-            throw file.fault(entry, "'\(entry.group.dropFirst(4))' is no name that topics can be mapped to")
+            throw file.fault(entry, "'\(entry.group.dropFirst(4))' is not a name that topics can be mapped to")
         }
         guard let group = Self.groups[entry.group] else {
             throw file.fault(
@@ -221,14 +221,14 @@ package struct BridgeConfiguration: Equatable, KeyFileConfiguration {
     var mappingRemarks: [String] {
         map.rules.compactMap { rule in
             if map.isShadowed(rule) {
-                return "[Map \(rule.name)] takes nothing from \(rule.source!.text): another one takes the same topics"
+                return "[Map \(rule.name)] imports nothing from \(rule.source!.text): another [Map] has the same topics"
             }
             let isIn = rule.source == nil || WantedNames.mayImport(rule.name, imports)
             let isOut = rule.target == nil || exports.contains { $0.matches(rule.name) }
             return switch (isIn, isOut) {
             case (true, true): nil
-            case (false, _): "[Map \(rule.name)] takes nothing from \(rule.source!.text): import= has not the name"
-            case (true, false): "[Map \(rule.name)] publishes nothing on \(rule.target!.text): export= has not the name"
+            case (false, _): "[Map \(rule.name)] imports nothing from \(rule.source!.text): import= lacks the name"
+            case (true, false): "[Map \(rule.name)] publishes nothing on \(rule.target!.text): export= lacks the name"
             }
         }
     }
@@ -236,7 +236,7 @@ package struct BridgeConfiguration: Equatable, KeyFileConfiguration {
     /// Remarks on entries of `cbor` that have no effect.
     var listRemarks: [String] {
         binaryNames.filter { NamePattern.common(of: exports, and: [$0]).isEmpty }.map {
-            "cbor= has \($0.description), which export= has not"
+            "cbor= has \($0.description), which export= lacks"
         }
     }
 
@@ -250,7 +250,7 @@ package struct BridgeConfiguration: Equatable, KeyFileConfiguration {
         }
         guard entry.value.hasPrefix("/") else {
             throw file.fault(
-                entry, "'\(entry.value)' does not begin with / or ~/, as the path for \(entry.key) has to")
+                entry, "'\(entry.value)' does not begin with / or ~/, as a path for \(entry.key) must")
         }
         return entry.value
     }
@@ -268,7 +268,7 @@ package struct BridgeConfiguration: Equatable, KeyFileConfiguration {
         let colons = entry.value.utf8.count { $0 == UInt8(ascii: ":") }
         guard colons != 1, !entry.value.contains(where: { $0 == "/" || $0.isWhitespace }) else {
             throw file.fault(
-                entry, "'\(entry.value)' is no name or address alone: the port is another key, and there is no ://")
+                entry, "'\(entry.value)' is not a plain name or address: the port is another key, and there is no ://")
         }
         return entry.value
     }

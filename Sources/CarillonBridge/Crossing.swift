@@ -133,7 +133,7 @@ final class Crossing {
         hosts = HostAnnouncer(configuration, center: center)
         // Programs register names one after the other, which the pause merges into one question.
         interest = PagedQuestion(
-            "what is wanted", of: center, on: context, pauses: .init(calm: 50), first: FollowInterest(most: Self.page),
+            "wanted names", of: center, on: context, pauses: .init(calm: 50), first: FollowInterest(most: Self.page),
             further: { $0.names.last.map { FollowInterest(after: $0, most: Self.page) } }
         ) { [unowned self] pieces in
             guard phase == .running else { return }
@@ -142,7 +142,7 @@ final class Crossing {
             if [.starting, .held].contains(broker.state), self.center.isThere { broker.connect() }
         }
         values = PagedQuestion(
-            "which values it keeps", of: center, on: context, pauses: .init(calm: 50),
+            "retained values", of: center, on: context, pauses: .init(calm: 50),
             first: FollowValues(most: Self.page),
             further: { $0.last.map { FollowValues(after: $0.serial, most: Self.page) } },
             began: { [unowned self] in exporter.values.willAsk() }
@@ -418,7 +418,7 @@ final class Crossing {
         Log.notice("\(result.removed.count) retained messages of \(origin.text) are removed from the broker")
         if result.refused > 0 {
             Log.warning(
-                "the broker refuses to remove \(result.refused) retained messages of \(origin.text): \(result.reason)")
+                "the broker refused to remove \(result.refused) retained messages of \(origin.text): \(result.reason)")
         }
         importer.forget(origin, topics: result.removed)
         importer.forgetValues(of: origin)
@@ -482,7 +482,7 @@ extension Crossing: CenterLinkDelegate {
         guard phase == .running else { return checkDrained() }
         guard isThere else {
             serviceTimer = .once(milliseconds: Time.withoutService, on: context) { [unowned self] in
-                Log.notice("there is no notification center in the session: the broker keeps what comes")
+                Log.notice("there is no notification center in the session: the broker queues messages")
                 broker.end(as: .held, presence.farewell)
             }
             return
@@ -519,7 +519,7 @@ extension Crossing: BrokerLinkDelegate {
 
     func brokerConnected(sessionPresent: Bool) {
         Log.notice(
-            "connected to \(configuration.brokerText)\(sessionPresent ? ", which kept what came meanwhile" : "")")
+            "connected to \(configuration.brokerText)\(sessionPresent ? ", which has kept the session" : "")")
         for remark in FileRemarks(configuration).all { Log.warning(remark) }
         if let reason = broker.missingGrant { Log.warning(reason) }
         presence.connected(sessionPresent: sessionPresent)

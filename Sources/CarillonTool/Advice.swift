@@ -6,7 +6,7 @@ import CarillonWire
 /// The advice after an error: the next step for the user.
 enum Advice {
     static let withoutBus = """
-        A session bus belongs to a session. Where there is none, as in a container or behind sudo, 'dbus-run-session -- bash' \
+        A session bus belongs to a session. Without one, as in a container or behind sudo, 'dbus-run-session -- bash' \
         starts one.
         """
 
@@ -16,7 +16,7 @@ enum Advice {
         case .unavailable:
             "An installed carillond is started by the bus; by hand, 'carillond &' starts one."
         case .nameTaken:
-            "Nothing is posted or observed while that program has the name \(Wire.busName): end it, and try again."
+            "Nothing is posted or observed while that program owns the name \(Wire.busName): end it, and try again."
         case .refused(let error): after(error)
         case .notConnected, .disconnected, .tooManyUnsentPosts: nil
         }
@@ -24,11 +24,11 @@ enum Advice {
 
     private static func after(_ error: BusError) -> String? {
         switch error.centerError {
-        case .notAllowed: "'carillon status' shows who may do what; carillond(1) says how that is changed."
-        case .limitExceeded: "'carillon status --json' shows all limits; carillond(1) says how they are changed."
+        case .notAllowed: "'carillon status' shows the permissions; carillond(1) explains how to change them."
+        case .limitExceeded: "'carillon status --json' shows all limits; carillond(1) explains how to change them."
         default:
             error.name == "org.freedesktop.DBus.Error.AccessDenied"
-                ? "It is the bus that refused, by its own policy or that of a sandbox." : nil
+                ? "The bus itself refused this, by its own policy or that of a sandbox." : nil
         }
     }
 }

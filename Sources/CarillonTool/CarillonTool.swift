@@ -24,21 +24,21 @@ struct CarillonTool {
         Command(name: "observe", help: "Print the notifications that arrive", run: ObserveCommand.run),
         Command(name: "wait", help: "Wait for a notification, which a command may cause", run: WaitCommand.run),
         Command(name: "monitor", help: "Print all posts, without counting as a receiver", run: MonitorCommand.run),
-        Command(name: "replay", help: "Post again what was recorded", run: ReplayCommand.run),
+        Command(name: "replay", help: "Post recorded notifications again", run: ReplayCommand.run),
         Command(name: "status", help: "Show the state and the counters of the service", run: StatusCommand.run),
-        Command(name: "top", help: "Show them again and again, on the whole screen", run: TopCommand.run),
+        Command(name: "top", help: "Show a live display of state and counters", run: TopCommand.run),
         Command(name: "clients", help: "List the programs that use the service", run: ListCommand.runClients),
-        Command(name: "observers", help: "List their observers", run: ListCommand.runObservers),
+        Command(name: "observers", help: "List the observers of programs", run: ListCommand.runObservers),
         Command(name: "get", help: "Print the retained values of a name", run: ValuesCommand.runGet),
         Command(name: "forget", help: "Remove the retained values of a name", run: ValuesCommand.runForget),
         Command(name: "retained", help: "List all retained values", run: ValuesCommand.runRetained),
-        Command(name: "why", help: "Tell why a program does not get something", run: WhyCommand.run),
+        Command(name: "why", help: "Explain why a program does not receive a notification", run: WhyCommand.run),
         Command(name: "suspend", help: "Suspend a program, to test it", run: OverrideCommand.runSuspend),
-        Command(name: "resume", help: "Have a program count as active, to test it", run: OverrideCommand.runResume),
+        Command(name: "resume", help: "Make a program count as active, to test it", run: OverrideCommand.runResume),
         Command(name: "follow", help: "Undo suspend and resume", run: OverrideCommand.runFollow),
-        Command(name: "bridge", help: "Look at the bridge to other machines", run: BridgeCommand.run),
+        Command(name: "bridge", help: "Inspect the bridge to other machines", run: BridgeCommand.run),
         Command(name: "check", help: "Check configuration files", run: CheckCommand.run),
-        Command(name: "reload", help: "Have the service read its configuration again", run: ReloadCommand.run),
+        Command(name: "reload", help: "Make the service read its configuration again", run: ReloadCommand.run),
         Command(name: "help", help: "Show the help of a command", run: HelpCommand.run),
     ]
 
@@ -74,12 +74,12 @@ struct CarillonTool {
         }
         let parser = CommandLineParser(
             program: "carillon", usage: "COMMAND ...",
-            summary: "Posts and observes distributed notifications, and looks into the service.",
+            summary: "Posts and observes distributed notifications, and inspects the service.",
             description: """
                 Commands:
                 \(list.joined(separator: "\n"))
 
-                'carillon help COMMAND' tells more.
+                'carillon help COMMAND' shows the help of a command.
 
                 Exit status: 0 done, 1 wrong usage or refused, 2 no bus or no service, 3 timed out, 4 notifications
                 were lost, 5 standard output can't be written, 6 there is no such value or client, 7 a command of

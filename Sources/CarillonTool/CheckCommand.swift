@@ -15,13 +15,13 @@ enum CheckCommand {
             description: """
                 Without FILE it checks the files of this machine: carillon/carillon.conf of the service, and
                 carillon/bridge.conf of the bridge where that is installed. A FILE whose name ends in bridge.conf is one
-                of the bridge. Nothing is put in force; see 'carillon reload'. The exit status is 1 when there is a
-                mistake; standard error says FILE:LINE: reason.
+                of the bridge. The files are not put in force; see 'carillon reload'. After a mistake the exit status is
+                1, and standard error shows FILE:LINE: reason.
                 """)
         let version = parser.flag("version", help: "Show the version and exit")
         let files = try parser.parse(arguments)
         if parser.value(version) { return Output.writeVersion() }
-        if files.contains("") { throw UsageError("'' is no FILE") }
+        if files.contains("") { throw UsageError("'' is not a FILE") }
         // The programs that read the files know the valid contents.
         let bridges = files.filter { $0.hasSuffix("bridge.conf") }
         let services = files.filter { !$0.hasSuffix("bridge.conf") }

@@ -13,7 +13,7 @@ struct ChosenClients {
             throw UsageError("a CLIENT is a unique name such as :1.42, a process id or a program")
         }
         if text.utf8.first == UInt8(ascii: ":"), UniqueName(rawValue: text) == nil {
-            throw UsageError("'\(text)' is no client; clients are called like :1.42, as 'carillon clients' lists them")
+            throw UsageError("'\(text)' is not a client; 'carillon clients' lists all clients, such as :1.42")
         }
         self.text = text
     }
@@ -53,7 +53,7 @@ struct ChosenClients {
 
     /// Ends the run, because no client is chosen.
     func reportNone(on session: CommandSession) {
-        printError("carillon: no client is '\(text)'; 'carillon clients' lists them")
+        printError("carillon: there is no client '\(text)'; 'carillon clients' lists all clients")
         session.finish(.nothing)
     }
 }

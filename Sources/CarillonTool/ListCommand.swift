@@ -12,7 +12,7 @@ enum ListCommand {
         let parser = CommandLineParser(
             program: "carillon clients", usage: "", summary: "Lists the programs that the service knows.",
             description: description)
-        let posters = parser.flag("posters", help: "List who has posted instead, the busiest first")
+        let posters = parser.flag("posters", help: "List posters instead, the busiest first")
         guard let (isJSON, terminal, rest) = try parse(parser, arguments) else { return Output.writeVersion() }
         if let extra = rest.first { throw UsageError("clients takes no argument '\(extra)'") }
         let wantsPosters = parser.value(posters)
@@ -39,7 +39,7 @@ enum ListCommand {
             summary: "Lists the observers of a client, or of all.",
             description: """
                 CLIENT is a unique name such as :1.42, a process id, the name of a program or the id of an application;
-                all that it names are meant. \(description)
+                the command applies to all matching clients. \(description)
                 """)
         guard let (isJSON, terminal, rest) = try parse(parser, arguments) else { return Output.writeVersion() }
         if rest.count > 1 { throw UsageError("observers takes one CLIENT at most") }
@@ -60,7 +60,7 @@ enum ListCommand {
         }
     }
 
-    private static let description = "A service that does not run is not started; the exit status is 2 then."
+    private static let description = "A service that does not run is not started, and the exit status is 2."
     private static let clientColumns = [
         "name", "pid", "process", "suspended", "cause", "observers", "queued", "delivered", "dropped", "flow",
         "unconfirmed", "posted", "channel", "app",
@@ -72,7 +72,7 @@ enum ListCommand {
     private static func parse(
         _ parser: CommandLineParser, _ arguments: [String]
     ) throws(UsageError) -> (isJSON: Bool, terminal: Terminal, rest: [String])? {
-        let json = parser.flag("json", short: "j", help: "Print a JSON object a line")
+        let json = parser.flag("json", short: "j", help: "Print one JSON object on each line")
         let color = ColorChoice.declare(on: parser)
         let version = parser.flag("version", help: "Show the version and exit")
         let rest = try parser.parse(arguments)
@@ -128,7 +128,7 @@ enum ListCommand {
         if !hidden.isEmpty {
             session.print(
                 terminal.styled(
-                    "(no room for \(hidden.joined(separator: ", ")): a wider terminal or --json has them)", .dim))
+                    "(omitted: \(hidden.joined(separator: ", ")); a wider terminal or --json shows them)", .dim))
         }
     }
 

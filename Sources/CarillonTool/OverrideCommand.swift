@@ -6,20 +6,21 @@ import CarillonWire
 enum OverrideCommand {
     static func runSuspend(_ arguments: [String]) throws(UsageError) -> ExitCode {
         try run(
-            arguments, "suspend", true, "Suspends programs, whatever they say and whatever is active.",
+            arguments, "suspend", true, "Suspends programs, overriding their own state and the desktop's activity.",
             done: "suspended")
     }
 
     static func runResume(_ arguments: [String]) throws(UsageError) -> ExitCode {
         try run(
-            arguments, "resume", false, "Has programs count as active, whatever they say and whatever is active.",
+            arguments, "resume", false,
+            "Makes programs count as active, overriding their own state and the desktop's activity.",
             done: "resumed")
     }
 
     static func runFollow(_ arguments: [String]) throws(UsageError) -> ExitCode {
         try run(
-            arguments, "follow", nil, "Takes back what 'carillon suspend' and 'carillon resume' said of programs.",
-            done: "left to itself")
+            arguments, "follow", nil, "Revokes 'carillon suspend' and 'carillon resume' of programs.",
+            done: "override revoked")
     }
 
     private static func run(
@@ -29,8 +30,8 @@ enum OverrideCommand {
             program: "carillon \(command)", usage: "CLIENT", summary: summary,
             description: """
                 CLIENT is a unique name such as :1.42, a process id, the name of a program or the id of an application;
-                all that it names are meant. It lasts until 'carillon follow' takes it back, or the program leaves the
-                bus. The exit status is 6 when there is no such client.
+                the command applies to all matching clients. It holds until 'carillon follow' revokes it, or the program
+                leaves the bus. The exit status is 6 if there is no such client.
                 """)
         let version = parser.flag("version", help: "Show the version and exit")
         let rest = try parser.parse(arguments)

@@ -6,11 +6,11 @@ import CarillonWire
 enum ReloadCommand {
     static func run(_ arguments: [String]) throws(UsageError) -> ExitCode {
         let parser = CommandLineParser(
-            program: "carillon reload", usage: "", summary: "Has the service read its configuration again.",
+            program: "carillon reload", usage: "", summary: "Makes the service read its configuration again.",
             description: """
-                With a mistake in a file everything stays as it was, standard error says where it is, and the exit status
-                is 1. A service that does not run is not started; it reads its files when it starts. The exit status is 2
-                then. 'carillon bridge reload' is for the bridge.
+                With a mistake in a file nothing changes, standard error shows its place, and the exit status is 1. A
+                service that does not run is not started, because it reads its files at its start, and the exit status
+                is 2. 'carillon bridge reload' is for the bridge.
                 """)
         let version = parser.flag("version", help: "Show the version and exit")
         let rest = try parser.parse(arguments)

@@ -67,7 +67,7 @@ extension ServiceInquirer: ServiceReceiver {
         case .connected:
             absence = nil
             served()
-        case .connecting: absence = .disconnected("it is being asked")
+        case .connecting: absence = .disconnected("the reply is pending")
         case .serviceUnavailable(let reason): absence = .unavailable(reason)
         case .nameTaken(let reason): absence = .nameTaken(reason)
         case .notAnswering(let reason), .disconnected(let reason): absence = .disconnected(reason)

@@ -6,8 +6,8 @@ import CarillonWire
 enum StatusCommand {
     static func run(_ arguments: [String]) throws(UsageError) -> ExitCode {
         let parser = CommandLineParser(
-            program: "carillon status", usage: "", summary: "Shows what the service is doing.",
-            description: "A service that does not run is not started; the exit status is 2 then.")
+            program: "carillon status", usage: "", summary: "Shows the state and the counters of the service.",
+            description: "A service that does not run is not started, and the exit status is 2.")
         let json = parser.flag("json", short: "j", help: "Print one JSON object")
         let color = ColorChoice.declare(on: parser)
         let version = parser.flag("version", help: "Show the version and exit")

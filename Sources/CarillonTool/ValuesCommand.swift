@@ -6,13 +6,13 @@ import CarillonWire
 enum ValuesCommand {
     static func runGet(_ arguments: [String]) throws(UsageError) -> ExitCode {
         let parser = CommandLineParser(
-            program: "carillon get", usage: "NAME", summary: "Prints the values that are kept of a name.",
+            program: "carillon get", usage: "NAME", summary: "Prints the retained values of a name.",
             description: """
-                They are those that 'carillon post --retain' leaves, one for each object, and beside it one for
-                each machine and user that it comes from. The exit status is 6 when there is none.
+                'carillon post --retain' posts such values. There is one for each object, and for each machine and user
+                that it comes from. The exit status is 6 if there is none.
                 """)
-        let object = parser.string("object", short: "o", placeholder: "OBJECT", help: "Only the one of OBJECT")
-        let json = parser.flag("json", short: "j", help: "Print a JSON object a line, with who posted it and when")
+        let object = parser.string("object", short: "o", placeholder: "OBJECT", help: "Only the value of OBJECT")
+        let json = parser.flag("json", short: "j", help: "Print one JSON object on each line, with poster and time")
         let version = parser.flag("version", help: "Show the version and exit")
         let rest = try parser.parse(arguments)
         if parser.value(version) { return Output.writeVersion() }
@@ -23,7 +23,7 @@ enum ValuesCommand {
                 for value in values { session.print(isJSON ? jsonText(value) : text(value)) }
                 if values.isEmpty {
                     let object = wanted.isEmpty ? "" : " and the object '\(NotificationFormat.readable(wanted))'"
-                    printError("carillon: no value is kept of '\(NotificationFormat.readable(name))'\(object)")
+                    printError("carillon: no retained value of '\(NotificationFormat.readable(name))'\(object)")
                 }
                 session.finish(values.isEmpty ? .nothing : .done)
             }
@@ -32,9 +32,9 @@ enum ValuesCommand {
 
     static func runForget(_ arguments: [String]) throws(UsageError) -> ExitCode {
         let parser = CommandLineParser(
-            program: "carillon forget", usage: "NAME", summary: "Removes the values that are kept of a name.",
-            description: "Whoever posted them, and wherever they are from. The exit status is 6 when there was none.")
-        let object = parser.string("object", short: "o", placeholder: "OBJECT", help: "Only the one of OBJECT")
+            program: "carillon forget", usage: "NAME", summary: "Removes the retained values of a name.",
+            description: "The values may have any poster and any origin. The exit status is 6 if there was none.")
+        let object = parser.string("object", short: "o", placeholder: "OBJECT", help: "Only the value of OBJECT")
         let version = parser.flag("version", help: "Show the version and exit")
         let rest = try parser.parse(arguments)
         if parser.value(version) { return Output.writeVersion() }
@@ -50,9 +50,9 @@ enum ValuesCommand {
 
     static func runRetained(_ arguments: [String]) throws(UsageError) -> ExitCode {
         let parser = CommandLineParser(
-            program: "carillon retained", usage: "", summary: "Lists the values that are kept.",
-            description: "A service that does not run is not started; the exit status is 2 then.")
-        let json = parser.flag("json", short: "j", help: "Print a JSON object a line")
+            program: "carillon retained", usage: "", summary: "Lists all retained values.",
+            description: "A service that does not run is not started, and the exit status is 2.")
+        let json = parser.flag("json", short: "j", help: "Print one JSON object on each line")
         let color = ColorChoice.declare(on: parser)
         let version = parser.flag("version", help: "Show the version and exit")
         let rest = try parser.parse(arguments)

@@ -7,21 +7,21 @@ enum WhyCommand {
     static func run(_ arguments: [String]) throws(UsageError) -> ExitCode {
         let parser = CommandLineParser(
             program: "carillon why", usage: "CLIENT [NAME]",
-            summary: "Tells why a program would get a notification now, later or not at all.",
+            summary: "Explains whether a program would receive a notification now, later or not at all.",
             description: """
                 CLIENT is a unique name such as :1.42, a process id, the name of a program or the id of an application.
-                Without NAME it tells how all observers of the program stand. A service that does not run is not
-                started; the exit status is 2 then, and 6 when there is no such client.
+                Without NAME it explains the state of all observers of the program. A service that does not run is not
+                started, and the exit status is 2. It is 6 if there is no such client.
                 """)
         let object = parser.string("object", short: "o", placeholder: "OBJECT", help: "A notification of this object")
-        let json = parser.flag("json", short: "j", help: "Print a JSON object a line")
+        let json = parser.flag("json", short: "j", help: "Print one JSON object on each line")
         let version = parser.flag("version", help: "Show the version and exit")
         let rest = try parser.parse(arguments)
         if parser.value(version) { return Output.writeVersion() }
         guard let text = rest.first else { throw UsageError("why needs a CLIENT") }
         if rest.count > 2 { throw UsageError("why takes a CLIENT and a NAME") }
         let name = rest.count > 1 ? rest[1] : ""
-        if rest.count > 1, name.isEmpty { throw UsageError("'' is no name of a notification") }
+        if rest.count > 1, name.isEmpty { throw UsageError("'' is not the name of a notification") }
         if name.isEmpty, parser.value(object) != nil { throw UsageError("--object needs a NAME") }
         let terminal = Terminal()
         let (chosen, isJSON, wanted) = (try ChosenClients(text), parser.value(json), parser.value(object) ?? "")

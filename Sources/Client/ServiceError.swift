@@ -41,7 +41,7 @@ extension ServiceError: CustomStringConvertible {
         case .nameTaken(let message): message
         case .notConnected(let message): "no connection to the bus: \(message)"
         case .disconnected(let message): "no answer: \(message)"
-        case .tooManyUnsentPosts(let limit): "\(limit) posts wait to be sent already"
+        case .tooManyUnsentPosts(let limit): "\(limit) unsent posts are queued already"
         }
     }
 }

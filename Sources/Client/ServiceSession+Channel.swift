@@ -142,14 +142,14 @@ extension ServiceSession {
         guard wish.value == .channel else {
             // The close waits for the outcomes of all posts, so that no post has to be reported as lost.
             if let channel = channels.channel, channel.sender.unsettled == 0 {
-                channel.close("it is no longer wished for")
+                channel.close("the program no longer wants it")
             }
             return
         }
         guard case .ready = state, channels.mayAsk(at: { bus.now }), let connection else { return }
         guard connection.carriesDescriptors else {
             channels.unavailable()
-            return receiver.transportChanged(to: .bus, because: "this bus carries no descriptors")
+            return receiver.transportChanged(to: .bus, because: "this bus does not pass file descriptors")
         }
         let number = channels.asked()
         if channels.isFirstAttempt {
@@ -171,7 +171,7 @@ extension ServiceSession {
             if case .failure = result, let pendingLosses { announce(pendingLosses) }
             do throws(BusError) {
                 let reply = try result.get()
-                guard let service = reply.sender else { throw .invalidArgs("the answer has no sender") }
+                guard let service = reply.sender else { throw .invalidArgs("the reply has no sender") }
                 opened(ClientChannel(try bus.channelLine(in: reply), from: service), after: sent)
             } catch {
                 refused(error)
@@ -316,7 +316,7 @@ extension ServiceSession {
             return .taken
         case .post: break
         }
-        return .malformed("a frame of the kind \(frame.kind.rawValue) and number \(frame.number) is none")
+        return .malformed("a frame of the kind \(frame.kind.rawValue) and number \(frame.number) is not known")
     }
 
     /// Whether one of the observers is unknown and its number may still arrive on the bus.

@@ -139,7 +139,7 @@ extension ServiceSession {
     /// Resolves the posts after an answer of the next service, which follows all posts that reached the name before.
     func resolveUnresolved() {
         guard let unresolved, !unresolved.isAwaited, unresolved.isStartable, unresolved.loss == nil else {
-            return announceUnresolved(because: "another service has taken the place of the one before")
+            return announceUnresolved(because: "another service has replaced the previous one")
         }
         self.unresolved = nil
         _ = outbox.resolve()

@@ -293,7 +293,7 @@ public final class ServiceSession {
         let isSame = owner == sender
         owners.answered(sender)
         // A service that answers has the state of its predecessor, which has ended and wrote nothing afterwards.
-        if let channel = channels.channel, channel.service != sender { endChannel("the service is another one") }
+        if let channel = channels.channel, channel.service != sender { endChannel("the service was replaced") }
         channels.answered(sender)
         let repair = registrations.compare(with: listed)
         // A service without any of these registrations may not know this program, and then numbers its notifications

@@ -67,7 +67,7 @@ public struct MessageReader {
     public mutating func readDescriptor() throws(BusError) -> FileDescriptor {
         try expect(.unixFD)
         let descriptor = message.arrivedDescriptor ?? FileDescriptor.read(from: &iterator)
-        guard descriptor.rawValue >= 0 else { throw .invalidArgs("no file descriptor came with the message") }
+        guard descriptor.rawValue >= 0 else { throw .invalidArgs("the message has no file descriptor") }
         dbus_message_iter_next(&iterator)
         return descriptor
     }
@@ -78,7 +78,7 @@ public struct MessageReader {
     public mutating func readUniqueName() throws(BusError) -> UniqueName {
         let text = try readString()
         guard let name = UniqueName(rawValue: text) else {
-            throw .invalidArgs("'\(text.prefix(64))' is no unique name of a connection")
+            throw .invalidArgs("'\(text.prefix(64))' is not a unique name of a connection")
         }
         return name
     }

@@ -28,7 +28,7 @@ public struct MethodCall {
     /// - Throws: InvalidArgs.
     public func expectNoDescriptors() throws(BusError) {
         guard message.hasDescriptors else { return }
-        throw .invalidArgs("no method of this service takes file descriptors")
+        throw .invalidArgs("no method of this service accepts file descriptors")
     }
 
     /// Sends the reply with the arguments that `body` appends, unless the caller requested no reply.

@@ -149,7 +149,7 @@ final class PendingCalls {
     private func noteForged(_ reply: Message) {
         guard let count = Log.throttle(&forged) else { return }
         Log.warning(
-            "ignored a reply from \(reply.senderText), who was not asked (\(count) so far)",
+            "ignored an unexpected reply from \(reply.senderText) (\(count) so far)",
             ["CARILLON_CLIENT": reply.senderText, "CARILLON_REASON": "forged-reply"])
     }
 

@@ -172,7 +172,7 @@ final class SocketReader: PolledSourceDelegate {
     /// affect all other senders.
     private func noteIgnored() {
         guard let count = Log.throttle(&ignored) else { return }
-        Log.warning("ignored a message that is none (\(count) so far)", ["CARILLON_REASON": "invalid-message"])
+        Log.warning("ignored an invalid message (\(count) so far)", ["CARILLON_REASON": "invalid-message"])
     }
 
     // MARK: Reading

@@ -33,7 +33,7 @@ final class SocketTransport: MessageTransport {
         guard dbus_connection_get_socket(opened, &descriptor) != 0 else {
             dbus_connection_close(opened)
             dbus_connection_unref(opened)
-            throw .noServer("there is no socket behind \(address)")
+            throw .noServer("the connection to \(address) has no socket")
         }
         pointer = opened
         driver = ConnectionDriver.attach(pointer, to: context, priority: priority)

@@ -101,7 +101,7 @@ extension NotificationCenter {
         guard count > 0 else { return }
         ContextDelivery.lost.add(UInt64(count), ordering: .relaxed)
         if let told = timesLost.withLock({ Log.throttle(&$0, times: UInt64(count)) }) {
-            Log.warning("messages are lost, as their observers do not take them in time (\(told) so far)")
+            Log.warning("messages are lost, because their observers do not process them in time (\(told) so far)")
         }
     }
 
@@ -136,7 +136,7 @@ extension NotificationCenter {
         }
 
         init(center: NotificationCenter, subject: AnyObject?, limit: Int) {
-            precondition(limit > 0, "a buffer for nothing would lose everything")
+            precondition(limit > 0, "the limit of a buffer must be positive")
             self.center = center
             self.subject = Subject(object: subject, isAny: subject == nil)
             self.limit = limit

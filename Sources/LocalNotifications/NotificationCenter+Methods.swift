@@ -85,7 +85,7 @@ extension NotificationCenter {
         let isMainActors = method.isMainActors(target)
         precondition(
             !isMainActors || queue == nil || queue === OperationQueue.main,
-            "a method of the main actor observes on the main queue")
+            "a method of the main actor must observe on the main queue")
         let place: Registration.Place = isMainActors && queue == nil ? .mainActor : .queue(queue)
         _ = add(name, object, target, place, .method(method, isMainActors))
     }
@@ -96,7 +96,7 @@ extension NotificationCenter {
     ) {
         let isMainActors = method.isMainActors(target)
         precondition(
-            !isMainActors || context == .default, "a method of the main actor observes in the default context")
+            !isMainActors || context == .default, "a method of the main actor must observe in the default context")
         _ = add(name, object, target, .context(.to(context), modes: .of(modes)), .method(method, isMainActors))
     }
 }
@@ -106,7 +106,7 @@ extension ObserverMethod {
         guard let actor = isolation(of: target) else { return false }
         precondition(
             actor === MainActor.shared,
-            "a method of \(type(of: actor)) can't observe, as posts don't wait for it; only one of the main actor can")
+            "a method of \(type(of: actor)) can't observe, as posts don't wait for it; only that of the main actor can")
         return true
     }
 }

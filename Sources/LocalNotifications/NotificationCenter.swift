@@ -67,7 +67,7 @@ open class NotificationCenter: NSObject, @unchecked Sendable {
         _ name: Notification.Name?, _ object: Any?, _ target: AnyObject?, _ place: Registration.Place,
         _ handler: Registration.Handler
     ) -> Token {
-        precondition(name?.rawValue.isEmpty != true, "a notification's name is not empty")
+        precondition(name?.rawValue.isEmpty != true, "a notification's name must not be empty")
         let sender = Sender(object)
         var dead: [Registration] = []
         let (token, late, newContext) = state.withLock { state in
@@ -142,7 +142,7 @@ open class NotificationCenter: NSObject, @unchecked Sendable {
     /// run, except for observers on main contexts, and for observers on the main actor when another thread posts.
     open func post(_ notification: Notification) {
         let name = notification.name.rawValue
-        precondition(!name.isEmpty, "a notification's name is not empty")
+        precondition(!name.isEmpty, "a notification's name must not be empty")
         let sender = Sender(notification.object).key
         let matches = state.read { state in
             var matches = Matches()

@@ -163,7 +163,7 @@ final class QueuePump: Sendable {
     private func drop(_ items: [QueuedNotification]) {
         let count = items.count { $0.store.drop($0) }
         guard count > 0 else { return }
-        Log.warning("\(count) notifications were not posted, as the context that they waited for is gone")
+        Log.warning("\(count) notifications were not posted, because their main context is gone")
     }
 }
 

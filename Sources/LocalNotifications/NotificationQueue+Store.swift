@@ -86,7 +86,7 @@ final class QueueStore: Sendable {
         Self.leaveHoles(othersReplaced)
         Self.leaveHoles(dropped)
         if let told {
-            Log.warning("notifications that nobody posts in time are lost from a queue (\(told) so far)")
+            Log.warning("a queue dropped notifications that were not posted in time (\(told) so far)")
         }
         return outcome
     }

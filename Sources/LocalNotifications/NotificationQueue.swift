@@ -90,7 +90,7 @@ open class NotificationQueue: NSObject, @unchecked Sendable {
 
     deinit {
         let count = store.close()
-        if count > 0 { Log.notice("\(count) notifications were dropped with the queue in which they waited") }
+        if count > 0 { Log.notice("\(count) notifications were dropped with their queue") }
     }
 
     /// The class of the queue and the number of waiting notifications.
@@ -143,7 +143,7 @@ open class NotificationQueue: NSObject, @unchecked Sendable {
     private func enqueue(
         _ notification: Notification, _ style: PostingStyle, _ mask: NotificationCoalescing, _ modes: ModeSet
     ) {
-        precondition(!notification.name.rawValue.isEmpty, "a notification's name is not empty")
+        precondition(!notification.name.rawValue.isEmpty, "a notification's name must not be empty")
         let pump = QueuePump.current
         let notification = style == .now ? notification : notification.withoutEndingSender
         switch store.enqueue(notification, style, modes, mask: mask, pump: pump) {
@@ -152,7 +152,7 @@ open class NotificationQueue: NSObject, @unchecked Sendable {
         case .isLost: break
         case .isRefused:
             Log.warning(
-                "a notification of the style now was not posted, as the loop is in the mode "
+                "a notification of the style now was not posted, because the loop is in the mode "
                     + "\(MainContext.current.currentMode)",
                 ["CARILLON_NOTIFICATION": notification.name.rawValue])
         }

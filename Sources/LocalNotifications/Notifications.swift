@@ -18,7 +18,7 @@ extension NotificationCenter {
     public func notifications(
         named name: Notification.Name?, object: Any? = nil, bufferLimit: Int = DeliveryQueue.Limits.standard.count
     ) -> Notifications {
-        precondition(bufferLimit > 0, "a buffer for nothing would lose everything")
+        precondition(bufferLimit > 0, "the limit of a buffer must be positive")
         return Notifications(self, name, object, bufferLimit)
     }
 

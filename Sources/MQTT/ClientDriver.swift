@@ -400,7 +400,7 @@ final class ClientDriver: PolledSourceDelegate {
         } catch {
             // A safeguard, because libmosquitto itself checks texts.
             if let times = Log.throttle(&droppedTexts) {
-                Log.warning("dropped \(times) publications so far of which a text is no UTF-8")
+                Log.warning("dropped \(times) publications so far because of text that is not valid UTF-8")
             }
         }
     }

@@ -29,7 +29,7 @@ struct ConnectionLog {
                 "certificate verify failed: that of \(settings.host) is of no authority \(authority), or not valid now"
         }
         if words.contains(where: { Self.wordsForOtherProtocols.contains($0) }) {
-            return "\(settings.host) speaks no TLS on port \(settings.port)"
+            return "\(settings.host) does not speak TLS on port \(settings.port)"
         }
         return words.isEmpty ? nil : words.joined(separator: "; ")
     }

@@ -135,7 +135,7 @@ extension MQTTClient.Settings {
         for text in [host, clientID, userName, password, will?.topic] { try text?.checkForPacket() }
         guard !clientID.isEmpty else { throw MQTTError(.settingsInvalid, "the client identifier is empty") }
         guard !host.isEmpty else { throw MQTTError(.settingsInvalid, "the host is empty") }
-        guard connectTimeout > 0 else { throw MQTTError(.settingsInvalid, "no time to connect") }
+        guard connectTimeout > 0 else { throw MQTTError(.settingsInvalid, "the connect timeout is not positive") }
         guard port != 0 else { throw MQTTError(.settingsInvalid, "port 0") }
         guard keepAlive == 0 || keepAlive >= 5 else {
             throw MQTTError(.settingsInvalid, "a keep-alive time below 5 s")

@@ -74,13 +74,13 @@ package struct KeyFile {
                 // directory.
                 var status = stat()
                 if lstat(path, &status) == 0 {
-                    self.init(path: path, fault: "it is a link to no file")
+                    self.init(path: path, fault: "it is a link to a missing file")
                     return
                 }
                 let directory = path.utf8.lastIndex(of: UInt8(ascii: "/")).map { String(path[..<$0]) } ?? "."
                 guard lstat(directory, &status) == 0 else { return nil }
                 guard stat(directory, &status) != 0 || status.st_mode & S_IFMT != S_IFDIR else { return nil }
-                self.init(path: path, fault: "\(directory) is no directory")
+                self.init(path: path, fault: "\(directory) is not a directory")
                 return
             }
             self.init(readableOf: bytes, path: path)
@@ -144,7 +144,8 @@ package struct KeyFile {
     ) throws(Fault) -> Number {
         guard let value = Number(entry.value), range.contains(value) else {
             throw fault(
-                entry, "'\(entry.value)' is no number from \(range.lowerBound) to \(range.upperBound) for \(entry.key)")
+                entry,
+                "'\(entry.value)' is not a number from \(range.lowerBound) to \(range.upperBound) for \(entry.key)")
         }
         return value
     }
@@ -223,7 +224,7 @@ private struct Reader {
             let name = line.dropFirst().dropLast()
             guard line.last == UInt8(ascii: "]"), !name.isEmpty, !name.contains(where: { "[]".utf8.contains($0) }),
                 !name.contains(where: { $0 < 0x20 || $0 == 0x7F })
-            else { throw fault("'\(shown(line))' is no name of a group") }
+            else { throw fault("'\(shown(line))' is not the name of a group") }
             (group, isGroupFaulty) = (String(decoding: name, as: UTF8.self), false)
             return
         }

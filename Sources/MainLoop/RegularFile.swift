@@ -33,7 +33,7 @@ package struct FileError: Error, Equatable, CustomStringConvertible {
     package var description: String {
         switch reason {
         case .system(let code): "\(operation): \(String(cString: strerror(code)))"
-        case .notRegular: "\(operation): it is no regular file"
+        case .notRegular: "\(operation): it is not a regular file"
         case .foreign: "\(operation): it belongs to another user"
         case .tooLarge(let limit): "\(operation): it is larger than \(limit) bytes"
         }

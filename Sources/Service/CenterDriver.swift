@@ -228,7 +228,7 @@ final class CenterDriver {
                 takesLock: takesLock, now: { [context, start = context.now] in context.now - start })
             let count = store.restore(into: center)
             if count > 0 {
-                Log.notice("took up the registrations of \(count) clients from an earlier process")
+                Log.notice("restored the registrations of \(count) clients from an earlier process")
                 memory.noteReading()
             }
             center.remembersChanges = true

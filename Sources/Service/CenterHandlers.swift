@@ -35,7 +35,7 @@ struct CenterHandlers {
                 method(SetSuspended.self, needs: { _ in .nothing }, handler: setSuspended),
                 method(FollowActivity.self, needs: { _ in .nothing }, handler: followActivity),
                 method(
-                    OverrideSuspension.self, needs: { _ in .session("override who is suspended") },
+                    OverrideSuspension.self, needs: { _ in .session("override the suspension of clients") },
                     handler: overrideSuspension),
                 method(ListClients.self, shows: listClients),
                 method(ListPosters.self, shows: listPosters),
@@ -47,9 +47,11 @@ struct CenterHandlers {
                 method(GetClient.self, shows: getClient),
                 method(Explain.self, shows: explain),
                 method(
-                    FollowInterest.self, needs: { _ in .session("ask what others observe") }, handler: followInterest),
+                    FollowInterest.self, needs: { _ in .session("follow what others observe") },
+                    handler: followInterest),
                 method(
-                    FollowValues.self, needs: { _ in .session("ask which values there are") }, handler: followValues),
+                    FollowValues.self, needs: { _ in .session("follow the retained values") },
+                    handler: followValues),
                 method(Get.self, needs: Self.getNeeds, answers: get),
                 method(RemoveRetained.self, needs: { .post(name: $0.name) }, inParts: removeRetained),
                 method(RemoveRetainedFrom.self, needs: { .post(name: $0.name) }, handler: removeRetainedFrom),
@@ -58,7 +60,7 @@ struct CenterHandlers {
                 method(OpenChannel.self, needs: { (_: MethodCall) in .nothing }, answers: channelPosts.open),
                 method(
                     ReloadConfiguration.self,
-                    needs: { (_: MethodCall) in .session("have the configuration read again") },
+                    needs: { (_: MethodCall) in .session("reload the configuration") },
                     answers: reloadConfiguration),
             ],
             signals: [
@@ -160,7 +162,7 @@ struct CenterHandlers {
             if PlantedFault.strikes(.sandboxIsToldPosters) { return .nothing }
         #endif
         return call.change.details?.all.contains(where: \.isAboutPoster) == true
-            ? .session("be told who posted") : .nothing
+            ? .session("receive the identity of posters") : .nothing
     }
 
     // MARK: Methods in the table's order
@@ -255,13 +257,13 @@ struct CenterHandlers {
         guard isKnown else {
             throw BusError(
                 name: BusError.nameHasNoOwnerName,
-                message: "\(client) is no client: it has registered no observer, or left")
+                message: "\(client) is not a client: it has registered no observer, or has left")
         }
     }
 
     private func clientName(_ text: String) throws(BusError) -> ClientName {
         guard let client = ClientName(rawValue: text) else {
-            throw .invalidArgs("'\(text)' is no unique name, such as ':1.42'")
+            throw .invalidArgs("'\(text)' is not a unique name, such as ':1.42'")
         }
         return client
     }
@@ -324,8 +326,8 @@ struct CenterHandlers {
         guard size <= Wire.maxAnswerBytes else {
             throw BusError(
                 .limitExceeded,
-                message: "an answer has \(Wire.maxAnswerBytes) bytes at most, and this one would have about "
-                    + "\(size); \(ListObserversFrom.member) has the observers of \(call.client) piece by piece")
+                message: "a reply has at most \(Wire.maxAnswerBytes) bytes, and this one would have about "
+                    + "\(size); \(ListObserversFrom.member) returns the observers of \(call.client) in parts")
         }
         return observers
     }

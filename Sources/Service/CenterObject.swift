@@ -246,7 +246,7 @@ package final class CenterObject {
         refusals.notices.reportAll()
         let lost = left.count - others.count { $0.hasInterface(ObjectExporter.peer) }
         if lost > 0 {
-            Log.warning("\(lost) calls that came faster than they can be served are lost, as the service ends")
+            Log.warning("\(lost) queued calls are lost, as the service ends")
         }
         for message in others {
             if message.hasInterface(ObjectExporter.peer) {
@@ -433,7 +433,7 @@ package final class CenterObject {
 
     private var overload: BusError {
         let limit = CenterError.limitExceeded(.waitingCallBytes, value: driver.center.limits[.waitingCallBytes])
-        return BusError(.limitExceeded, message: "calls come faster than they can be served: \(limit)")
+        return BusError(.limitExceeded, message: "calls arrive faster than they can be served: \(limit)")
     }
 
     /// Whether a call may be served: a caller that does not read its replies is not served until it does (A4).

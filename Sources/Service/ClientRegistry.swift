@@ -52,7 +52,7 @@ final class ClientRegistry {
                 onIdentified?(client, id)
             case .failure(let error) where error.name == BusError.nameHasNoOwnerName: isGone()
             case .failure(let error):
-                Log.info("the bus does not tell the process of \(client): \(error)")
+                Log.info("the bus did not return the process ID of \(client): \(error)")
             }
             unidentified.remove(client)
         }

@@ -119,7 +119,7 @@ package struct Configuration: Equatable, KeyFileConfiguration {
         case "source":
             guard let choice = ActivityChoice(rawValue: entry.value) else {
                 let known = ActivityChoice.allCases.map(\.rawValue).joined(separator: ", ")
-                throw file.fault(entry, "'\(entry.value)' is no source of activity; there are: \(known)")
+                throw file.fault(entry, "'\(entry.value)' is not a source of activity; there are: \(known)")
             }
             activitySource = choice
         case Self.inactiveWhen: inactivity.general = try inactiveWhen(entry, of: file)
@@ -148,7 +148,7 @@ package struct Configuration: Equatable, KeyFileConfiguration {
     private func inactiveWhen(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) -> InactiveWhen {
         guard let value = InactiveWhen(rawValue: entry.value) else {
             let known = InactiveWhen.allCases.map(\.rawValue).joined(separator: ", ")
-            throw file.fault(entry, "'\(entry.value)' is not when an application is inactive; there are: \(known)")
+            throw file.fault(entry, "'\(entry.value)' is not a value of \(entry.key); there are: \(known)")
         }
         return value
     }

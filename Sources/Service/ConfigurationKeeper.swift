@@ -24,7 +24,7 @@ final class ConfigurationKeeper {
     ///
     /// - Throws: the first fault, with file and line. All have been logged, the same ones once.
     func read() throws(KeyFile.Fault) {
-        let reading = take(saying: "configuration refused, the old one stays")
+        let reading = take(saying: "configuration refused, the present one stays in force")
         guard let first = faults.first else {
             let before = current
             current = reading.configuration

@@ -85,7 +85,7 @@ final class DepartureWatch {
         guard general == .notNeeded || general == .refused else { return }
         if let count = Log.throttle(&refusals) {
             Log.warning(
-                "the bus allows no more match rules (\(count) times so far), one for all is tried: \(error)",
+                "the bus allows no more match rules (\(count) times so far), trying one general rule: \(error)",
                 ["CARILLON_REASON": "bus-limits"])
         }
         general = .asked
@@ -127,7 +127,7 @@ final class DepartureWatch {
         let round = (unwatched[start...] + unwatched[..<start]).prefix(Self.maxQuestions)
         asked = round.last
         for client in round { ask(for: client) }
-        if general == .refused { useGeneralRule(because: .failed("there was no room for it before")) }
+        if general == .refused { useGeneralRule(because: .failed("the bus allowed no match rule for it before")) }
         askLater()
     }
 

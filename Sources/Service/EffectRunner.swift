@@ -254,7 +254,7 @@ final class EffectRunner {
         #endif
         case .revoked(let client, let observers):
             Log.notice(
-                "\(client) lost \(observers.count) observers, which policy no longer allows",
+                "revoked \(observers.count) observers of \(client), which policy no longer allows",
                 ["CARILLON_CLIENT": client.rawValue, "CARILLON_REASON": DroppedSignal.notAllowed])
             send(
                 DroppedSignal(count: 0, observers: observers, reason: DroppedSignal.notAllowed).message(to: client),
@@ -374,21 +374,21 @@ final class EffectRunner {
         guard let count = Log.throttle(&overflows[client, default: 0]) else { return }
         if reason == .busLimits || reason == .busDisconnected {
             return Log.warning(
-                "the bus may not have carried notifications to \(client) (\(reason.rawValue), \(count) times so far)",
+                "the bus may not have delivered notifications to \(client) (\(reason.rawValue), \(count) times so far)",
                 ["CARILLON_CLIENT": client.rawValue, "CARILLON_REASON": reason.rawValue])
         }
         if reason == .channelEnded {
             return Log.info(
-                "\(client) may not have read the last of its channel (\(count) times so far)",
+                "\(client) may not have read the last messages of its channel (\(count) times so far)",
                 ["CARILLON_CLIENT": client.rawValue, "CARILLON_REASON": reason.rawValue])
         }
         if reason == .overload {
             return Log.warning(
-                "more was posted to \(client) than can be served (\(count) times so far)",
+                "overload: some posts for \(client) arrived too fast, and were lost (\(count) times so far)",
                 ["CARILLON_CLIENT": client.rawValue, "CARILLON_REASON": reason.rawValue])
         }
         Log.warning(
-            "\(client) does not keep up: its oldest notifications are lost (\(reason.rawValue), \(count) times so far)",
+            "slow consumer \(client): its oldest notifications are lost (\(reason.rawValue), \(count) times so far)",
             ["CARILLON_CLIENT": client.rawValue, "CARILLON_REASON": reason.rawValue])
     }
 
@@ -396,7 +396,7 @@ final class EffectRunner {
         _ client: ClientName, count: UInt64, lost observers: [ObserverID], because reason: DropReason, sequence: UInt64
     ) {
         Log.info(
-            "\(client) is told that it lost \(count) notifications (\(reason.rawValue))",
+            "reported \(count) lost notifications to \(client) (\(reason.rawValue))",
             ["CARILLON_CLIENT": client.rawValue, "CARILLON_REASON": reason.rawValue])
         let message = DroppedSignal(count: count, observers: observers, reason: reason.rawValue).message(to: client)
         send(message, to: client, telling: SentSignals.Recent(losses: count))

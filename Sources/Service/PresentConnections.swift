@@ -26,7 +26,7 @@ final class PresentConnections {
     /// - Throws: LimitExceeded while 1,024 requests wait.
     func ask(_ answer: @escaping Answer) throws(BusError) {
         guard asked.count + waiting.count < Self.maxWaiting else {
-            throw BusError(.limitExceeded, message: "too many wait for what the bus tells")
+            throw BusError(.limitExceeded, message: "too many requests wait for an answer of the bus")
         }
         waiting.append(answer)
         if asked.isEmpty { askBus() }

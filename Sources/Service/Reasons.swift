@@ -34,7 +34,7 @@ struct Reasons {
     private static let maxCompared = 1000
 
     static func noClient(_ client: ClientName) -> String {
-        "\(client) is no client: it has registered no observer since it came to the bus, or it has left."
+        "\(client) is not a client: it has registered no observer since it connected to the bus, or it has left."
     }
 
     var sentences: [String] {
@@ -42,7 +42,7 @@ struct Reasons {
         if let refusal { all.append("Policy: \(refusal).") }
         all += explanation.matches.prefix(Self.maxObservers).map(sentence)
         if explanation.matches.count > Self.maxObservers {
-            all.append("So it is with \(explanation.matches.count - Self.maxObservers) more of its observers.")
+            all.append("Not listed: \(count(explanation.matches.count - Self.maxObservers, "more matching observer")).")
         }
         if explanation.matches.isEmpty { all += nearMisses }
         all += [suspension, flow, waiting, queuedPosts, values, coalesced, losses].compactMap(\.self)
@@ -74,7 +74,7 @@ struct Reasons {
     }
 
     private func sentence(_ match: Explanation.Match) -> String {
-        let (options, it) = (match.registration.options, name.isEmpty ? "what it matches" : "it")
+        let (options, it) = (match.registration.options, name.isEmpty ? "matching notifications" : "it")
         let subject = "Observer \(match.registration.id.rawValue), \(words(match.registration)),"
         let (behavior, interval) = (options.suspensionBehavior.rawValue, options.minimumInterval)
         switch match.fate {
@@ -83,10 +83,10 @@ struct Reasons {
                 switch (others, match.isBehindUrgent) {
                 case (.untold, _): "in its turn"
                 case (.told, true):
-                    "behind what goes to more urgent run-loop modes than \(options.runLoopMode.rawValue)"
+                    "after notifications of more urgent run-loop modes than \(options.runLoopMode.rawValue)"
                 case (.told, false): "now"
                 }
-            let rate = interval > 0 ? ", and no more than one of a name and object in \(interval) ms" : ""
+            let rate = interval > 0 ? ", but at most one per name and object in \(interval) ms" : ""
             return "\(subject) gets \(it) \(when)\(rate)."
         case .waitsForReading: return "\(subject) gets \(it) when the client reads."
         case .waitsForInterval(let microseconds):
@@ -95,7 +95,8 @@ struct Reasons {
         case .waitsForResuming:
             let which =
                 options.suspensionBehavior == .coalesce
-                ? "of each name and object only the newest is kept until then" : "all is kept until then"
+                ? "only the newest of each name and object is queued until then"
+                : "all notifications are queued until then"
             return "\(subject) gets \(it) when the client is resumed: its suspension behavior is \(behavior), so "
                 + "\(which)."
         case .dropped:
@@ -125,12 +126,12 @@ struct Reasons {
         guard let wanted = registration.name, !wanted.utf8.elementsEqual(name.utf8) else {
             // The name matches, so the object differs.
             guard let wanted = registration.object else { return nil }
-            if object.isEmpty { return "it wants an object, and this has none" }
-            return isAlmost(wanted, object) ? "the object differs in case or white space" : "it wants another object"
+            if object.isEmpty { return "it requires an object, and the notification has none" }
+            return isAlmost(wanted, object) ? "the object differs in case or white space" : "it observes another object"
         }
         if isAlmost(wanted, name) { return "the name differs in case or white space" }
         if isPattern(wanted) {
-            return "names are compared whole, and it looks like a pattern; an observer of any name has an empty one"
+            return "names are compared whole, and this one looks like a pattern; an empty name observes all names"
         }
         return nil
     }
@@ -158,21 +159,21 @@ struct Reasons {
         let since = explanation.suspensionTime.map { " for \(duration(now - $0))" } ?? ""
         guard explanation.status.isSuspended else {
             guard let override = explanation.override else { return nil }
-            return "It counts as active, whatever it says and does: \(author(override)) said so. 'carillon follow "
-                + "\(client)' takes that back."
+            return "It counts as active in any case: \(author(override)) overrides its suspension. 'carillon follow "
+                + "\(client)' ends the override."
         }
         let begin = "It has been suspended\(since): "
         switch explanation.status.cause {
         case .explicit:
-            return begin + "it said so itself. It is resumed when it calls SetSuspended with false, or FollowActivity."
+            return begin + "it requested this. It is resumed when it calls SetSuspended with false, or FollowActivity."
         case .override:
             return begin + (explanation.override.map(author) ?? "somebody")
-                + " said so, to test it. 'carillon follow \(client)' takes that back."
+                + " suspended it for a test. 'carillon follow \(client)' ends the override."
         case .activity, .none:
             let (what, end) =
                 switch inactiveWhen {
                 case .unfocused: ("its application is not active\(activeWindow)", "active")
-                case .hidden: ("no window of its application can be seen", "shown")
+                case .hidden: ("no window of its application is visible", "shown")
                 }
             return begin + what + ". It is resumed when a window of its own is \(end); 'carillon resume \(client)' "
                 + "resumes it for a test."
@@ -203,12 +204,12 @@ struct Reasons {
         case .open: return nil
         case .waiting:
             return "It has not read all: \(messages) to it \(explanation.status.unconfirmed == 1 ? "is" : "are") not "
-                + "confirmed. It reads more slowly than is posted, or its process is stopped or busy, or does not dispatch "
-                + "its connection: whether 'delivered' grows in 'carillon clients' tells which. It gets the rest when it "
-                + "reads."
+                + "acknowledged. It reads more slowly than others post, or its process is stopped or busy, or does not "
+                + "dispatch its connection. If 'delivered' grows in 'carillon clients', it only reads slowly. It gets "
+                + "the rest when it reads."
         case .unanswered:
-            return "It has never answered org.freedesktop.DBus.Peer.Ping: its D-Bus library does not know how to, or "
-                + "it stopped early. It is sent more as long as its socket shows that it reads."
+            return "It has never answered org.freedesktop.DBus.Peer.Ping: its D-Bus library can't do so, or it "
+                + "stopped early. The service sends it more as long as its socket shows that it reads."
         }
     }
 
@@ -234,27 +235,28 @@ struct Reasons {
         }
         guard !styles.isEmpty else { return nil }
         let sum = explanation.queuedPosts.values.reduce(0, +)
-        return "Nobody has got \(count(sum, "post")) of this name and object yet, which \(sum == 1 ? "waits" : "wait") "
-            + "in the queues of their posters: \(styles.joined(separator: ", "))."
+        return "\(count(sum, "post")) of this name and object still \(sum == 1 ? "waits" : "wait") in the queues of "
+            + "their posters: \(styles.joined(separator: ", "))."
     }
 
     private var values: String? {
         guard explanation.valuesToCome > 0 else { return nil }
-        return "Values that are kept are still to come to \(count(explanation.valuesToCome, "observer")) of it."
+        return "Retained values are still to be sent to \(count(explanation.valuesToCome, "observer")) of it."
     }
 
     private var coalesced: String? {
         guard explanation.coalesced > 0 else { return nil }
         // The count is of all its notifications: there is no count per name.
-        return "So far newer ones of their own name and object took the place of "
-            + "\(count(Int(clamping: explanation.coalesced), "notification")) that waited for it, of whatever name."
+        return "So far newer notifications of the same name and object replaced "
+            + "\(count(Int(clamping: explanation.coalesced), "notification")) in its queue, counted over all names."
     }
 
     private var losses: String? {
         let lost = explanation.status.dropped
         guard lost > 0 else { return nil }
         let reason = explanation.lastLoss.map { ", last for \($0.rawValue)" } ?? ""
-        let told = explanation.isLossTold ? "It was told so by the signal Dropped" : "It is told so when it reads"
+        let told =
+            explanation.isLossTold ? "The signal Dropped reported this" : "Dropped will report this when it reads"
         return "\(count(Int(clamping: lost), "notification")) for it \(lost == 1 ? "was" : "were") lost\(reason). "
             + "\(told)."
     }

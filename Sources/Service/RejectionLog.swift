@@ -38,7 +38,7 @@ final class RejectionLog {
         guard let count = clients.countRefusal(of: sender) else { return }
         // The error's message may name keys of a userInfo, which only the poster may see.
         Log.warning(
-            "refused a call of \(sender), who wants no answer (\(count) so far): \(error.name)",
+            "refused a call of \(sender) that expects no reply (\(count) so far): \(error.name)",
             fields(of: call, error, post))
     }
 
@@ -55,18 +55,18 @@ final class RejectionLog {
         notices.note(1, error, of: sender)
         guard let count = clients.countRefusal(of: sender) else { return }
         Log.warning(
-            "refused a post of \(sender), who wants no answer (\(count) so far): \(error.name)", fields)
+            "refused a post of \(sender) that expects no reply (\(count) so far): \(error.name)", fields)
     }
 
     /// Notes posts that would have been refused, and were lost with others of their call, whose sender wanted no reply.
     func noteLost(_ count: Int, of sender: UniqueName) {
         refused += UInt64(count)
         driver.center.postWasRefused(of: sender, count: UInt64(count))
-        let words = "calls come faster than they can be served, and these posts are wrong"
+        let words = "calls arrive faster than they can be served, and these posts are invalid"
         notices.note(count, BusError(.limitExceeded, message: words), of: sender)
         guard let calls = clients.countRefusal(of: sender) else { return }
         Log.warning(
-            "refused \(count) posts of a call of \(sender), who wants no answer (\(calls) so far)",
+            "refused \(count) posts in a call of \(sender) that expects no reply (\(calls) so far)",
             ["CARILLON_CLIENT": sender.rawValue, "CARILLON_REASON": "overload"])
     }
 
@@ -79,7 +79,7 @@ final class RejectionLog {
         }
         guard let count = clients.countRefusal(of: sender) else { return }
         Log.warning(
-            "\(sender) does not read its answers: its calls are no longer served (\(count) refused so far)",
+            "\(sender) does not read its replies: its calls are refused (\(count) so far)",
             ["CARILLON_CLIENT": sender.rawValue, "CARILLON_REASON": "answers"])
     }
 
@@ -104,7 +104,7 @@ final class RejectionLog {
     /// Notes a signal that the bus refused: its limits are narrower than a window and the largest userInfo.
     func noteRejection(_ error: BusError) {
         guard let count = Log.throttle(&rejected) else { return }
-        Log.warning("the bus did not carry \(count) signals so far: \(error)", ["CARILLON_REASON": "bus-limits"])
+        Log.warning("the bus rejected \(count) signals so far: \(error)", ["CARILLON_REASON": "bus-limits"])
     }
 
     /// Returns the fields of a log entry. The name is the first argument where that is a notification's name; no other

@@ -122,7 +122,7 @@ public final class Service {
             linkEnded(reason)
         }
         link.onServing = { [unowned self] in
-            if attempts > 0 { Log.notice("connected to the bus again, with all that was there") }
+            if attempts > 0 { Log.notice("reconnected to the bus with the full state") }
             handoverState = nil
             servingSince = context.now
         }

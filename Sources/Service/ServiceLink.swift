@@ -216,11 +216,11 @@ final class ServiceLink {
             let isFirst = pause == Self.firstPause
             if isCarried {
                 object.maxBytes = known
-                if !isFirst { Log.notice("the bus carries notifications of \(size) bytes again") }
+                if !isFirst { Log.notice("the bus accepts notifications of \(size) bytes again") }
             } else if isFirst {
                 object.maxBytes = max(SizeTest.harmless, size - size / 8)
                 Log.warning(
-                    "the bus carries no notification of \(size) bytes; larger than \(object.maxBytes) are not sent",
+                    "the bus rejects notifications of \(size) bytes; larger than \(object.maxBytes) bytes are not sent",
                     ["CARILLON_REASON": "bus-limits"])
             }
             testAgain(isCarried ? nil : size, after: pause)
@@ -254,7 +254,7 @@ final class ServiceLink {
     /// files.
     private func recover(directory: String, busID: String, attempt: Int) {
         let isLate = attempt > Self.maxAttempts
-        if isLate { Log.warning("the process that had the name before does not give the state up: it is taken") }
+        if isLate { Log.warning("the previous owner of the name has not released the state: taking it over") }
         guard !object.recover(directory: directory, busID: busID, address: machine.address, takesLock: !isLate), !isLate
         else {
             return serve()

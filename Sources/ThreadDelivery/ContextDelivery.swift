@@ -79,7 +79,7 @@ package final class ContextDelivery: Sendable {
     /// Runs the waiting work that the mode allows, in its order, until the share of the turn is used up.
     private func drain() {
         let lost = lostSince.exchange(0, ordering: .relaxed)
-        if lost > 0 { Log.warning("\(lost) notifications were lost, as their thread did not run its loop") }
+        if lost > 0 { Log.warning("\(lost) notifications were lost, because their thread did not run its loop") }
         queue.drain(in: modes, while: { true }, share: { source.mayGoOn })
     }
 
@@ -133,6 +133,6 @@ package final class ContextDelivery: Sendable {
         for action in actions.values { action() }
         guard dropped > 0 else { return }
         Self.lost.add(UInt64(dropped), ordering: .relaxed)
-        Log.warning("\(dropped) notifications were lost, as the main context that they were for is gone")
+        Log.warning("\(dropped) notifications were lost, because their main context is gone")
     }
 }

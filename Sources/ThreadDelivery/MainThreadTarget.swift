@@ -42,7 +42,7 @@ package final class MainThreadTarget: DeliveryTarget {
     package func deliver(byteCount: Int, _ work: @escaping @Sendable () -> Void) -> Int {
         if loop.withLock({ $0.shallWarn() }) {
             Log.warning(
-                "observers wait for the main thread, which has run no loop so far; a program without one sets "
+                "observers wait for the main thread, which has not run a loop so far; a program without one sets "
                     + "defaultDelivery = .ownQueue, or gives its observers a queue")
         }
         return queue.append(byteCount: byteCount, work)

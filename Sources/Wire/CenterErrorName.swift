@@ -21,11 +21,11 @@ extension CenterErrorName {
     public var words: String {
         switch self {
         case .invalidName: "its name is empty"
-        case .invalidUserInfo: "something in its userInfo is no property-list value"
-        case .invalidOption: "an option of it is unknown, or has a value that it can't have"
+        case .invalidUserInfo: "its userInfo contains a value that is not a property-list value"
+        case .invalidOption: "one of its options is unknown or has an invalid value"
         case .unknownObserver: "the program has no such observer"
-        case .limitExceeded: "it is over a limit of the service"
-        case .invalidConfiguration: "there is a fault in a configuration file of the service"
+        case .limitExceeded: "it exceeds a limit of the service"
+        case .invalidConfiguration: "a configuration file of the service has a mistake"
         case .notAllowed: "policy does not allow it"
         case .channelsDisabled: "the configuration of the service allows no channels"
         }
@@ -51,8 +51,8 @@ extension BusError {
         self.init(name: InterfaceName(name), message: message)
     }
 
-    /// The error for arguments that violate the D-Bus layout.
-    static var malformedArguments: BusError { .invalidArgs("the arguments are not laid out as D-Bus lays them out") }
+    /// For arguments that are read where they lie.
+    static var malformedArguments: BusError { .invalidArgs("the arguments are malformed D-Bus data") }
 
     /// The service's own error; nil for other errors, and for those of a later service.
     public var centerError: CenterErrorName? { CenterErrorName(rawValue: name.rawValue) }

@@ -195,7 +195,7 @@ public struct NamedNumbers<Key: RawRepresentable<String> & CaseIterable & Sendab
     init(_ entries: [String: PropertyList]) throws(BusError) {
         values = [:]
         for (key, entry) in entries {
-            guard let value = entry.uint64 else { throw .invalidArgs("'\(key)' is no number") }
+            guard let value = entry.uint64 else { throw .invalidArgs("'\(key)' is not a number") }
             values[key] = value
         }
     }

@@ -17,7 +17,7 @@ struct WireDictionary {
         _ key: String, _ value: (PropertyList) -> Value?
     ) throws(BusError) -> Value {
         guard let entry = entries.removeValue(forKey: key) else { throw .invalidArgs("'\(key)' is missing") }
-        guard let value = value(entry) else { throw .invalidArgs("'\(key)' is of another type") }
+        guard let value = value(entry) else { throw .invalidArgs("'\(key)' has the wrong type") }
         return value
     }
 

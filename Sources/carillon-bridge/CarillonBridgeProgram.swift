@@ -26,10 +26,10 @@ struct CarillonBridgeProgram {
     static func main() {
         let parser = CommandLineParser(
             program: "carillon-bridge", usage: "[--check [FILE ...]]",
-            summary: "Joins the session's notification center to those of other machines, by an MQTT broker.")
+            summary: "Connects the notification center of the session to those of other machines through MQTT.")
         let version = parser.flag("version", help: "Show the version and exit")
-        let verbose = parser.flag("verbose", short: "v", help: "Log everything, also what is normal")
-        let check = parser.flag("check", help: "Check FILE, or the configuration that there is, and exit")
+        let verbose = parser.flag("verbose", short: "v", help: "Log all messages, including routine ones")
+        let check = parser.flag("check", help: "Check FILE, or the installed configuration, and exit")
         var files: [String] = []
         do throws(CommandLineParser.UsageError) {
             files = try parser.parse(try CommandLineParser.processArguments())
@@ -106,7 +106,7 @@ struct CarillonBridgeProgram {
             Log.critical("no bus: \(error)")
             return .noBus
         case .nameTaken:
-            Log.critical("\(BridgeWire.busName) is owned by another process: the session has a bridge already")
+            Log.critical("\(BridgeWire.busName) is owned by another process: the session already has a bridge")
             return .nameTaken
         case .disconnected:
             Log.critical("the bus closed the connection")

@@ -28,8 +28,8 @@ struct Carillond {
             program: "carillond", usage: "[--check [FILE ...]]",
             summary: "Serves the distributed notification center on the session bus.")
         let version = parser.flag("version", help: "Show the version and exit")
-        let verbose = parser.flag("verbose", short: "v", help: "Log everything, also what is normal")
-        let check = parser.flag("check", help: "Check FILE, or the configuration that there is, and exit")
+        let verbose = parser.flag("verbose", short: "v", help: "Log all messages, including routine ones")
+        let check = parser.flag("check", help: "Check FILE, or the installed configuration, and exit")
         var files: [String] = []
         do throws(CommandLineParser.UsageError) {
             files = try parser.parse(try CommandLineParser.processArguments())
@@ -112,7 +112,7 @@ struct Carillond {
             Log.notice("the bus closed the connection, and is gone")
             return .disconnected
         case .disconnected:
-            Log.critical("the bus closed the connection, and takes no other; the state is kept")
+            Log.critical("the bus closed the connection and accepts no new one; the state is kept")
             return .disconnected
         }
     }

@@ -114,7 +114,7 @@ class Map(BridgeTest):
         self.assertEqual(lab.broker.subscriptions("desk") & {"zigbee2mqtt/+", "owntracks/+/+"}, set())
         self.assertEqual(listener.messages, [])
         self.assertEqual(desk.status()["refused"], 0)
-        self.assertIn(f"[Map {LAMP}] takes nothing from zigbee2mqtt/+: import= has not the name", desk.bridge.text())
+        self.assertIn(f"[Map {LAMP}] imports nothing from zigbee2mqtt/+: import= lacks the name", desk.bridge.text())
 
     def test_an_object_that_is_no_topic(self):
         lab, desk = self.one()

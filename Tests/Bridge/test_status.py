@@ -234,7 +234,7 @@ class Files(BridgeTest):
 
     def test_a_broker_that_grants_less(self):
         # mosquitto refuses the connection then, as the will asks for both.
-        for setting, word in (("max_qos 0", "quality of service"), ("retain_available false", "no values")):
+        for setting, word in (("max_qos 0", "quality of service"), ("retain_available false", "does not retain")):
             desk = self.lab(settings=setting).host("desk", bridge=False)
             desk.start_bridge(wait=False)
             desk.wait_status(lambda status: word in status["reason"], word)

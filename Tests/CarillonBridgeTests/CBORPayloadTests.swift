@@ -73,9 +73,9 @@ struct CBORPayloadTests {
     @Test("What no property list can have is refused, and where is told")
     func refused() {
         let items: [(CBOR, String)] = [
-            (.null, "userInfo: null is no property-list value"),
-            (.map([.init(.text("a"), .array([.undefined]))]), "userInfo.a[0]: undefined is no property-list value"),
-            (.map([.init(.unsigned(1, .one), .null)]), "userInfo: a key is no text"),
+            (.null, "userInfo: null is not a property-list value"),
+            (.map([.init(.text("a"), .array([.undefined]))]), "userInfo.a[0]: undefined is not a property-list value"),
+            (.map([.init(.unsigned(1, .one), .null)]), "userInfo: a key is not text"),
             (
                 .map([.init(.text("a"), .text("")), .init(.text("a"), .text(""))]),
                 "userInfo: the key 'a' is given twice"
@@ -83,28 +83,28 @@ struct CBORPayloadTests {
             (.negative(.max, .eight), "userInfo: a number is out of the range of 64-bit integers"),
             (
                 .tagged(2, .bytes([1, 0, 0, 0, 0, 0, 0, 0, 0])),
-                "userInfo: the value with the tag 2 can't be one, or is out of range"
+                "userInfo: the value with the tag 2 is invalid or out of range"
             ),
             (
                 .tagged(3, .bytes([255, 0, 0, 0, 0, 0, 0, 0])),
-                "userInfo: the value with the tag 3 can't be one, or is out of range"
+                "userInfo: the value with the tag 3 is invalid or out of range"
             ),
-            (.tagged(1, .double(.nan)), "userInfo: the value with the tag 1 can't be one, or is out of range"),
-            (.tagged(1, .double(1e300)), "userInfo: the value with the tag 1 can't be one, or is out of range"),
+            (.tagged(1, .double(.nan)), "userInfo: the value with the tag 1 is invalid or out of range"),
+            (.tagged(1, .double(1e300)), "userInfo: the value with the tag 1 is invalid or out of range"),
             (
                 .tagged(1, .unsigned(.max, .eight)),
-                "userInfo: the value with the tag 1 can't be one, or is out of range"
+                "userInfo: the value with the tag 1 is invalid or out of range"
             ),
-            (.tagged(0, .text("now")), "userInfo: the value with the tag 0 can't be one, or is out of range"),
-            (.tagged(1001, .map([])), "userInfo: the value with the tag 1001 can't be one, or is out of range"),
+            (.tagged(0, .text("now")), "userInfo: the value with the tag 0 is invalid or out of range"),
+            (.tagged(1001, .map([])), "userInfo: the value with the tag 1001 is invalid or out of range"),
             (
                 .tagged(1001, .map([.init(.negative(5, .one), .unsigned(7, .one))])),
-                "userInfo: the value with the tag 1001 can't be one, or is out of range"
+                "userInfo: the value with the tag 1001 is invalid or out of range"
             ),
-            (.tagged(4, .array([])), "userInfo: a value with the tag 4 is no property-list value"),
+            (.tagged(4, .array([])), "userInfo: a value with the tag 4 is not a property-list value"),
         ]
         for (item, reason) in items { #expect(throws: Payload.Malformed(reason: reason)) { try read(item) } }
-        #expect(throws: Payload.Malformed(reason: "it is no CBOR: the bytes end too early (byte 0)")) {
+        #expect(throws: Payload.Malformed(reason: "it is not CBOR: the bytes end too early (byte 0)")) {
             try read([0x41])
         }
     }

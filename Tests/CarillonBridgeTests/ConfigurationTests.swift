@@ -61,7 +61,7 @@ struct ConfigurationTests {
         let empty = try directory.write("\n", to: "password")
         func warnings(_ text: String) throws -> [String] { FileRemarks(try read("[Broker]\nhost=b\n" + text)).warnings }
         #expect(try warnings("[Bridge]\nexport=a.b\n") == [])
-        #expect(try warnings("[Bridge]\nexport=a.*\ncbor=a.b;c.d\n") == ["cbor= has c.d, which export= has not"])
+        #expect(try warnings("[Bridge]\nexport=a.*\ncbor=a.b;c.d\n") == ["cbor= has c.d, which export= lacks"])
         #expect(try warnings("tls=false\nca-file=/a\n[Bridge]\nexport=a.b\n")[0].hasPrefix("tls=false: "))
         chmod(empty, 0o600)
         #expect(
@@ -84,7 +84,7 @@ struct ConfigurationTests {
     func separators(list: String, word: String) throws {
         for key in ["export", "import", "cbor"] {
             let fault = try #require(throws: KeyFile.Fault.self) { try read("[Bridge]\n\(key)=\(list)\n") }
-            #expect(fault.reason.contains("for \(key) has \(word)") && fault.reason.contains("; is between names"))
+            #expect(fault.reason.contains("for \(key) has \(word)") && fault.reason.contains("; separates names"))
         }
         #expect(try read("[Bridge]\nexport=Battery Changed; N.A Changed\n").exports.count == 2)
     }
@@ -108,9 +108,9 @@ struct ConfigurationTests {
         let mixed = try faults(one.certificateFile, other.keyFile)
         #expect(mixed == ["key-file: the key in \(other.keyFile) is not that of \(one.certificateFile)"])
         #expect(
-            try faults(one.certificateFile, garbage).first?.hasPrefix("key-file: in \(garbage) is no private key")
+            try faults(one.certificateFile, garbage).first?.hasPrefix("key-file: \(garbage) lacks a private key")
                 == true)
-        #expect(try faults(nil, nil, authorityFile: garbage) == ["ca-file: in \(garbage) is no certificate (PEM)"])
+        #expect(try faults(nil, nil, authorityFile: garbage) == ["ca-file: \(garbage) lacks a certificate (PEM)"])
         // It is there and can't be read: that is said once.
         #expect(try faults(directory.entry("none"), one.keyFile).count == 1)
     }
@@ -311,12 +311,12 @@ struct ConfigurationTests {
         arguments: [
             ("[Brokers]\nhost=a", "there is no group [Brokers]"),
             ("[Broker]\nhosts=a", "there is no key 'hosts' in [Broker]"),
-            ("[Broker]\nport=0", "'0' is no number from 1 to 65535 for port"),
+            ("[Broker]\nport=0", "'0' is not a number from 1 to 65535 for port"),
             ("[Broker]\ntls=yes", "'yes' is neither true nor false for tls"),
             ("[Broker]\nca-file=a.pem", "'a.pem' does not begin with / or ~/"),
-            ("[Broker]\nkeep-alive=4", "'4' is no number from 5"), ("[Bridge]\nrealm=", "realm has 1 to 255 bytes"),
-            ("[Bridge]\nexport=a*b", "'a*b' is no name for export"),
-            ("[Limits]\nqueue=0", "'0' is no number from 1 to 1000000 for queue"),
+            ("[Broker]\nkeep-alive=4", "'4' is not a number from 5"), ("[Bridge]\nrealm=", "realm has 1 to 255 bytes"),
+            ("[Bridge]\nexport=a*b", "'a*b' for export is neither a name nor a prefix"),
+            ("[Limits]\nqueue=0", "'0' is not a number from 1 to 1000000 for queue"),
         ])
     func mistakes(text: String, reason: String) {
         let fault = #expect(throws: KeyFile.Fault.self) { try read(text) }

@@ -48,6 +48,6 @@ struct GrantsTests {
         let grants = Grants()
         #expect(grants.reason(BrokerLimits()) == nil)
         #expect(grants.reason(BrokerLimits(maximumQuality: .atMostOnce))?.contains("at most once") == true)
-        #expect(grants.reason(BrokerLimits(retainAvailable: false))?.contains("no values") == true)
+        #expect(grants.reason(BrokerLimits(retainAvailable: false))?.contains("does not retain") == true)
     }
 }

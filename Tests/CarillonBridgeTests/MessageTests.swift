@@ -80,7 +80,7 @@ struct MessageTests {
             ("object-percent", "%0"), ("time", "now"),
         ])
     func malformedProperty(name: String, value: String) {
-        #expect(throws: InwardMessage.Refusal.undecodable("a user property has a value that it can't have")) {
+        #expect(throws: InwardMessage.Refusal.undecodable("a user property has an invalid value")) {
             try read("{}", [(name, value), ("run", "r")])
         }
     }

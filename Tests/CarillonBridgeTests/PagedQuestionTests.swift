@@ -45,7 +45,7 @@ struct PagedQuestionTests {
 
     private func question(_ answered: @escaping ([String]) -> Void) -> PagedQuestion<FollowInterest> {
         PagedQuestion(
-            "what is wanted", of: service, on: context, pauses: .init(first: 5, longest: 20),
+            "wanted names", of: service, on: context, pauses: .init(first: 5, longest: 20),
             first: FollowInterest(most: 2), further: { $0.names.last.map { FollowInterest(after: $0, most: 2) } }
         ) { answered($0.flatMap(\.names)) }
     }
@@ -111,7 +111,7 @@ struct PagedQuestionTests {
     func calm() throws {
         service.answers = [.success([])]
         let question = PagedQuestion(
-            "what is wanted", of: service, on: context, pauses: .init(calm: 20), first: FollowInterest(most: 2),
+            "wanted names", of: service, on: context, pauses: .init(calm: 20), first: FollowInterest(most: 2),
             further: { $0.names.last.map { FollowInterest(after: $0, most: 2) } }
         ) { _ in }
         let start = ContinuousClock.now

@@ -171,7 +171,7 @@ struct RoundTripsTests {
         lab.isHeard = false
         lab.test()
         lab.test()
-        #expect(lab.results == ["back", "another test is on its way"])
+        #expect(lab.results == ["back", "another test is in progress"])
         lab.trips.end("the end")
         #expect(lab.results.last == "the end" && !lab.trips.isWaiting)
     }

@@ -107,7 +107,7 @@ struct ExecTests {
         }
         observer.signal(SIGINT)
         #expect(try observer.waitForExit() == .exited(4), "\(observer.transcript)")
-        #expect(observer.standardError.contains("2 notifications were not handed on"))
+        #expect(observer.standardError.contains("2 notifications were not processed by --exec or --popup"))
         kill(sleeper, SIGKILL)
     }
 
@@ -199,6 +199,6 @@ struct ExecTests {
         let observer = try bell.observe("--popup")
         try bell.post("Ding")
         #expect(try observer.waitForExit() == .exited(2), "\(observer.transcript)")
-        #expect(observer.standardError.contains("no program shows popups here"), "\(observer.transcript)")
+        #expect(observer.standardError.contains("no notification server in this session"), "\(observer.transcript)")
     }
 }

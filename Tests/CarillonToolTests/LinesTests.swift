@@ -45,8 +45,7 @@ struct LinesTests {
         let bell = try Bell()
         let result = try run(bell, ["Ding", "--lines"], input: "a='x\nb=\"y\nc=\\")
         #expect(result.exitCode == 1)
-        for (line, reason) in [(1, "there is no second '"), (2, "there is no second \""), (3, "ends with a backslash")]
-        {
+        for (line, reason) in [(1, "' is not closed"), (2, "\" is not closed"), (3, "ends with a backslash")] {
             #expect(
                 result.standardError.contains("line \(line): ") && result.standardError.contains(reason), "\(result)")
         }
@@ -72,7 +71,7 @@ struct LinesTests {
         #expect(result.exitCode == 1 && lines.count == 1000)
         let (alone, together) = (
             ": over the limit name-length = 1024 (org.carillon.Error.LimitExceeded)",
-            ": the post was refused: it is over a limit of the service (org.carillon.Error.LimitExceeded)"
+            ": the post was refused: it exceeds a limit of the service (org.carillon.Error.LimitExceeded)"
         )
         for (index, line) in lines.enumerated() {
             #expect(

@@ -48,7 +48,7 @@ struct LossTests {
         try stage.post(600)
         observer.signal(SIGCONT)
         let line = try observer.nextErrorLine { $0.contains("lost") }
-        let count = try #require(line.firstMatch(of: /the service lost (\d+) notifications for us \(queue-full\)/)?.1)
+        let count = try #require(line.firstMatch(of: /the service dropped (\d+) notifications \(queue-full\)/)?.1)
         let event = try observer.nextLine { $0.contains(#""event""#) }
         #expect(event == #"{"event": "dropped", "count": \#(count), "reason": "queue-full"}"#)
         _ = try observer.nextLine { $0.contains(#""n": 600"#) }

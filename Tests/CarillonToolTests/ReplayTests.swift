@@ -78,8 +78,8 @@ struct ReplayTests {
         #expect(try observer.waitForExit() == .exited(0))
         #expect(observer.standardOutput == "Ding\nDong  y\n")
         for (line, reason) in [
-            (5, "not valid JSON"), (7, "there is no \"name\""), (8, "the name of a notification must not be empty"),
-            (9, "the JSON is no object"),
+            (5, "not valid JSON"), (7, "\"name\" is missing"), (8, "the name of a notification must not be empty"),
+            (9, "the JSON is not an object"),
             (10, "\"time\" is not like"),
         ] { #expect(replay.standardError.contains("line \(line): \(reason)"), "\(replay.transcript)") }
         #expect(replay.standardError.contains("11 notifications were lost when this was recorded"))
@@ -122,7 +122,7 @@ struct ReplayTests {
         #expect(times[1] - started >= 199 && times[2] - started >= 399, "\(times)")
         let refused = try bell.run("post", String(repeating: "x", count: 2000), "--repeat", "2")
         #expect(refused.exitCode == 1)
-        #expect(refused.standardError.contains(try Regex("post 2: .*over .*limit")), "\(refused)")
+        #expect(refused.standardError.contains(try Regex("post 2: .*limit")), "\(refused)")
     }
 
     @Test("--json - reads standard input, and refuses what is no UTF-8 or no object")
@@ -135,7 +135,7 @@ struct ReplayTests {
                 environment: bell.bus.environment)
         }
         #expect(try post(#"\377"#).standardError.contains("not valid UTF-8"))
-        #expect(try post("[1]").standardError.contains("the JSON is no object"))
+        #expect(try post("[1]").standardError.contains("the JSON is not an object"))
         #expect(try post("").standardError.contains("not valid JSON"))
         #expect(try post(#"{\n "a":\n 1}"#).exitCode == 0)
         #expect(try ObservedLine(observer.nextLine()).userInfoText == "{\"a\": 1}")

@@ -159,7 +159,7 @@ struct StatusTests {
         #expect(try lines(bell.run("clients")).count == 2)
         #expect(try lines(bell.run("observers", ":1.999", "--json")).isEmpty)
         let nobody = try bell.run("observers", "nobody")
-        #expect(nobody.exitCode == 6 && nobody.standardError.contains("no client is 'nobody'"), "\(nobody)")
+        #expect(nobody.exitCode == 6 && nobody.standardError.contains("there is no client 'nobody'"), "\(nobody)")
         observer.terminate()
     }
 

@@ -199,7 +199,7 @@ struct TopScreenTests {
         let first = try ServiceProcess(on: bus)
         try screen.wait(for: "process \(first.pid), up ")
         try first.kill()
-        let waiting = try screen.wait(for: "waiting for the service; what follows is of ")
+        let waiting = try screen.wait(for: "waiting for the service; the data below is from ")
         #expect(isTable(waiting), "what was known stays")
         #expect(try bus.processID(ofOwner: ServiceProcess.busName) == nil)
         let second = try ServiceProcess(on: bus)
@@ -263,6 +263,6 @@ struct TopScreenTests {
         try screen.run("clear; \(variable) '\(try Bell.path())' top; echo END-$?")
         let lines = try screen.wait(for: "END-1")
         #expect(lines.contains { $0.hasPrefix("carillon: no full screen: ") && $0.contains(text) }, "\(lines)")
-        #expect(lines.contains("'carillon top --batch' does without."), "\(lines)")
+        #expect(lines.contains("'carillon top --batch' needs none."), "\(lines)")
     }
 }

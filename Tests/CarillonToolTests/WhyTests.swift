@@ -28,13 +28,13 @@ struct WhyTests {
             try bell.post("Ding", "n=\(n)")
             #expect(try client(observer.pid, of: bell)["queued"] as? Int == 1)
             let why = try bell.run("why", chosen, "Ding")
-            #expect(why.exitCode == 0 && why.standardOutput.contains("said so, to test it"), "\(why)")
+            #expect(why.exitCode == 0 && why.standardOutput.contains("suspended it for a test"), "\(why)")
             #expect(why.standardOutput.contains("1 until it is resumed."), "\(why)")
             if n == 1 {
                 #expect(try bell.run("resume", chosen).standardOutput.hasPrefix("resumed  \(name)"))
-                #expect(try bell.run("why", chosen).standardOutput.contains("It counts as active, whatever it says"))
+                #expect(try bell.run("why", chosen).standardOutput.contains("It counts as active in any case"))
             }
-            #expect(try bell.run("follow", chosen).standardOutput.hasPrefix("left to itself  \(name)"))
+            #expect(try bell.run("follow", chosen).standardOutput.hasPrefix("override revoked  \(name)"))
         }
         #expect(try observer.waitForExit() == .exited(0))
         #expect(observer.standardOutput == "Ding  {\"n\": 0}\nDing  {\"n\": 1}\nDing  {\"n\": 2}\n")
@@ -64,9 +64,9 @@ struct WhyTests {
         let other = try bell.observe("Ding", "--object", "door")
         let pattern = try bell.run("why", "\(one.pid)", "com.example.Ding")
         #expect(pattern.standardOutput.contains("none of its 1 observer matches"), "\(pattern)")
-        #expect(pattern.standardOutput.contains("it looks like a pattern"), "\(pattern)")
+        #expect(pattern.standardOutput.contains("this one looks like a pattern"), "\(pattern)")
         let none = try bell.run("why", "\(other.pid)", "Ding")
-        #expect(none.standardOutput.contains("it wants an object, and this has none"), "\(none)")
+        #expect(none.standardOutput.contains("it requires an object, and the notification has none"), "\(none)")
         let json = try bell.run("why", "--json", "carillon", "Ding", "-o", "door")
         let lines = try json.standardOutput.split(separator: "\n").map { try ObservedLine(String($0)).members }
         #expect(lines.count == 2, "\(json)")
@@ -86,7 +86,9 @@ struct WhyTests {
             for chosen in ["4711471", "no-such-program", ":1.9999"] {
                 let result = try bell.run(command, chosen)
                 #expect(result.exitCode == 6, "\(result)")
-                #expect(result.standardError == "carillon: no client is '\(chosen)'; 'carillon clients' lists them\n")
+                #expect(
+                    result.standardError
+                        == "carillon: there is no client '\(chosen)'; 'carillon clients' lists all clients\n")
                 #expect(result.standardOutput.isEmpty)
             }
         }

@@ -213,7 +213,7 @@ struct ActivityFollowerTests {
         #expect(stage.follower.reason.hasPrefix("gnome: turned off; "))
         #expect(stage.follower.reason.contains("gnome-extensions enable"))
         stage.follower.choose(.none, InactivityRules())
-        #expect(stage.follower.reason == "the configuration wants no source")
+        #expect(stage.follower.reason == "the configuration selects no source")
         #expect(Set(ActivitySourceKind.allCases.map(\.advice)).count == ActivitySourceKind.allCases.count)
     }
 

@@ -131,7 +131,7 @@ struct ConnectionTests {
         let error = try party.errors.first ?? party.waitForEnd()
         #expect(error == MQTTError(.ended(.sessionTakenOver)))
         #expect(error.reason == .sessionTakenOver)
-        #expect("\(error)" == "the broker ended the connection: another client took the session over")
+        #expect("\(error)" == "the broker ended the connection: another client has taken over the session")
         #expect(party.connections.count == 1 && party.errors.count == 1)
         #expect(loop.turn())
     }
@@ -152,7 +152,7 @@ struct ConnectionTests {
         let error = try Party(port: refusing.port, on: loop).failure()
         #expect(
             "\(error)"
-                == "the broker refused the connection: another broker is to be used for now: too many; use other:1")
+                == "the broker refused the connection: use another broker for now: too many; use other:1")
         let ending = try FakeBroker(
             .bytes([0x20, 3, 0, 0, 0] + packet(0xE0, [0x97] + properties("go away", "b"))))
         let party = try Party(port: ending.port, on: loop)

@@ -119,7 +119,7 @@ struct TLSTests {
         let error = try party.failure()
         #expect([.tls, .connectionLost, .system(ECONNRESET)].contains(error.cause), "\(error)")
         if error.cause == .tls, error.detail?.hasPrefix("unexpected") != true {
-            #expect(error.detail?.hasSuffix(" speaks no TLS on port \(broker.port)") == true, "\(error)")
+            #expect(error.detail?.hasSuffix(" does not speak TLS on port \(broker.port)") == true, "\(error)")
         }
         let secured = try authority.broker()
         let plain = try Party(secured, on: loop)

@@ -84,8 +84,8 @@ struct AccountingTests {
         let refusal = CenterError.shareExceeded(.observers, value: 160)
         #expect(
             refusal.description
-                == "over the limit observers = 160, which is for all: a process gets at most seven times what it leaves "
-                + "to others")
+                == "over the limit observers = 160 of all processes together: one may use at most seven times the "
+                + "amount that it leaves to others")
         // What goes makes room.
         center.disappear(two)
         #expect(register(client(5), of: 4).count > 30)

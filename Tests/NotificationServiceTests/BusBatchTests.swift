@@ -88,7 +88,7 @@ struct BusBatchTests {
         let reply = try poster.send(CenterProperties.getAll())
         #expect(try CenterProperties(in: reply).statistics[.refused] == 2)
         try eventually("the log: \(service.transcript)") {
-            service.transcript.contains("refused a call of \(poster.name), who wants no answer")
+            service.transcript.contains("refused a call of \(poster.name) that expects no reply")
         }
     }
 

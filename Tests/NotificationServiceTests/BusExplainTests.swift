@@ -79,7 +79,7 @@ struct BusExplainTests {
 
         for name in [":1.4711", silent.name] {
             let reasons = try tester.call(Explain(name))
-            #expect(reasons.count == 1 && reasons[0].hasPrefix("\(name) is no client: "), "\(reasons)")
+            #expect(reasons.count == 1 && reasons[0].hasPrefix("\(name) is not a client: "), "\(reasons)")
         }
         for (client, name, error) in [("", "", BusError.invalidArgsName), ("x", "Ding", BusError.invalidArgsName)] {
             let refusal = #expect(throws: BusError.self) { try tester.call(Explain(client, name: name)) }
@@ -104,32 +104,33 @@ struct BusExplainTests {
         try expect(
             "process \(getpid())) would get 'Ding' without an object now.", "Observer 1, of 'Ding' from any object")
         try expect("would not get 'DING'", "the name differs in case", of: "DING")
-        try expect("names are compared whole, and it looks like a pattern", of: "com.example.Ding")
-        try expect("it wants an object, and this has none", of: "Of")
-        try expect("it wants another object", of: "Of", object: "two")
+        try expect("names are compared whole, and this one looks like a pattern", of: "com.example.Ding")
+        try expect("it requires an object, and the notification has none", of: "Of")
+        try expect("it observes another object", of: "Of", object: "two")
         try expect("the object differs in case or white space", of: "Of", object: "One ")
         try expect("would get 'Of' of 'one' now.", of: "Of", object: "one")
-        try expect("has 4 observers.", "Observer 4, of 'Of' from 'one', gets what it matches now.", of: "")
+        try expect("has 4 observers.", "Observer 4, of 'Of' from 'one', gets matching notifications now.", of: "")
 
         try client.setSuspended(true)
         try expect(
             "would not get 'Ding' without an object: it is suspended.", "its suspension behavior is drop",
-            "it said so itself. It is resumed when it calls SetSuspended with false")
+            "it requested this. It is resumed when it calls SetSuspended with false")
         for n in 1...3 { _ = try asker.post("ding", number: Int64(n)) }
         try expect(
-            "would get 'ding' without an object when it is resumed.", "behavior is hold, so all is kept",
+            "would get 'ding' without an object when it is resumed.",
+            "behavior is hold, so all notifications are queued",
             "3 notifications of this name and object wait for it: 3 until it is resumed.", of: "ding")
         try expect("3 notifications wait for it", of: "")
         try client.addObserver("State", behavior: .coalesce)
         for n in 1...3 { _ = try asker.post("State", number: Int64(n)) }
         try expect(
-            "of each name and object only the newest is kept", "1 notification of this name and object waits for it",
-            "took the place of 2 notifications that waited for it, of whatever name", of: "State")
+            "only the newest of each name and object is queued", "1 notification of this name and object waits for it",
+            "replaced 2 notifications in its queue, counted over all names", of: "State")
         try asker.call(OverrideSuspension(of: client.name, true))
-        let author = "process \(getpid()), said so, to test it. 'carillon follow \(client.name)' takes that back."
+        let author = "process \(getpid()), suspended it for a test. 'carillon follow \(client.name)' ends the override."
         try expect(author)
         try asker.call(OverrideSuspension(of: client.name, false))
-        try expect("It counts as active, whatever it says and does", "'carillon follow \(client.name)'", "now.")
+        try expect("It counts as active in any case", "'carillon follow \(client.name)'", "now.")
         try asker.call(OverrideSuspension(of: client.name, nil))
         try client.setSuspended(false)
 
@@ -143,7 +144,7 @@ struct BusExplainTests {
         try asker.postQueued("Later", number: 1, style: .atExit)
         try client.addObserver("Later", behavior: .hold)
         try expect(
-            "1 post of this name and object yet, which waits in the queues of their posters: 1 at-exit", of: "Later")
+            "1 post of this name and object still waits in the queues of their posters: 1 at-exit", of: "Later")
         #expect(service.isRunning)
     }
 
@@ -155,7 +156,7 @@ struct BusExplainTests {
         let pattern = String(repeating: "*a", count: 100)
         for n in 0..<200 { try client.addObserver("\(pattern)*\(n)", behavior: .drop) }
         let reasons = try why(String(repeating: "a", count: 200), of: client, from: asker)
-        #expect(reasons.count == 17 && reasons.dropFirst().allSatisfy { $0.contains("it looks like a pattern") })
+        #expect(reasons.count == 17 && reasons.dropFirst().allSatisfy { $0.contains("this one looks like a pattern") })
         #expect(service.isRunning)
     }
 
@@ -174,7 +175,7 @@ struct BusExplainTests {
         for flow in ["It has never answered org.freedesktop.DBus.Peer.Ping", "does not dispatch its connection"] {
             let parts = [
                 "would get 'Ding' without an object when it reads.", flow, "were lost, last for queue-full",
-                "50 notifications of this name and object wait for it", "It is told so when it reads",
+                "50 notifications of this name and object wait for it", "Dropped will report this when it reads",
             ]
             // A connection that stands unread beside another of its process is sent a window now and then, in case that
             // it is the one that reads: on a busy machine that comes in between.
@@ -193,7 +194,7 @@ struct BusExplainTests {
             }
         }
         let later = try why("Ding", of: client, from: asker)
-        #expect(later.contains { $0.contains("It was told so by the signal Dropped") }, "\(later)")
+        #expect(later.contains { $0.contains("The signal Dropped reported this") }, "\(later)")
     }
 
     @Test("By which window: what the desktop tells is told")

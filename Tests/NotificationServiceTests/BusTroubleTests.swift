@@ -35,7 +35,7 @@ struct BusTroubleTests {
 
         func waitForReconnection(_ times: Int = 1, within patience: Patience = .event) throws {
             try eventually("the service is back: \(service.transcript)", within: patience) {
-                service.log.components(separatedBy: "connected to the bus again").count == times + 1
+                service.log.components(separatedBy: "reconnected to the bus").count == times + 1
             }
         }
     }
@@ -135,7 +135,7 @@ struct BusTroubleTests {
         try eventually("the service answers") { (try? client.listClients()) != nil }
         try client.addObserver("Ding")
         relay.cut()
-        try eventually("it is back: \(service.transcript)") { service.log.contains("connected to the bus again") }
+        try eventually("it is back: \(service.transcript)") { service.log.contains("reconnected to the bus") }
         #expect(try client.post("Ding") == 1)
     }
 
@@ -362,7 +362,7 @@ struct BusTroubleTests {
         #expect(service.isRunning, "\(service.transcript)")
         // It serves while it tests the size.
         try eventually("what the bus carries is known: \(service.transcript)") {
-            service.log.contains("the bus carries no notification of")
+            service.log.contains("the bus rejects notifications of")
         }
         #expect(service.log.components(separatedBy: "connecting again").count <= 3, "\(service.transcript)")
         #expect(try poster.post("Ding") == 1)

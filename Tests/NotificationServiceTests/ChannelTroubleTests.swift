@@ -47,7 +47,7 @@ struct ChannelTroubleTests {
         relay.cut()
         try poster.run("its end") { poster.isAtEnd }
         try eventually("the service is back: \(service.transcript)") {
-            service.log.contains("connected to the bus again")
+            service.log.contains("reconnected to the bus")
         }
         // The bus may still have the end of the one before to learn of.
         try eventually("it has the name again") { (try? poster.open()) != nil }
@@ -56,7 +56,7 @@ struct ChannelTroubleTests {
         try one.run("the last, on the bus") { one.isAtEnd && one.numbersOnBus.last == 400 }
         let told = Self.check(one, posted: Set(0...400))
         // The connections that follow at once can be cut off as well, while the bus still closes the first.
-        let cuts = service.log.split(separator: "connected to the bus again").count - 1
+        let cuts = service.log.split(separator: "reconnected to the bus").count - 1
         #expect(told > 0 && told <= 128 * cuts, "no more than what was on its way each time: \(told) in \(cuts)")
         try one.open()
         try poster.post("Ding", 401)

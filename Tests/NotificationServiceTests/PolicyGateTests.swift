@@ -167,12 +167,12 @@ struct PolicyGateTests {
         #expect(refusal(":1.1", options) == nil)
         let sandboxed = refusal(":1.2", options)
         #expect(sandboxed?.centerError == .notAllowed)
-        #expect(sandboxed?.message.contains("org.x.Z may not say") == true)
+        #expect(sandboxed?.message.contains("org.x.Z may not set") == true)
         #expect(sandboxed?.message.hasSuffix("no application in a sandbox may") == true)
         #expect(refusal(":1.2", PostOptions()) == nil)
         // A list of its own confines a program of the session; one that has all does not.
         gate.policy.applications = ["org.x.Y": [.post: [.exactly("Ding")]]]
-        #expect(refusal(":1.1", options)?.message.hasSuffix("post in [Policy org.x.Y] confines it") == true)
+        #expect(refusal(":1.1", options)?.message.hasSuffix("post in [Policy org.x.Y] restricts it") == true)
         #expect(refusal(":1.1", PostOptions()) == nil)
         gate.policy.applications = ["org.x.Y": [.post: [.all], .observe: []]]
         #expect(refusal(":1.1", options) == nil)
@@ -256,7 +256,7 @@ struct PolicyGateTests {
         let refusal = gate.policy.refusal(of: .post, "a.B", to: .sandbox("org.x.Y"))
         #expect(
             refusal?.hasSuffix(
-                "because of a mistake in a configuration file post in [Policy org.x.Y] opens nothing to it") == true)
+                "a configuration file has a mistake, so post in [Policy org.x.Y] allows it no names") == true)
         #expect(gate.policy.refusal(of: .observe, "a.B", to: .sandbox("org.x.Y"))?.contains("mistake") == false)
     }
 

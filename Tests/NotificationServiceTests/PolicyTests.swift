@@ -130,9 +130,9 @@ struct PolicyTests {
             ("[Policy]\nunidentified=maybe", 2, "auto, allow, refuse"),
             ("[Policy org.x.Y]\npost=a\nobserv=b", 3, "post, observe"),
             ("[Policy org.x.Y]\nretained=a", 2, "post, observe"),
-            ("[Policy  ]\npost=a", 2, "no id"),
-            ("[Policy org.x.*]\npost=a", 2, "no id"),
-            ("[Policy a b]\npost=a", 2, "no id"),
+            ("[Policy  ]\npost=a", 2, "not the id"),
+            ("[Policy org.x.*]\npost=a", 2, "not the id"),
+            ("[Policy a b]\npost=a", 2, "not the id"),
         ])
     func mistakes(text: String, line: Int, reason: String) throws {
         let fault = try #require(throws: KeyFile.Fault.self) { try policy(text) }

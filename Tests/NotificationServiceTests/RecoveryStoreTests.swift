@@ -285,7 +285,7 @@ struct RecoveryStoreTests: StateTests {
         let center = DistributedCenter()
         let store = try open(directory) { reports.append($0) }
         #expect(store.restore(into: center) == before.clientStatuses.count)
-        #expect(reports.count == 1 && reports[0].contains("of no use"), "\(reports)")
+        #expect(reports.count == 1 && reports[0].contains("discarded"), "\(reports)")
         #expect(!store.isSuspended)
         #expect(try size(directory) < 4096)
     }

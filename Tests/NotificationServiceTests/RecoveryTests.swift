@@ -166,7 +166,7 @@ struct RecoveryTests {
     func noDirectory() throws {
         let bus = try PrivateBus(.dbusDaemon)
         let service = try ServiceProcess(on: bus, environment: ["XDG_RUNTIME_DIR": "/nonexistent/directory"])
-        _ = try service.nextLogLine { $0.contains("state can't be kept") }
+        _ = try service.nextLogLine { $0.contains("state can't be saved") }
         let client = try Client(on: bus)
         try client.addObserver("Ding")
         #expect(try client.post("Ding") == 1)
@@ -311,7 +311,7 @@ struct RecoveryTests {
         try client.setSuspended(true)
         try setFileSizeLimit(of: service, to: "9000")
         for number in 1...200 { _ = try client.post("Ding", number: Int64(number)) }
-        _ = try service.nextLogLine { $0.contains("state can't be kept") }
+        _ = try service.nextLogLine { $0.contains("state can't be saved") }
         #expect(service.isRunning)
         try setFileSizeLimit(of: service, to: "unlimited")
         var number: Int64 = 200
@@ -345,7 +345,7 @@ struct RecoveryTests {
             try client.setSuspended(true)
             try setFileSizeLimit(of: service, to: "9000")
             for number in 1...200 { _ = try client.post("Ding", number: Int64(number)) }
-            _ = try service.nextLogLine { $0.contains("state can't be kept") }
+            _ = try service.nextLogLine { $0.contains("state can't be saved") }
             try setFileSizeLimit(of: service, to: limit)
             try service.terminate()
             let next = try ServiceProcess(on: bus)

@@ -238,7 +238,7 @@ struct ServiceConfigurationTests {
                 try Data().write(to: URL(filePath: path))
             }
             let reading = Configuration.Reading(directories: [directory.entry("0"), directory.entry("1")])
-            #expect(reading.faults.map(\.reason) == ["\(path) is no directory"])
+            #expect(reading.faults.map(\.reason) == ["\(path) is not a directory"])
             #expect(reading.configuration.policy.openNames.isEmpty && !reading.configuration.sessions.areNeeded)
         }
     }
@@ -332,11 +332,11 @@ struct ServiceConfigurationTests {
             ("[Channels]\nchannel=true", "there is no key 'channel' in [Channels], only: channels"),
             ("[Channels]\nchannels=1", "'1' is neither true nor false"),
             ("[Activity]\nsources=x11", "there is no key 'sources' in [Activity]"),
-            ("[Activity]\nsource=ouija", "'ouija' is no source of activity; there are: auto, none"),
-            ("[Activity]\ninactive-when=tired", "'tired' is not when an application is inactive"),
+            ("[Activity]\nsource=ouija", "'ouija' is not a source of activity; there are: auto, none"),
+            ("[Activity]\ninactive-when=tired", "'tired' is not a value of inactive-when"),
             ("[Activity  ]\ninactive-when=hidden", "[Activity  ] names no application"),
             ("[Activity A]\ninactive=hidden", "there is no key 'inactive' in [Activity A], only: inactive-when"),
-            ("[Activity A]\ninactive-when=tired", "'tired' is not when an application is inactive"),
+            ("[Activity A]\ninactive-when=tired", "'tired' is not a value of inactive-when"),
         ])
     func mistakes(_ text: String, _ reason: String) throws {
         let fault = try fault(text)

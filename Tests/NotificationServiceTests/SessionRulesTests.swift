@@ -52,15 +52,15 @@ struct SessionRulesTests {
         "P3: a mistake is told with file and line",
         arguments: [
             ("exports=Ding", "there is no key 'exports' in [Sessions], only: export, import, import-retained"),
-            ("export=Di*ng", "'Di*ng' is no name for export"),
-            ("import=Ding", "'Ding' for import stands behind no user"),
+            ("export=Di*ng", "'Di*ng' for export is neither a name nor a prefix"),
+            ("import=Ding", "'Ding' for import follows no user"),
             ("import=1:Ding:Dong", "has a second colon"), ("import=1:Ding,Dong", "has a comma"),
-            ("import=1:Ding Dong", "has white space"), ("import-retained=1:Ding;Dong:1", "is no user"),
-            ("import=:Ding", "'' for import is no user of this machine"),
-            ("import=nobody such:Ding", "'nobodysuch' for import is no user of this machine"),
-            ("import=4294967295:Ding", "'4294967295' for import is no user of this machine"),
-            ("import=99999999999:Ding", "'99999999999' for import is no user of this machine"),
-            ("import-retained=1000:", "'' is no name for import-retained"),
+            ("import=1:Ding Dong", "has white space"), ("import-retained=1:Ding;Dong:1", "is not a user"),
+            ("import=:Ding", "'' for import is not a user of this machine"),
+            ("import=nobody such:Ding", "'nobodysuch' for import is not a user of this machine"),
+            ("import=4294967295:Ding", "'4294967295' for import is not a user of this machine"),
+            ("import=99999999999:Ding", "'99999999999' for import is not a user of this machine"),
+            ("import-retained=1000:", "'' for import-retained is neither a name nor a prefix"),
             ("import=1:" + (0...256).map { "n\($0)" }.joined(separator: ";"), "more than 256 names"),
         ])
     func mistakes(text: String, reason: String) {

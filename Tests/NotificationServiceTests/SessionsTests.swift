@@ -376,7 +376,7 @@ struct SessionsTests {
         try two.client.run("the real one: \(two.service.transcript)") { !two.client.signals.isEmpty }
         #expect(two.client.signals.map(\.object) == ["real"])
         #expect(try stranger.heard.allSatisfy { ["Here", "Taken"].contains($0[1]) }, "\(stranger.shown)")
-        try two.service.waitForLog("refused what")
+        try two.service.waitForLog("refused a message from")
     }
 
     @Test("Who confirms nothing costs a bounded queue, and nobody else anything")
@@ -467,7 +467,7 @@ struct SessionsTests {
             try one.count("lost") + one.count("received") == UInt64(count) + 16
         }
         if most >= Double(count) { try Test.cancel("skipped: here all is read so slowly that it is no flood") }
-        try one.service.waitForLog("who sends more than is taken in a time")
+        try one.service.waitForLog("above the rate limit")
     }
 
     @Test("Either side can end and come back, and so can the system bus", arguments: BusKind.available)

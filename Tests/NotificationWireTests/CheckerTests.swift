@@ -64,7 +64,7 @@ struct CheckerTests {
         }
         #expect(
             throws: CenterError.invalidUserInfo(
-                path: "userInfo.a", reason: "D-Bus type '\(array)' is no property-list type")
+                path: "userInfo.a", reason: "D-Bus type '\(array)' is not a property-list type")
         ) { try Sample.check(Sample.post(array) { $0.array(of: element) { _ in } }) }
     }
 
@@ -277,7 +277,7 @@ struct CheckerTests {
         limits[.userInfoBytes] = element
         #expect(
             throws: CenterError.invalidUserInfo(
-                path: "userInfo.a[0]", reason: "D-Bus type 'o' is no property-list type")
+                path: "userInfo.a[0]", reason: "D-Bus type 'o' is not a property-list type")
         ) { try Sample.check(post, limits: limits) }
     }
 
@@ -339,7 +339,7 @@ struct CheckerTests {
         _ path: String, _ type: String, _ post: Message, sourceLocation: SourceLocation = #_sourceLocation
     ) {
         #expect(
-            throws: CenterError.invalidUserInfo(path: path, reason: "D-Bus type '\(type)' is no property-list type"),
+            throws: CenterError.invalidUserInfo(path: path, reason: "D-Bus type '\(type)' is not a property-list type"),
             sourceLocation: sourceLocation
         ) { try Sample.check(post) }
     }

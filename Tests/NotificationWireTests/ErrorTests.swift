@@ -56,7 +56,7 @@ struct ErrorTests {
         }
         let arguments = try error(BusError.invalidArgsName.rawValue)
         #expect(arguments.name == BusError.invalidArgsName && arguments.isRefusal)
-        #expect(arguments.message == "the post was refused: it is not laid out as a post is")
+        #expect(arguments.message == "the post was refused: it is malformed")
         // Of a later service.
         let later = try error("org.carillon.Error.Later")
         #expect(later.name == "org.carillon.Error.Later" && later.message.hasSuffix(": org.carillon.Error.Later"))

@@ -280,7 +280,7 @@ struct OptionsTests {
         #expect(try both.origin == OutsideOrigin(host: "alpha", user: "anna"))
         for key in ["host", "user"] {
             expectInvalid(key, "it must not be empty") { try post { $0.entry(key, "") } }
-            expectInvalid(key, "it has 255 bytes at most, not 256") {
+            expectInvalid(key, "it has at most 255 bytes, not 256") {
                 try post { $0.entry(key, String(repeating: "x", count: 256)) }
             }
             expectInvalid(key, "expected a string (s), got type 'u'") { try post { $0.entry(key, UInt32(0)) } }

@@ -163,7 +163,7 @@ struct SessionChannelTests {
         try stage.ask(post())
         stage.start()
         #expect(stage.bus.connection.takeSent() == ["AddMatch", "ListObservers?", "Post"])
-        #expect(stage.takeTold() == ["connected", "bus as this bus carries no descriptors"])
+        #expect(stage.takeTold() == ["connected", "bus as this bus does not pass file descriptors"])
     }
 
     // MARK: Order

@@ -22,7 +22,7 @@ extension SessionTests {
         for _ in 0..<2 { try stage.ask(try post()) }
         #expect(lost().isEmpty)
         stage.changeOwner(isStartable: false)
-        #expect(lost() == ["2 may be lost: another service has taken the place of the one before"])
+        #expect(lost() == ["2 may be lost: another service has replaced the previous one"])
         try stage.ask(try post())
         stage.bus.failure = .noServer("gone")
         stage.bus.connection.onDisconnect?()

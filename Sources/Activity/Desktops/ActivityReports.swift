@@ -24,7 +24,7 @@ final class ActivityReports {
                     },
                     method { (report: ActivityInterface.Closed) in .closed(report.window) },
                     method { (_: ActivityInterface.Ended) in
-                        .ended(reason: "what the desktop reported by was turned off")
+                        .ended(reason: "the desktop's reports were turned off")
                     },
                 ],
                 signals: [

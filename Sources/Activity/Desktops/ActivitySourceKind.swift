@@ -33,8 +33,8 @@ package enum ActivitySourceKind: String, CaseIterable, Sendable {
     var advice: String {
         switch self {
         case .x11: "a window manager that sets _NET_ACTIVE_WINDOW has to run on the display"
-        case .sway: "SWAYSOCK has to name the socket of the sway that runs"
-        case .kwin: "KWin has to run scripts; on SIGHUP the service has it load ours again"
+        case .sway: "SWAYSOCK has to name the socket of the running sway"
+        case .kwin: "KWin has to run scripts; on SIGHUP the service loads its script again"
         case .gnome: "enable its extension: gnome-extensions enable carillon-activity@carillon.org"
         case .foreignToplevel: "the compositor has to offer zwlr_foreign_toplevel_manager_v1"
         }

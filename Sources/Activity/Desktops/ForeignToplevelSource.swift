@@ -103,7 +103,7 @@ final class ForeignToplevelSource: ActivitySource {
             if let toplevel = arguments.number(), toplevel >= Self.firstServerObject {
                 toplevels[toplevel] = Toplevel()
             }
-        case (manager, 1): end("the compositor tells no more")
+        case (manager, 1): end("the compositor reports no more windows")
         default:
             if toplevels[event.object] != nil { handle(event, of: event.object) }
         }

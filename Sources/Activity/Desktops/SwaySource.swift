@@ -91,7 +91,7 @@ final class SwaySource: ActivitySource {
         let header = Self.magic.count + 8
         var start = 0
         while incoming.count - start >= header, stream != nil {
-            guard incoming[start...].starts(with: Self.magic) else { return end("what it sends is not i3's IPC") }
+            guard incoming[start...].starts(with: Self.magic) else { return end("it does not speak i3's protocol") }
             let size = Int(number(at: start + 6))
             guard size <= Self.maximumSize else { return end("it sends a message of \(size) bytes") }
             guard incoming.count - start >= header + size else { break }
@@ -114,10 +114,10 @@ final class SwaySource: ActivitySource {
         case MessageType.subscribe, MessageType.tree, MessageType.workspaceEvent: break
         default: return
         }
-        guard let message = try? JSON(payload, repairing: true) else { return end("it sends what is no JSON") }
+        guard let message = try? JSON(payload, repairing: true) else { return end("it sends invalid JSON") }
         switch type {
         case MessageType.subscribe:
-            if message["success"]?.isTrue != true { end("it refused to tell of changes") }
+            if message["success"]?.isTrue != true { end("it refused to report changes") }
         case MessageType.tree:
             isTreePending = false
             if isTreeStale { askForTree() } else { handle(tree: message) }

@@ -107,7 +107,7 @@ final class X11Source: ActivitySource {
             connection.onEvent = { [unowned self] in handle($0) }
             connection.onEnd = { [unowned self] in end($0) }
             connection.isPresent("XWAYLAND") { [unowned self] isPresent in
-                if isPresent { end("the X server is one for some windows of a Wayland session only") }
+                if isPresent { end("the X server serves only some windows of a Wayland session") }
             }
             connection.prepareProcessIDs { [unowned self] in canAskServer = $0 }
             connection.atom("_NET_ACTIVE_WINDOW") { [unowned self] in atoms.activeWindow = $0 }

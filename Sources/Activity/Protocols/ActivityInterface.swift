@@ -70,7 +70,7 @@ package enum ActivityInterface {
             ownerProcessID = try reader.read()
             ownerApplication = try reader.readString()
             guard focused.window.isEmpty || ActivityWindow.Kind(rawValue: kind) != nil else {
-                throw .invalidArgs("'\(kind)' is no kind of window")
+                throw .invalidArgs("'\(kind)' is not a kind of window")
             }
         }
 
@@ -131,7 +131,7 @@ package enum ActivityInterface {
             kind = try reader.readString()
             isHidden = try reader.read()
             guard ActivityWindow.Kind(rawValue: kind) != nil else {
-                throw .invalidArgs("'\(kind)' is no kind of window")
+                throw .invalidArgs("'\(kind)' is not a kind of window")
             }
         }
 

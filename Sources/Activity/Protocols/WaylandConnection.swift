@@ -59,7 +59,7 @@ final class WaylandConnection {
                 )
             }
             let size = Int(word >> 16)
-            guard size >= 8, size % 4 == 0 else { return end("it sends what is no Wayland") }
+            guard size >= 8, size % 4 == 0 else { return end("it does not speak Wayland") }
             guard incoming.count - start >= size else { break }
             let body = incoming[(start + 8)..<(start + size)]
             start += size

@@ -129,7 +129,7 @@ extension DistributedNotificationCenter {
         init(
             _ center: DistributedNotificationCenter, _ subject: String?, _ behavior: SuspensionBehavior, _ limit: Int
         ) {
-            precondition(limit > 0, "a buffer for nothing would lose everything")
+            precondition(limit > 0, "the limit of a buffer must be positive")
             self.center = center
             self.subject = subject
             self.behavior = behavior

@@ -127,7 +127,7 @@ extension DistributedNotificationCenter {
     ) -> Message? {
         do {
             if let message = try makeMessage(received.notification) { return message }
-            noteUndecodable(received, as: type, "it stands for none")
+            noteUndecodable(received, as: type, "it has no such message")
         } catch {
             noteUndecodable(received, as: type, MessageCoder.describe(error))
         }
@@ -141,7 +141,7 @@ extension DistributedNotificationCenter {
     func noteUndecodable(_ name: String, from poster: String, as type: Any.Type, _ reason: String) {
         count { $0.undecodable += 1 }
         Log.warning(
-            "a notification is no \(type): \(reason)", ["CARILLON_NAME": name, "CARILLON_CLIENT": poster])
+            "a notification is not a \(type): \(reason)", ["CARILLON_NAME": name, "CARILLON_CLIENT": poster])
     }
 
     /// Returns the name of a type, which is the same in all processes of a program.

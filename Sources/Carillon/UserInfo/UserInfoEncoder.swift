@@ -68,7 +68,7 @@ enum UserInfoEncoder {
         if valueType == Bool.self { return (value as! Bool).propertyList(depth: depth) }
         guard let value = value as? any PropertyListEncodable else {
             throw Fault(
-                "\(valueType) is no property-list type: those are strings, integers, floating point, booleans, "
+                "\(valueType) is not a property-list type: those are strings, integers, floating point, booleans, "
                     + "Data, Date, arrays and dictionaries with String keys")
         }
         return try value.propertyList(depth: depth)
@@ -91,7 +91,7 @@ enum UserInfoEncoder {
         _ key: AnyHashable, _ value: Any, depth: Int
     ) throws(Fault) -> (key: String, value: PropertyList) {
         guard let text = key.base as? String else {
-            throw Fault("the key is of type \(type(of: key.base)), and has to be a String").inside("[\(key)]")
+            throw Fault("the key is of type \(type(of: key.base)), and must be a String").inside("[\(key)]")
         }
         do throws(Fault) {
             _ = try text.propertyList(depth: depth)
@@ -148,7 +148,7 @@ private protocol PropertyListEncodable {
 
 extension String: PropertyListEncodable {
     fileprivate func propertyList(depth: Int) throws(Fault) -> PropertyList {
-        guard !holdsNUL else { throw Fault("a string between processes can't hold a NUL character") }
+        guard !holdsNUL else { throw Fault("a string between processes can't contain a NUL character") }
         return .string(self)
     }
 }
@@ -206,7 +206,7 @@ extension Dictionary: PropertyListEncodable {
 /// An optional that became an `Any`. It arrives as its wrapped value, as on macOS.
 extension Optional: PropertyListEncodable {
     fileprivate func propertyList(depth: Int) throws(Fault) -> PropertyList {
-        guard let wrapped = self else { throw Fault("nil is no property-list value; leave the key out") }
+        guard let wrapped = self else { throw Fault("nil is not a property-list value; leave the key out") }
         return try UserInfoEncoder.encode(wrapped, depth: depth)
     }
 }
@@ -224,7 +224,7 @@ extension Date: PropertyListEncodable {
     fileprivate func propertyList(depth: Int) throws(Fault) -> PropertyList {
         let microseconds = (timeIntervalSince1970 * 1_000_000).rounded()
         guard let microseconds = Int64(exactly: microseconds) else {
-            throw Fault("a date that far from 1970 can't be told in microseconds")
+            throw Fault("a date that far from 1970 can't be expressed in microseconds")
         }
         return .date(microsecondsSince1970: microseconds)
     }
@@ -239,7 +239,7 @@ extension NSNumber: PropertyListEncodable {
         // Foundation has one object for each of the two booleans. The type code of a boolean is that of a signed byte.
         if self === NSNumber(value: true) { return .boolean(true) }
         if self === NSNumber(value: false) { return .boolean(false) }
-        if self is NSDecimalNumber { throw Fault("a decimal number would arrive as another, in binary floating point") }
+        if self is NSDecimalNumber { throw Fault("a decimal number would change its value in binary floating point") }
         switch UInt8(bitPattern: objCType.pointee) {
         case UInt8(ascii: "f"), UInt8(ascii: "d"): return .double(doubleValue)
         case UInt8(ascii: "Q") where uint64Value > Int64.max: return .uint64(uint64Value)

@@ -202,7 +202,7 @@ final class BrokerLink {
             delays += 1
             return renewLater(1_000)
         }
-        Log.info("the broker has dropped packets: connecting anew")
+        Log.info("the broker has dropped packets: reconnecting")
         // The broker publishes the last will if no connection follows in time.
         client.disconnect(.disconnectWithWill)
         ended(because: nil)
@@ -236,7 +236,7 @@ final class BrokerLink {
 
     private func stayAway() {
         Log.warning(
-            "another bridge has connected with the same realm, host and user: this one stays away for "
+            "another bridge has connected with the same realm, host and user: reconnecting in "
                 + "\(Self.patienceAfterTakeover / 60_000) minutes; give one of them another name in bridge.conf")
         (state, isRenewed) = (.takenOver, false)
         tryAgain(in: Self.patienceAfterTakeover)

@@ -333,19 +333,19 @@ extension CenterLink: ServiceReceiver {
     func detailsRefused(because error: ServiceError) {
         if missingDetails < Self.laterDetails.count {
             let missing = Self.laterDetails[missingDetails].all.map(\.rawValue).joined()
-            Log.notice("the service is of an earlier version, and does not tell '\(missing)': \(error)")
+            Log.notice("the service is of an earlier version, and does not send '\(missing)': \(error)")
             missingDetails += 1
             askForDetails()
             return session.pump()
         }
         // Without these details the bridge can't recognize imported notifications, which must not be exported again in
         // a loop.
-        Log.warning("nothing is exported, as the service does not tell what comes from outside: \(error)")
-        refusal = "the service does not tell what comes from outside: \(error)"
+        Log.warning("nothing is exported, because the service does not send the origin of notifications: \(error)")
+        refusal = "the service does not send the origin of notifications: \(error)"
     }
 
     func lostPosts(_ count: Int, because error: ServiceError) {
-        Log.warning("the service did not take \(count) posts of the bridge: \(error)")
+        Log.warning("the service did not accept \(count) posts of the bridge: \(error)")
     }
     func suspensionChanged(_: Bool, cause _: String) {}
     func interestChanged() { delegate?.interestChanged() }

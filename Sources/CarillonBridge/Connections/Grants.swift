@@ -46,12 +46,12 @@ struct Grants {
     func reason(_ limits: BrokerLimits?) -> String? {
         if let (topic, reason) = refused.min(by: { $0.key < $1.key }) {
             let others = refused.count == 1 ? "" : " and \(refused.count - 1) more"
-            return "the broker refused the subscription to \(topic)\(others): \(reason); look at its access list"
+            return "the broker refused the subscription to \(topic)\(others): \(reason); see its access list"
         }
         if limits?.maximumQuality == .atMostOnce || !weak.isEmpty {
-            return "the broker takes or sends messages at most once: what is lost on the way is not sent again"
+            return "the broker transfers messages at most once: messages lost on the way are not sent again"
         }
-        if limits?.retainAvailable == false { return "the broker keeps no values" }
+        if limits?.retainAvailable == false { return "the broker does not retain messages" }
         return nil
     }
 }

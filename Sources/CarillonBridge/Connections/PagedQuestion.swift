@@ -129,7 +129,7 @@ final class PagedQuestion<Method: CenterMethod>: @unchecked Sendable {
     private func askLater(because error: ServiceError) {
         if state != .due { state = .idle }
         // Only the first failure of several in a row is logged.
-        if !isRefusalLogged { Log.notice("the service does not tell \(subject): \(error)") }
+        if !isRefusalLogged { Log.notice("the service does not list \(subject): \(error)") }
         isRefusalLogged = true
         // A program that lacks the method never answers.
         if case .refused(let refusal) = error, refusal.meansAnotherProgram { return }

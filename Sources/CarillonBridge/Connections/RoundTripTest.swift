@@ -45,7 +45,7 @@ final class RoundTripTest {
         subscription = broker.subscribe([TopicFilter(topic, excludesOwn: false)], isTrial: true)
         let seconds = timeout / 1_000
         timer = .once(milliseconds: timeout, on: context) { [unowned self] in
-            let words = "a message to itself did not come back within \(seconds) s: the broker's access list has to "
+            let words = "the test message did not return within \(seconds) s: the broker's access list has to "
             end(.failure(Failure(kind: .silence, reason: words + "allow reading and writing \(topic)")))
         }
     }
@@ -55,7 +55,7 @@ final class RoundTripTest {
     func subscribed(_ id: PacketID, _ reasons: [ReasonCode]) {
         guard id == subscription, !isOver else { return }
         if let reason = reasons.first(where: \.isFailure) {
-            let words = "the broker refused the subscription to \(topic): \(reason); look at its access list"
+            let words = "the broker refused the subscription to \(topic): \(reason); see its access list"
             return end(.failure(Failure(kind: .refusal, reason: words)))
         }
         sent = context.now

@@ -61,8 +61,8 @@ final class RoundTrips {
 
     /// Sends a requested test message.
     func test(_ done: @escaping (Result<Duration, RoundTripTest.Failure>) -> Void) {
-        if isOwn { end("somebody waits for another one") }
-        guard !isWaiting else { return done(.failure(.init(reason: "another test is on its way"))) }
+        if isOwn { end("another test was requested") }
+        guard !isWaiting else { return done(.failure(.init(reason: "another test is in progress"))) }
         send(timeout: RoundTripTest.timeout, done)
     }
 

@@ -23,8 +23,9 @@ final class HostAnnouncer {
     func tell(_ origin: Origin, _ host: HostTable.Host, before: HostTable.Host?) {
         if host.isStripped, before?.isStripped != true {
             Log.warning(
-                "nothing of \(origin.text) is taken: something between its broker and this one speaks MQTT 3.1.1, which "
-                    + "strips what tells losses and repetitions; set bridge_protocol_version mqttv50 in mosquitto.conf")
+                "nothing of \(origin.text) is imported: an intermediary between its broker and this one speaks MQTT "
+                    + "3.1.1, and removes the properties that reveal losses and duplicates; "
+                    + "set bridge_protocol_version mqttv50 in mosquitto.conf")
         }
         if configuration.followsPresence, before?.isOnline != host.isOnline { tell(origin, host) }
     }

@@ -76,8 +76,8 @@ final class HostRemoval {
     private func shown(_ answer: RetainedQueries.Answer) {
         guard phase == .looking else { return }
         guard answer.refused.isEmpty, answer.isComplete || !topics.isEmpty else {
-            let reason = answer.refused.isEmpty ? "it does not answer, or has no room to" : "it refuses to"
-            return fail("the broker does not show what it keeps of \(origin.text): \(reason)")
+            let reason = answer.refused.isEmpty ? "it does not answer, or lacks buffer space" : "it refuses to"
+            return fail("the broker does not show its retained messages of \(origin.text): \(reason)")
         }
         isIncomplete = !answer.isComplete
         phase = .removing

@@ -75,7 +75,7 @@ final class Importer {
             time: environment.time
         ) { [unowned self] origins in
             for origin in origins {
-                Log.notice("\(origin.text) was not there for long: its values end here")
+                Log.notice("\(origin.text) was offline for longer than absence-expiry: its values are removed here")
                 forgetValues(of: origin)
             }
         }
@@ -173,8 +173,8 @@ final class Importer {
             maxSubscriptions: configuration.maxSubscriptions)
         if gate.wanted.isCut {
             Log.warning(
-                "more names are wanted than the limit subscriptions = \(configuration.maxSubscriptions) allows: "
-                    + "the rest is not taken")
+                "more names are observed than subscriptions = \(configuration.maxSubscriptions) allows: "
+                    + "the rest is not subscribed to")
         }
         let after = filters
         // No message would report their end. The broker sends them again with the next subscription.
@@ -342,7 +342,7 @@ final class Importer {
         case .refused where publication.isRetained && !isNewFault(publication): totals.repeated += 1
         case .refused(let name, let origin, let reason, let words):
             totals.refused += 1
-            Log.info("\(name) of \(origin.text) is not taken: \(words)")
+            Log.info("\(name) of \(origin.text) is not imported: \(words)")
             if let reason { lost(1, name, origin, reason) }
         // A message that is published during a query arrives twice.
         case .repeated: if !BrokerLink.isOfQuery(publication) { totals.repeated += 1 }
@@ -366,7 +366,8 @@ final class Importer {
                     return judgement
                 case .refuse:
                     totals.refused += 1
-                    Log.info("\(message.name) of \(message.origin.text) is not taken: too many values go with posters")
+                    Log.info(
+                        "\(message.name) of \(message.origin.text) is not imported: too many while-connected values")
                     lost(1, message.name, message.origin, .refused)
                     // An older value would never end.
                     remove(message)

@@ -72,7 +72,7 @@ struct InwardGate {
     ) -> Judgement {
         guard let properties = MessageProperties(publication.userProperties) else {
             return .refused(
-                name: name, topic.origin, .undecodable, words: "a user property has a value that it can't have")
+                name: name, topic.origin, .undecodable, words: "a user property has an invalid value")
         }
         // A message with a number has lost nothing, even if its host is marked as stripped.
         if hosts[topic.origin]?.isStripped == true, properties.place == nil {
@@ -91,7 +91,7 @@ struct InwardGate {
             return .message(message.told(anew: isAnew))
         } catch {
             switch error {
-            case .tooManyHops: return .refused(name: name, topic.origin, nil, words: "it went through too many bridges")
+            case .tooManyHops: return .refused(name: name, topic.origin, nil, words: "it passed too many bridges")
             case .undecodable(let words): return .refused(name: name, topic.origin, .undecodable, words: words)
             }
         }

@@ -40,7 +40,7 @@ struct InwardMessage {
     /// - Parameter topic: the parsed topic of `publication`, which is that of a notification or a value.
     init(_ publication: Publication, on topic: BridgeTopic) throws(Refusal) {
         guard let properties = MessageProperties(publication.userProperties) else {
-            throw .undecodable("a user property has a value that it can't have")
+            throw .undecodable("a user property has an invalid value")
         }
         guard properties.hops <= Self.maxHops else { throw .tooManyHops }
         switch topic.subject {

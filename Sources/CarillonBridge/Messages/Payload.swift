@@ -80,7 +80,7 @@ enum Payload {
         do throws(JSON.Malformed) {
             json = try JSON(bytes)
         } catch {
-            throw Malformed(reason: "it is no JSON: \(error)")
+            throw Malformed(reason: "it is not JSON: \(error)")
         }
         guard let json = json.withoutNull else { return [:] }
         do throws(PropertyListJSON.Failure) {
@@ -97,7 +97,7 @@ enum Payload {
         do throws(CBOR.Malformed) {
             cbor = try CBOR(bytes)
         } catch {
-            throw Malformed(reason: "it is no CBOR: \(error)")
+            throw Malformed(reason: "it is not CBOR: \(error)")
         }
         do throws(PropertyListCBOR.Failure) {
             return try PropertyListCBOR.userInfo(from: cbor, keepsWidths: keepsWidths)

@@ -101,7 +101,7 @@ enum PropertyListCBOR {
             var result: [String: PropertyList] = [:]
             for entry in entries {
                 guard case .text(let key) = entry.key else {
-                    throw Failure(description: "\(path): a key is no text")
+                    throw Failure(description: "\(path): a key is not text")
                 }
                 guard result.updateValue(try propertyList(entry.value, path: "\(path).\(key)"), forKey: key) == nil
                 else {
@@ -123,8 +123,8 @@ enum PropertyListCBOR {
             case .text(let text): return .string(text)
             case .double(let number): return .double(number)
             case .boolean(let value): return .boolean(value)
-            case .null: throw Failure(description: "\(path): null is no property-list value")
-            case .undefined: throw Failure(description: "\(path): undefined is no property-list value")
+            case .null: throw Failure(description: "\(path): null is not a property-list value")
+            case .undefined: throw Failure(description: "\(path): undefined is not a property-list value")
             case .array(let elements):
                 var result: [PropertyList] = []
                 for (position, element) in elements.enumerated() {
@@ -190,9 +190,9 @@ enum PropertyListCBOR {
             case (Tag.dateText, _), (Tag.unsigned, _), (Tag.negative, _), (Tag.extendedTime, _): break
             // The tag tells the purpose, such as an address or a UUID; the value is valid without it.
             case (_, .text), (_, .bytes): return try propertyList(item, path: path)
-            default: throw Failure(description: "\(path): a value with the tag \(tag) is no property-list value")
+            default: throw Failure(description: "\(path): a value with the tag \(tag) is not a property-list value")
             }
-            throw Failure(description: "\(path): the value with the tag \(tag) can't be one, or is out of range")
+            throw Failure(description: "\(path): the value with the tag \(tag) is invalid or out of range")
         }
 
         /// Returns the number of a bignum; nil beyond 64 bits.

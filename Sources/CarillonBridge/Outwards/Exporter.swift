@@ -83,7 +83,7 @@ final class Exporter {
         guard exports(notification.name) else { return false }
         guard let details = notification.details?.decoded(), details[Detail.retained.rawValue] != nil else {
             // The service was asked for the origin, and did not send it.
-            if !hasWarned { Log.warning("the service does not tell where notifications are from: they stay here") }
+            if !hasWarned { Log.warning("not exported: the service does not send the origin of notifications") }
             hasWarned = true
             lost(1, notification.name, .refused)
             return false
@@ -125,7 +125,7 @@ final class Exporter {
             let message = OutwardMessage(toDevice: message, notification.userInfo.decoded())
             lose(queue.append(ExportQueue.Entry(message: message, topic: topic)))
         case .impossible:
-            Log.info("\(message.name) is mapped to no topic: its object can't stand for the wildcards")
+            Log.info("\(message.name) is not mapped to a topic: its object can't replace the wildcards")
             lost(1, message.name, .noTopic)
         }
     }
@@ -234,7 +234,7 @@ final class Exporter {
                 queue.prepend(entry)
                 continue
             }
-            Log.warning("\(entry.message.name) is given up, because it ends the connection to the broker")
+            Log.warning("\(entry.message.name) is discarded, because it ends the connection to the broker")
             refuse(entry, because: error.description)
         }
         inFlight = []

@@ -60,7 +60,7 @@ package struct FileRemarks {
     private mutating func check(certificate bytes: [UInt8], _ file: BridgeConfiguration.NamedFile) {
         switch Certificate.end(inPEM: bytes) {
         case .unknown: break
-        case .none: faults.append("\(file.key): in \(file.path) is no certificate (PEM)")
+        case .none: faults.append("\(file.key): \(file.path) lacks a certificate (PEM)")
         case .inSeconds(let seconds):
             guard let end = Self.end(secondsLeft: seconds) else { return }
             let remark = "\(file.key): the certificate in \(file.path) \(end)"
@@ -87,7 +87,7 @@ package struct FileRemarks {
             guard let certificate = contents[.certificateFile], let key = contents[.keyFile] else { return }
             switch Certificate.fit(ofKeyInPEM: key, toCertificateInPEM: certificate) {
             case .unknown, .fits: break
-            case .isNoKey: faults.append("key-file: in \(keyFile) is no private key (PEM) without a passphrase")
+            case .isNoKey: faults.append("key-file: \(keyFile) lacks a private key (PEM) without a passphrase")
             case .isOfAnother: faults.append("key-file: the key in \(keyFile) is not that of \(certificateFile)")
             }
         }

@@ -62,7 +62,7 @@ struct StateFile: StateStore {
             try RegularFile(path, for: .newLog)?.append(Array(id.utf8))
             return id
         } catch {
-            Log.warning("the bridge's name at the broker can't be kept: \(error)")
+            Log.warning("the client identifier of the bridge can't be stored: \(error)")
             return nil
         }
     }
@@ -77,7 +77,7 @@ struct StateFile: StateStore {
             guard let bytes = try RegularFile.contents(of: path, atMost: SavedState.maxBytes) else { return nil }
             guard let state = SavedState(bytes, now: WallClock.microseconds()) else {
                 rename(path, path + ".bad")
-                Log.warning("\(path) is no state of a bridge, and is not used; it is called \(path).bad now")
+                Log.warning("\(path) is not the state of a bridge, and is not used; it is now \(path).bad")
                 return nil
             }
             // If the file returned after a power failure, its numbers would be used twice.
@@ -85,7 +85,7 @@ struct StateFile: StateStore {
             RegularFile.syncDirectory(of: path)
             return state
         } catch {
-            Log.warning("what an earlier bridge left can't be read: \(error)")
+            Log.warning("the saved state of an earlier bridge can't be read: \(error)")
             return nil
         }
     }
@@ -100,7 +100,7 @@ struct StateFile: StateStore {
             RegularFile.syncDirectory(of: path)
             return true
         } catch {
-            Log.warning("the state can't be kept for the next bridge: \(error)")
+            Log.warning("the state can't be saved for the next bridge: \(error)")
             return false
         }
     }

@@ -105,18 +105,18 @@ struct TopicPattern: Equatable {
     init(_ text: String) throws(Malformed) {
         let levels = Self.levels(of: text)
         guard !text.isEmpty, text.unicodeScalars.allSatisfy(TopicLevel.isAllowed), BridgeTopic.isPossible(text) else {
-            throw Malformed(reason: "is no topic")
+            throw Malformed(reason: "is not a topic")
         }
         for (index, level) in levels.enumerated() where level.utf8.contains(where: Self.wildcards.contains) {
             guard level == "+" || level == "#" && index == levels.count - 1 else {
-                throw Malformed(reason: "has a wildcard that is no whole level, or a # that is not the last")
+                throw Malformed(reason: "has a wildcard that is not a whole level, or a # that is not the last")
             }
         }
         guard let root = levels.first, !root.isEmpty, !root.utf8.contains(where: Self.wildcards.contains) else {
-            throw Malformed(reason: "begins with no text: what devices share is their first level")
+            throw Malformed(reason: "lacks the text of its first level, which all devices of a mapping share")
         }
         guard root != BridgeTopic.top, root == "$SYS" || !root.hasPrefix("$") else {
-            throw Malformed(reason: "begins with \(root), which is no device's")
+            throw Malformed(reason: "begins with \(root), which is not a topic of devices")
         }
         guard Origin(host: root, user: "-") != nil else {
             throw Malformed(reason: "has more than \(OutsideOrigin.maxBytes) bytes in its first level")

@@ -15,12 +15,12 @@ enum BridgeCommand {
     static func run(_ arguments: [String]) throws(UsageError) -> ExitCode {
         let parser = CommandLineParser(
             program: "carillon bridge", usage: "ACTION [HOST/USER]",
-            summary: "Looks at the bridge to other machines.",
+            summary: "Inspects the bridge to other machines.",
             description: """
-                ACTION is status, which tells what the bridge does and which hosts it knows, test, which sends something
-                to it by way of the broker, reload, which has it read bridge.conf again, or forget, which removes what the
-                broker and this session keep of a host that is gone for good. The bridge is not started; the exit status
-                is 2 where there is none, and where the broker can't be reached.
+                ACTION is one of: status, which shows the state of the bridge and its hosts; test, which sends a message
+                to the bridge by way of the broker; reload, which makes it read bridge.conf again; and forget, which
+                removes everything that the broker and this session keep of a host that is gone for good. The bridge is
+                not started. The exit status is 2 without a bridge, and if the broker can't be reached.
                 """)
         let json = parser.flag("json", short: "j", help: "Print one JSON object")
         let color = ColorChoice.declare(on: parser)
@@ -29,7 +29,7 @@ enum BridgeCommand {
         if parser.value(version) { return Output.writeVersion() }
         guard let word = rest.first else { throw UsageError("bridge needs one of: \(words)") }
         guard let action = Action(rawValue: word) else {
-            throw UsageError("bridge knows no '\(word)', only: \(words)")
+            throw UsageError("bridge has no action '\(word)', only: \(words)")
         }
         let count = action == .forget ? 2 : 1
         if rest.count > count { throw UsageError("bridge \(word) takes no argument '\(rest[count])'") }
@@ -46,7 +46,7 @@ enum BridgeCommand {
     private static func origin(in words: [String]) throws(UsageError) -> (host: String, user: String) {
         let parts = words.dropFirst().first?.split(separator: "/", maxSplits: 1, omittingEmptySubsequences: false) ?? []
         guard parts.count == 2, !parts[0].isEmpty, !parts[1].isEmpty else {
-            throw UsageError("bridge forget needs a host and its user as 'carillon bridge status' has them: HOST/USER")
+            throw UsageError("bridge forget needs HOST/USER, as 'carillon bridge status' lists them")
         }
         return (String(parts[0]), String(parts[1]))
     }
@@ -95,7 +95,7 @@ private final class BridgeRun: @unchecked Sendable {
             if isJSON {
                 print(PropertyListJSON.object([("roundTrip", String(microseconds))]))
             } else {
-                print("there and back in \(Readable.decimal(Double(microseconds) / 1000, places: 1)) ms")
+                print("round trip: \(Readable.decimal(Double(microseconds) / 1000, places: 1)) ms")
             }
         }
         return wait()
@@ -117,13 +117,13 @@ private final class BridgeRun: @unchecked Sendable {
                     let name = NotificationFormat.readable("\(origin.host)/\(origin.user)")
                     print(
                         removed == 0 && refused == 0
-                            ? "the broker keeps nothing of \(name)"
+                            ? "the broker retains no messages of \(name)"
                             : "\(removed) retained \(removed == 1 ? "message" : "messages") of \(name) removed")
                 }
                 if refused > 0 {
                     printError(
                         "carillon: the broker refused to remove \(refused): \(NotificationFormat.harmless(reason)); "
-                            + "its access list says who may")
+                            + "see its access list")
                     exitCode = .unavailable
                 }
             } catch {
@@ -169,7 +169,7 @@ private final class BridgeRun: @unchecked Sendable {
 
     private func failWithoutBridge() {
         printError(
-            "carillon: there is no bridge in this session; where carillon/bridge.conf names a broker, "
+            "carillon: there is no bridge in this session; if carillon/bridge.conf names a broker, "
                 + "'systemctl --user start carillon-bridge', or carillon-bridge itself, starts it")
         exitCode = .unavailable
     }

@@ -30,7 +30,7 @@ enum BridgeText {
         case "connected": "connected to \(broker)\(reason)"
         case "starting", "connecting": "connecting to \(broker)"
         case "waiting": "no connection to \(broker)\(reason)"
-        case "taken-over", "held": "stays away from \(broker)\(reason)"
+        case "taken-over", "held": "disconnected on purpose from \(broker)\(reason)"
         default: "\(status.state), \(broker)\(reason)"
         }
     }
@@ -55,16 +55,16 @@ enum BridgeText {
         lines += [
             ("out", "\(status.exported)\(lost(status.lostOutwards))", status.lostOutwards > 0 ? .bad : nil),
             ("in", "\(status.imported)\(lost(status.lostInwards))", status.lostInwards > 0 ? .bad : nil),
-            ("waiting", "\(status.queued), \(size); \(status.inFlight) not confirmed by the broker", nil),
+            ("waiting", "\(status.queued), \(size); \(status.inFlight) not acknowledged by the broker", nil),
         ]
         if status.acknowledgement > 0 {
             let milliseconds = Readable.decimal(Double(status.acknowledgement) / 1000, places: 1)
-            lines.append(("confirmed in", "\(milliseconds) ms", nil))
+            lines.append(("acknowledged in", "\(milliseconds) ms", nil))
         }
-        if status.refused > 0 { lines.append(("not taken", "\(status.refused)", .warning)) }
-        if status.repeated > 0 { lines.append(("came again", "\(status.repeated)", nil)) }
+        if status.refused > 0 { lines.append(("refused", "\(status.refused)", .warning)) }
+        if status.repeated > 0 { lines.append(("duplicates", "\(status.repeated)", nil)) }
         for host in status.stripped {
-            let words = "something on the way speaks MQTT 3.1.1: nothing of it is taken"
+            let words = "an intermediary speaks MQTT 3.1.1, so nothing of this host is imported"
             lines.append(("stripped", "\(NotificationFormat.readable(host)): \(words)", .bad))
         }
         for host in status.hosts {

@@ -53,7 +53,7 @@ final class LinePoster {
     private func take(_ line: ArraySlice<UInt8>) {
         lineNumber += 1
         do throws(UsageError) {
-            guard let text = String(validating: line, as: UTF8.self) else { throw UsageError("it is no UTF-8") }
+            guard let text = String(validating: line, as: UTF8.self) else { throw UsageError("it is not valid UTF-8") }
             guard let (outgoing, delay) = try convert(text) else { return }
             stream.add(PostStream.Item(outgoing: outgoing, label: label(lineNumber), delay: delay))
             if stream.isFull { reader.pause() }

@@ -16,16 +16,17 @@ enum PostCommand {
         let parser = CommandLineParser(
             program: "carillon post", usage: "NAME [KEY=VALUE ...]", summary: "Posts a notification.",
             description: """
-                A VALUE that JSON would read as a number is one: 3 is an integer, 3.0 and 3e0 are floating point.
-                true and false are booleans. Everything else is a string; --string KEY=3 makes one of any VALUE.
+                A VALUE in the notation of a JSON number is a number: 3 is an integer, 3.0 and 3e0 are floating point.
+                true and false are booleans. Any other VALUE is a string; --string KEY=3 makes any VALUE a string.
 
                 With --lines every line of standard input is a post: KEY=VALUE pairs with blanks between them, quoted as
-                in a shell, or a JSON object. What is queued with --posting-style asap or when-idle is coalesced among the posts of one
-                connection, and each run of this command is one; at-exit waits for its end, however that comes.
+                in a shell, or a JSON object. Posts queued with --posting-style asap or when-idle are coalesced within
+                one connection, and each run of this command is a separate connection. An at-exit post is sent when this
+                command has ended, for any reason.
 
                 In --json, data is {"$data": "<base64>"} and a date is {"$date": "2026-11-21T09:30:00Z"}.
                 """)
-        let object = parser.string("object", short: "o", placeholder: "OBJECT", help: "The object it is about")
+        let object = parser.string("object", short: "o", placeholder: "OBJECT", help: "The object of the notification")
         let json = parser.string(
             "json", short: "j", placeholder: "JSON", help: "userInfo as a JSON object; - reads it from standard input")
         let strings = parser.strings("string", short: "s", placeholder: "KEY=VALUE", help: "A string in userInfo")
@@ -36,19 +37,19 @@ enum PostCommand {
             help: "When to post it: \(ChoiceArguments.names(PostingStyle.self)); now if not given")
         let coalescing = parser.strings(
             "coalesce-on", short: "c", placeholder: "KEY",
-            help: "Replace what is queued with the same \(ChoiceArguments.names(CoalescingKey.self))")
+            help: "Replace queued posts with the same \(ChoiceArguments.names(CoalescingKey.self))")
         let retain = parser.flag(
-            "retain", short: "r", help: "Keep it as the value of its name and object, for those who come later")
+            "retain", short: "r", help: "Retain it as the value of its name and object, for later observers")
         let connected = parser.flag(
-            "while-connected", help: "Keep it until this command ends, as with --lines; implies --retain")
+            "while-connected", help: "Retain it until this command ends, as with --lines; implies --retain")
         let expires = parser.string(
             "expires", placeholder: "TIME", help: "Discard it after TIME: 90, 5m, 1h30m")
         let sessions = parser.flag(
-            "all-sessions", short: "a", help: "Post it to the machine's other sessions too, as far as they take it")
+            "all-sessions", short: "a", help: "Post it also to the machine's other sessions that accept it")
         let lines = parser.flag("lines", help: "Post once for each line of standard input")
         let repetitions = parser.string("repeat", placeholder: "N", help: "Post it N times, on one connection")
-        let delay = parser.string("delay", placeholder: "TIME", help: "With --repeat: from one to the next")
-        let verbose = parser.flag("verbose", short: "v", help: "Tell how many clients matched")
+        let delay = parser.string("delay", placeholder: "TIME", help: "With --repeat: the time between posts")
+        let verbose = parser.flag("verbose", short: "v", help: "Print the number of clients that it is delivered to")
         let version = parser.flag("version", help: "Show the version and exit")
         let rest = try parser.parse(arguments)
         if parser.value(version) { return Output.writeVersion() }

@@ -15,16 +15,16 @@ import CarillonWire
 enum ReplayCommand {
     static func run(_ arguments: [String]) throws(UsageError) -> ExitCode {
         let parser = CommandLineParser(
-            program: "carillon replay", usage: "FILE", summary: "Posts again what 'carillon observe --record' kept.",
+            program: "carillon replay", usage: "FILE", summary: "Posts recorded notifications again.",
             description: """
-                FILE, or standard input where it is -, has a JSON object a line, as --record and 'observe --json' write
-                them: name, object, userInfo, and the time, if it shall be played at its pace. Who posted it first is not
-                told again.
+                FILE, or standard input if it is -, has one JSON object on each line, as --record and 'observe --json'
+                write them: name, object, userInfo, and the time, which sets the pace of the replay. The original
+                posters are not restored.
                 """)
         let speed = parser.string(
-            "speed", placeholder: "FACTOR", help: "Play it so many times as fast; 1 if not given")
-        let fast = parser.flag("fast", help: "Play it as fast as possible")
-        let verbose = parser.flag("verbose", short: "v", help: "Tell how many clients matched each")
+            "speed", placeholder: "FACTOR", help: "Replay FACTOR times as fast; 1 if not given")
+        let fast = parser.flag("fast", help: "Replay as fast as possible")
+        let verbose = parser.flag("verbose", short: "v", help: "Print the number of clients that each is delivered to")
         let version = parser.flag("version", help: "Show the version and exit")
         let rest = try parser.parse(arguments)
         if parser.value(version) { return Output.writeVersion() }
@@ -84,7 +84,7 @@ private struct Recording {
             if event == "dropped" || event == "missing" { losses += UInt64(object["count"]?.integer ?? 0) }
             return nil
         }
-        guard let name = object["name"]?.text else { throw UsageError("there is no \"name\" in it") }
+        guard let name = object["name"]?.text else { throw UsageError("the key \"name\" is missing") }
         var userInfo: [String: PropertyList] = [:]
         if let value = object["userInfo"] {
             do throws(PropertyListJSON.Failure) {

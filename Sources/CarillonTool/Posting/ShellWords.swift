@@ -30,7 +30,7 @@ enum ShellWords {
             default: word = (word ?? "") + String(character)
             }
         }
-        if let quote { throw UsageError("there is no second \(quote)") }
+        if let quote { throw UsageError("the quote \(quote) is not closed") }
         if let word { words.append(word) }
         return words
     }

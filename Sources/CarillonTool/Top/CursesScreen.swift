@@ -29,14 +29,14 @@ final class CursesScreen {
     init(color: ColorChoice) throws(CursesLibrary.Missing) {
         let terminal = getenv("TERM").map { String(cString: $0) } ?? ""
         guard !["", "dumb"].contains(terminal) else {
-            throw CursesLibrary.Missing(description: "this terminal can't move its cursor, as TERM says")
+            throw CursesLibrary.Missing(description: "TERM names a terminal that can't move its cursor")
         }
         curses = try CursesLibrary()
         // The locale determines wide characters. If it has none, as with LC_ALL=C, the terminal may still support them.
         setlocale(LC_CTYPE, "")
         if String(cString: nl_langinfo(Int32(CODESET))) != "UTF-8" { setlocale(LC_CTYPE, "C.UTF-8") }
         guard carillon_newterm(curses.newTerminal) != nil, let window = curses.standardWindow.pointee else {
-            throw CursesLibrary.Missing(description: "ncurses does not know the terminal '\(terminal)', as TERM says")
+            throw CursesLibrary.Missing(description: "ncurses does not know the terminal '\(terminal)' of TERM")
         }
         self.window = window
         _ = curses.cbreak()

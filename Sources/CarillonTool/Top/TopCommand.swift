@@ -14,23 +14,22 @@ import CarillonWire
 enum TopCommand {
     static func run(_ arguments: [String]) throws(UsageError) -> ExitCode {
         let parser = CommandLineParser(
-            program: "carillon top", usage: "", summary: "Shows what the service and its clients do, again and again.",
+            program: "carillon top", usage: "", summary: "Shows a live display of the service and its clients.",
             description: """
-                On the screen h tells the keys. What happens in a second is known from the second time on. A service
-                that does not run is not started: the screen waits for it, and --batch ends with status 2 when it
-                never was there.
+                On the screen h lists the keys. Rates are known from the second sample on. A service that does not run
+                is not started: the screen waits for it, and --batch ends with status 2 if it does not run at the start.
                 """)
         let interval = parser.string(
-            "interval", placeholder: "TIME", help: "Ask the service every TIME; 2 seconds if not given")
-        let count = parser.string("count", short: "n", placeholder: "N", help: "End after N times")
+            "interval", placeholder: "TIME", help: "Query the service every TIME; 2 seconds if not given")
+        let count = parser.string("count", short: "n", placeholder: "N", help: "End after N samples")
         let view = parser.string(
-            "view", short: "w", placeholder: "VIEW", help: "What to show first: \(ChoiceArguments.names(TopView.self))")
+            "view", short: "w", placeholder: "VIEW", help: "The first view: \(ChoiceArguments.names(TopView.self))")
         let sort = parser.string(
-            "sort", placeholder: "COLUMN", help: "Sort that by COLUMN, as its title says")
-        let reverse = parser.flag("reverse", help: "The other way round")
-        let filter = parser.string("filter", placeholder: "TEXT", help: "Only rows that hold TEXT")
-        let batch = parser.flag("batch", short: "b", help: "Print it, instead of taking the screen")
-        let json = parser.flag("json", short: "j", help: "Print a JSON object each time")
+            "sort", placeholder: "COLUMN", help: "Sort the first view by the column with this title")
+        let reverse = parser.flag("reverse", help: "Reverse the order")
+        let filter = parser.string("filter", placeholder: "TEXT", help: "Only rows that contain TEXT")
+        let batch = parser.flag("batch", short: "b", help: "Print each sample, instead of taking the terminal")
+        let json = parser.flag("json", short: "j", help: "Print one JSON object for each sample")
         let color = ColorChoice.declare(on: parser)
         let version = parser.flag("version", help: "Show the version and exit")
         let rest = try parser.parse(arguments)

@@ -52,7 +52,7 @@ struct TopPage {
     }
 
     private func keys(_ state: TopState) -> StyledLine {
-        if state.showsHelp { return StyledLine("any key goes back", .dim) }
+        if state.showsHelp { return StyledLine("press any key to return", .dim) }
         var line = StyledLine("q quit  h help  tab view  < > sort  r reverse  / filter  p pause", .dim)
         if state.count > state.room {
             line.append("  rows \(state.first + 1)-\(min(state.count, state.first + state.room)) of \(state.count)")
@@ -82,10 +82,10 @@ struct TopPage {
         let keys = [
             ("q", "quit"), ("h, ?", "this help"), ("tab, 1, 2, 3", "another view: clients, values, limits"),
             ("< >", "sort by the column to the left, to the right"), ("r", "reverse the order"),
-            ("/", "show only rows that hold a text; escape shows all"), ("p, space", "pause, and go on"),
-            ("arrows, page up and down", "other rows"), ("Control-L", "draw the screen anew"),
+            ("/", "show only rows that contain a text; escape shows all"), ("p, space", "pause or continue"),
+            ("arrows, page up and down", "other rows"), ("Control-L", "redraw the screen"),
         ]
-        var table = Table([Table.Column("key"), Table.Column("what it does")])
+        var table = Table([Table.Column("key"), Table.Column("action")])
         for (key, what) in keys { table.append([Table.Cell(key, .bold), Table.Cell(what)]) }
         for column in state.view.columns {
             let order = "sort by \(column.title): \(column.help)"
@@ -133,7 +133,7 @@ struct TopPage {
         let memory = sample.process.map { Readable.size($0.memory) } ?? Sign.unknown
         lines.append(
             StyledLine(
-                "memory \(memory)  queued \(count(.queued)), \(size(.queuedBytes))  posts that wait "
+                "memory \(memory)  queued \(count(.queued)), \(size(.queuedBytes))  queued posts "
                     + "\(count(.queuedPosts)), \(size(.queuedPostBytes))  in flight \(size(.inFlightBytes))  values "
                     + size(.retainedBytes)))
 
@@ -166,7 +166,7 @@ struct TopPage {
             line.append("  waiting for the service", .warning)
             if let sample {
                 let age = Double(WallClock.microseconds() - sample.time) / 1e6
-                line.append("; what follows is of \(Readable.ago(seconds: age))", .warning)
+                line.append("; the data below is from \(Readable.ago(seconds: age))", .warning)
             }
             line.append("  \(absence)", .dim)
         } else if let sample {

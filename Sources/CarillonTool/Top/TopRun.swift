@@ -133,7 +133,7 @@ final class TopRun: @unchecked Sendable {
         do throws(CursesLibrary.Missing) {
             screen = try CursesScreen(color: color)
         } catch {
-            printError("carillon: no full screen: \(error)\n'carillon top --batch' does without.")
+            printError("carillon: no full screen: \(error)\n'carillon top --batch' needs none.")
             return .usage
         }
         defer { screen?.close() }

@@ -35,32 +35,32 @@ enum TopView: String, CaseIterable, Sendable {
         Column(title: "pid", key: "I", help: "process id", isNumber: true),
         Column(title: "program", key: "G", help: "program"),
         Column(title: "app", key: "A", help: "application"),
-        Column(title: "observers", key: "O", help: "observers that it has", isNumber: true),
-        Column(title: "post/s", key: "P", help: "posts that it makes in a second", isNumber: true),
-        Column(title: "deliv/s", key: "D", help: "notifications that it is sent in a second", isNumber: true),
-        Column(title: "queued", key: "Q", help: "notifications that wait for it", isNumber: true),
+        Column(title: "observers", key: "O", help: "registered observers", isNumber: true),
+        Column(title: "post/s", key: "P", help: "its posts per second", isNumber: true),
+        Column(title: "deliv/s", key: "D", help: "notifications sent to it per second", isNumber: true),
+        Column(title: "queued", key: "Q", help: "notifications queued for it", isNumber: true),
         Column(title: "flow", key: "F", help: "whether it reads: open, waiting, unanswered"),
-        Column(title: "unconf", key: "U", help: "messages that it has not confirmed", isNumber: true),
+        Column(title: "unconf", key: "U", help: "unacknowledged messages", isNumber: true),
         Column(title: "suspended", key: "S", help: "whether it is suspended, and why or why not"),
-        Column(title: "dropped", key: "L", help: "notifications that it lost", isNumber: true),
+        Column(title: "dropped", key: "L", help: "notifications lost for it", isNumber: true),
         Column(title: "channel", key: "C", help: "whether it has a channel"),
     ]
 
     private static let valueColumns = [
         Column(title: "name", key: "N", help: "name"),
         Column(title: "object", key: "O", help: "object; - is none"),
-        Column(title: "age", key: "A", help: "how long ago it was posted", isNumber: true),
+        Column(title: "age", key: "A", help: "time since it was posted", isNumber: true),
         Column(title: "size", key: "S", help: "bytes of its texts and its userInfo", isNumber: true),
-        Column(title: "poster", key: "P", help: "who posted it"),
+        Column(title: "poster", key: "P", help: "unique name of the poster"),
         Column(title: "app", key: "I", help: "the application of the poster"),
     ]
 
     private static let limitColumns = [
-        Column(title: "what", key: "W", help: "what is counted or bounded"),
-        Column(title: "now", key: "N", help: "how many there are, or were since the service began", isNumber: true),
-        Column(title: "per second", key: "P", help: "how many more in a second", isNumber: true),
-        Column(title: "limit", key: "L", help: "the bound", isNumber: true),
-        Column(title: "used", key: "U", help: "how much of it, in per cent", isNumber: true),
+        Column(title: "what", key: "W", help: "counter or limit"),
+        Column(title: "now", key: "N", help: "present number, or total since the service started", isNumber: true),
+        Column(title: "per second", key: "P", help: "increase per second", isNumber: true),
+        Column(title: "limit", key: "L", help: "the limit", isNumber: true),
+        Column(title: "used", key: "U", help: "used share of the limit, in percent", isNumber: true),
     ]
 
     // MARK: Rows

@@ -7,14 +7,14 @@ enum MonitorCommand {
     static func run(_ arguments: [String]) throws(UsageError) -> ExitCode {
         let parser = CommandLineParser(
             program: "carillon monitor", usage: "[NAME ...]",
-            summary: "Prints the posts of these names, or all, whoever receives them, as they are made.",
+            summary: "Prints the posts of these names, or all posts, with or without receivers.",
             description: """
-                It counts nowhere: a post that nobody observes is shown, and its poster is told of no receiver. A line is
-                the poster, and what 'carillon observe' prints. What was posted over channels is shown, too. Standard error,
-                the objects with the member "event", and the exit status are those of 'carillon observe'.
+                Posters do not count a monitor as a receiver. A line is the unique name of the poster and the line of
+                'carillon observe'. Posts on channels are printed as well. Standard error, the objects with the member
+                "event", and the exit status are those of 'carillon observe'.
                 """)
         let read = try WatchArguments.read(arguments, by: parser, showsPoster: true) { parser in
-            parser.string("record", placeholder: "FILE", help: "Append them to FILE too, for 'carillon replay'")
+            parser.string("record", placeholder: "FILE", help: "Also append them to FILE, for 'carillon replay'")
         }
         guard let (arguments, record) = read else { return Output.writeVersion() }
         let path = parser.value(record)

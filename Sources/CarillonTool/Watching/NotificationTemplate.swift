@@ -70,7 +70,7 @@ struct NotificationTemplate {
                 text.append("\t")
             case ("%", "{"?):
                 guard let end = rest.firstIndex(of: "}"), rest.index(after: rest.startIndex) != end else {
-                    throw UsageError("--format: '%{' needs a key and '}' behind it")
+                    throw UsageError("--format: '%{' needs a key and '}' after it")
                 }
                 flush()
                 parts.append(.entry(String(rest[rest.index(after: rest.startIndex)..<end])))
@@ -79,7 +79,7 @@ struct NotificationTemplate {
                 guard let field = letter.flatMap(Field.init) else {
                     let fields = Field.allCases.map { "%\($0.rawValue)" }.joined(separator: " ")
                     let given = letter.map { "%\($0)" } ?? "%"
-                    throw UsageError("--format: '\(given)' is no field; there are \(fields) %{KEY} %%")
+                    throw UsageError("--format: '\(given)' is not a field; the fields are \(fields) %{KEY} %%")
                 }
                 rest.removeFirst()
                 flush()

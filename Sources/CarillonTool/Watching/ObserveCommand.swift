@@ -9,11 +9,11 @@ enum ObserveCommand {
             program: "carillon observe", usage: "[NAME ...]",
             summary: "Prints the notifications of these names, or of any name, as they arrive.",
             description: """
-                Standard error says when observing has begun, what was lost, and when the service goes and comes; with
-                --json standard output does, too, in objects with the member "event". Without --count it goes on until
-                it is interrupted. The exit status is 4 when notifications were lost.
+                Standard error reports the start, losses, and the end and return of the service. With --json standard
+                output reports them as well, as objects with the member "event". Without --count it runs until it is
+                interrupted. The exit status is 4 if notifications were lost.
 
-                COMMAND is run by the shell, once for each, in their order: with CARILLON_NAME, CARILLON_OBJECT,
+                The shell runs COMMAND once for each, in their order, with CARILLON_NAME, CARILLON_OBJECT,
                 CARILLON_USER_INFO, CARILLON_INFO_key, CARILLON_TIME, CARILLON_POSTER, CARILLON_SERIAL and
                 CARILLON_SEQUENCE in its environment, and the JSON object on its standard input. With --exec or --popup
                 nothing is printed, unless --json, --format or --long asks for it.
@@ -22,20 +22,20 @@ enum ObserveCommand {
             (
                 behavior: parser.string(
                     "suspension-behavior", placeholder: "BEHAVIOR",
-                    help: "What becomes of notifications while it is suspended: "
+                    help: "The treatment of notifications while this process is suspended: "
                         + ChoiceArguments.names(SuspensionBehavior.self)),
                 mode: parser.string(
                     "run-loop-mode", short: "m", placeholder: "MODE",
-                    help: "How urgent they are to it: \(ChoiceArguments.names(RunLoopMode.self))"),
+                    help: "Their priority when the service is busy: \(ChoiceArguments.names(RunLoopMode.self))"),
                 retained: parser.flag(
-                    "retained", help: "First print the values that are kept, as 'carillon get' does"),
+                    "retained", help: "First print the retained values, as 'carillon get' does"),
                 interval: parser.string(
                     "interval", placeholder: "TIME",
-                    help: "Of each name and object at most one in TIME, the newest"),
+                    help: "Print at most one of each name and object in TIME, the newest"),
                 command: parser.string("exec", short: "e", placeholder: "COMMAND", help: "Run COMMAND for each"),
                 popup: parser.flag("popup", help: "Show each on the desktop"),
                 record: parser.string(
-                    "record", placeholder: "FILE", help: "Append them to FILE too, for 'carillon replay'")
+                    "record", placeholder: "FILE", help: "Also append them to FILE, for 'carillon replay'")
             )
         }
         guard let (arguments, own) = read else { return Output.writeVersion() }
@@ -50,7 +50,7 @@ enum ObserveCommand {
         let (command, path, hasPopups) = (
             parser.value(own.command), parser.value(own.record), parser.value(own.popup)
         )
-        if command?.isEmpty == true { throw UsageError("--exec: '' is no command") }
+        if command?.isEmpty == true { throw UsageError("--exec: '' is not a command") }
         arguments.warnOfPatterns()
         let watch = Watch(
             arguments.scope(options, wanted: arguments.wanted, details: command == nil && path == nil ? [] : [.time]),

@@ -70,7 +70,7 @@ final class Popups: NotificationOutput {
         if order.count > Self.most {
             let oldest = order.removeFirst()
             waiting[oldest] = nil
-            printError("carillon: more popups than the desktop shows in time; one of \(oldest.name.text) is left out")
+            printError("carillon: the desktop shows popups too slowly; one of \(oldest.name.text) is omitted")
         }
         next()
     }
@@ -113,7 +113,8 @@ final class Popups: NotificationOutput {
                 if !isBusy { becameIdle() }
             case .failure(let error):
                 fail(
-                    error.meansNoService ? "no program shows popups here (\(error.message))" : "\(error.message)")
+                    error.meansNoService
+                        ? "there is no notification server in this session (\(error.message))" : "\(error.message)")
             }
         }
     }

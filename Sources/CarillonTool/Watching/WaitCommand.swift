@@ -18,9 +18,9 @@ enum WaitCommand {
             program: "carillon wait", usage: "NAME [-- COMMAND ...]",
             summary: "Waits for a notification, prints it, and ends.",
             description: """
-                With a COMMAND it registers, then runs that, and waits: what the COMMAND causes is never missed. If that
-                fails before the notification has arrived, its exit status is that of 'carillon wait'. If it still runs
-                then, it goes on. The exit status is 3 when the time is up.
+                With a COMMAND it registers first, then runs the COMMAND, so it never misses a notification that the
+                COMMAND causes. A COMMAND that fails before the notification has arrived ends the wait with its exit
+                status. A COMMAND that still runs then continues. The exit status is 3 after --timeout.
                 """)
         let separator = arguments.firstIndex(of: "--")
         let command = separator.map { Array(arguments[($0 + 1)...]) } ?? []
@@ -28,15 +28,15 @@ enum WaitCommand {
             parser in
             (
                 retained: parser.flag(
-                    "retained", help: "A value that is kept counts: end at once where there is one"),
+                    "retained", help: "A retained value counts: end at once if there is one"),
                 isQuiet: parser.flag("quiet", short: "q", help: "Print nothing")
             )
         }
         guard let (arguments, own) = read else { return Output.writeVersion() }
-        if separator != nil, command.first?.isEmpty ?? true { throw UsageError("wait needs a COMMAND behind '--'") }
+        if separator != nil, command.first?.isEmpty ?? true { throw UsageError("wait needs a COMMAND after '--'") }
         if arguments.names.isEmpty, !arguments.hasGlob { throw UsageError("wait needs a NAME, or --glob") }
         if arguments.names.count > 1 {
-            throw UsageError("wait takes one NAME; what shall be run stands behind '--'")
+            throw UsageError("wait takes one NAME; the COMMAND follows '--'")
         }
         arguments.warnOfPatterns()
         let watch = Watch(

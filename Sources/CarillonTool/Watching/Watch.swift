@@ -109,7 +109,7 @@ final class Watch: CommandSession.Listener, @unchecked Sendable {
         let count = outputs.reduce(0) { $0 + $1.abandon() }
         guard count > 0 else { return }
         hasLost = true
-        printError("carillon: \(count) notifications were not handed on")
+        printError("carillon: \(count) notifications were not processed by --exec or --popup")
     }
 
     private var outcome: ExitCode {
@@ -123,13 +123,13 @@ final class Watch: CommandSession.Listener, @unchecked Sendable {
         switch gap {
         case .dropped(let count, let reason):
             hasLost = true
-            tell(.dropped(count: count, reason: reason), "the service lost \(count) notifications for us (\(reason))")
+            tell(.dropped(count: count, reason: reason), "the service dropped \(count) notifications (\(reason))")
         case .missing(let count):
             hasLost = true
             tell(.missing(count: count), "\(count) notifications are missing")
         case .undecodable(let reason):
             hasLost = true
-            tell(.undecodable(reason: reason), "a message of the service was not understood: \(reason)")
+            tell(.undecodable(reason: reason), "a message of the service could not be decoded: \(reason)")
         // The change of state before it has reported it; this process has no queue of its own.
         case .serviceChanged, .overflow: break
         }

@@ -25,23 +25,24 @@ struct WatchArguments {
         _ arguments: [String], by parser: CommandLineParser, showsPoster: Bool = false,
         declaring more: (CommandLineParser) -> More
     ) throws(UsageError) -> (common: WatchArguments, more: More)? {
-        let object = parser.string("object", short: "o", placeholder: "OBJECT", help: "Only those about OBJECT")
+        let object = parser.string("object", short: "o", placeholder: "OBJECT", help: "Only notifications of OBJECT")
         let glob = parser.string(
             "glob", short: "g", placeholder: "PATTERN",
-            help: "Only names that are like PATTERN: * stands for any text, ? for a character")
+            help: "Only names that match PATTERN: * stands for any text, ? for a character")
         let matches = parser.strings(
-            "match", placeholder: "KEY=VALUE", help: "Only those with this entry in userInfo, or with any of this KEY")
+            "match", placeholder: "KEY=VALUE",
+            help: "Only notifications with this entry in userInfo; KEY alone matches any value")
         let more = more(parser)
-        let json = parser.flag("json", short: "j", help: "Print a JSON object a line")
+        let json = parser.flag("json", short: "j", help: "Print one JSON object on each line")
         let template = parser.string(
             "format", short: "f", placeholder: "FORMAT",
             help: "Print FORMAT: %n is the name, %o the object, %u userInfo, %{KEY} an entry of it, %t the time")
         let long = parser.flag("long", short: "l", help: "Print each entry of userInfo on a line of its own")
         let details = parser.flag(
-            "details", help: "Tell who posted each, as the bus and the kernel verified it, and when")
+            "details", help: "Show the time and the poster of each, as the bus and the kernel verified it")
         let marks = parser.flag(
             "since-registration",
-            help: "Begin with how long after the registration each came, and its number in our order")
+            help: "Begin each line with the time since the registration, and the sequence number")
         let color = ColorChoice.declare(on: parser)
         let count = parser.string("count", short: "n", placeholder: "N", help: "End after N notifications")
         let timeout = parser.string(
@@ -51,9 +52,9 @@ struct WatchArguments {
         if parser.value(version) { return nil }
         let wanted = try NumberArguments.count(parser.value(count), "--count")
         let seconds = try NumberArguments.seconds(parser.value(timeout), "--timeout")
-        if let name = names.first(where: \.isEmpty) { throw UsageError("'\(name)' is no name of a notification") }
+        if let name = names.first(where: \.isEmpty) { throw UsageError("'\(name)' is not the name of a notification") }
         if let glob = parser.value(glob), !names.isEmpty {
-            throw UsageError("--glob '\(glob)' stands for names, and goes with none")
+            throw UsageError("--glob '\(glob)' and names exclude each other")
         }
         let formats = [parser.value(json), parser.value(template) != nil, parser.value(long)]
         if formats.count(where: { $0 }) > 1 { throw UsageError("--json, --format and --long exclude each other") }
@@ -81,7 +82,7 @@ struct WatchArguments {
     /// Warns of names that look like patterns.
     func warnOfPatterns() {
         for name in names where GlobPattern.isPattern(name) {
-            printError("carillon: '\(name)' is taken as it is, for names are compared exactly; try --glob '\(name)'")
+            printError("carillon: '\(name)' is not a pattern here: names are compared exactly; try --glob '\(name)'")
         }
     }
 }

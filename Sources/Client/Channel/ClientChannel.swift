@@ -90,7 +90,7 @@ final class ClientChannel {
 
     private func wrote(_ outcome: ChannelSender.Flushing) {
         // Frames that the service wrote before are still to be read.
-        if outcome == .broken { close("nobody reads it") } else { line.isWaitingForSpace = outcome == .rest }
+        if outcome == .broken { close("it has no reader") } else { line.isWaitingForSpace = outcome == .rest }
     }
 
     // MARK: Receiving

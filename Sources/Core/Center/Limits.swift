@@ -59,67 +59,68 @@ public struct Limits: Equatable, Sendable {
             reason: "a desktop has a few hundred connections; each costs about 1 KiB here and a match rule in the bus"),
         Row(
             key: .observers, standard: 262_144, hardMaximum: 4_194_304,
-            reason: "sixteen programs that watch as much as one may"),
+            reason: "sixteen clients, each at the limit of one client"),
         Row(
             key: .observersPerClient, standard: 16_384, hardMaximum: 1_048_576,
-            reason: "one program may watch thousands of objects; sixteen such programs fill the total"),
+            reason: "one program may observe thousands of objects; sixteen such programs fill the total"),
         Row(
             key: .observerBytes, standard: 128 << 20, hardMaximum: 4 << 30,
-            reason: "what all registrations together may cost, each half a KiB and its texts"),
+            reason: "the memory of all registrations; each takes half a KiB and its texts"),
         Row(
             key: .observerBytesPerClient, standard: 16 << 20, hardMaximum: 1 << 30,
-            reason: "as many registrations as one program may have, with texts of half a KiB"),
+            reason: "the maximum registrations of one client, with texts of half a KiB each"),
         Row(
             key: .queuedPerClient, standard: 131_072, hardMaximum: 1_048_576,
-            reason: "a burst of 100,000 to a program that reads slowly, with some to spare"),
+            reason: "a burst of 100,000 notifications to a slow consumer, with a reserve"),
         Row(
             key: .queuedBytesPerClient, standard: 64 << 20, hardMaximum: 1 << 30,
-            reason: "the same burst, at 300 bytes each; what one program that does not read may cost"),
+            reason: "the same burst, at 300 bytes each; the maximum cost of one client that does not read"),
         Row(
             key: .queuedBytes, standard: 128 << 20, hardMaximum: 4 << 30,
-            reason: "what all programs that do not read together may cost; the process with most of it pays"),
+            reason: "the maximum cost of all clients that do not read; the process that uses most loses notifications"),
         Row(
             key: .queuedPostsPerClient, standard: 131_072, hardMaximum: 1_048_576,
-            reason: "posts that wait for asap or when-idle; a script's hundred thousand, with some to spare"),
+            reason: "posts with asap or when-idle; a script's hundred thousand, with a reserve"),
         Row(
             key: .queuedPostBytesPerClient, standard: 64 << 20, hardMaximum: 1 << 30,
-            reason: "the same hundred thousand, at 280 bytes each; what one poster may cost"),
+            reason: "the same hundred thousand, at 280 bytes each; the maximum cost of one poster"),
         Row(
             key: .queuedPostBytes, standard: 128 << 20, hardMaximum: 4 << 30,
-            reason: "what all posters together may cost; beyond it posts that would wait are refused"),
+            reason: "the maximum cost of all posters; beyond it, posts that would have to wait are refused"),
         Row(
             key: .answerBytesPerClient, standard: 8 << 20, hardMaximum: 1 << 30,
-            reason: "answers to twenty thousand calls that a program makes before it reads the first of them"),
+            reason: "replies to twenty thousand calls that a program makes before it reads the first reply"),
         Row(
             key: .answerBytes, standard: 32 << 20, hardMaximum: 4 << 30,
-            reason: "what all callers that do not read together may cost; a process gets what is left to others"),
+            reason: "the cost of all callers that do not read; a process's share depends on what it leaves to others"),
         Row(
             // Below this minimum, one program that does not read could leave no capacity for answers to others.
             key: .inFlightBytes, standard: 32 << 20, hardMaximum: 1 << 30, minimum: 1 << 20,
-            reason: "what the bus may hold for all that were sent something; a process gets what is left to others"),
+            reason: "bytes that the bus holds for all clients; a process's share depends on what it leaves to others"),
         Row(
             key: .waitingCallBytes, standard: 128 << 20, hardMaximum: 4 << 30,
             reason:
-                "a hundred thousand posts that come faster than they are served; a process gets what is left to others"),
+                "a hundred thousand posts that wait; a process's share depends on what it leaves to others"),
         Row(
             key: .retained, standard: 32_768, hardMaximum: 262_144,
-            reason: "fifty machines with 400 values each, and this one's; a process gets what is left to others"),
+            reason:
+                "fifty other machines with 400 values each; a process's share depends on what it leaves to others"),
         Row(
             key: .retainedPerClient, standard: 4096, hardMaximum: 65_536,
-            reason: "the state of a program with thousands of objects; of a bridge, that of one machine"),
+            reason: "the state of a program with thousands of objects; for a bridge, the state of one machine"),
         Row(
             key: .retainedBytes, standard: 32 << 20, hardMaximum: 256 << 20,
-            reason: "the same at a KiB each; they outlive the service, so they count in its state"),
+            reason: "the same values at 1 KiB each; they survive the service, so they also count toward state-bytes"),
         Row(
             key: .retainedBytesPerClient, standard: 4 << 20, hardMaximum: 64 << 20,
-            reason: "the same at a KiB each, of one connection; also those that it has left behind"),
+            reason: "the same values at 1 KiB each, of one connection, including values that it left behind"),
         Row(
             key: .stateBytes, standard: 64 << 20, hardMaximum: 1 << 30,
-            reason: "what outlives the service, in the user's runtime directory, which is memory; queues go first"),
+            reason: "the user's runtime directory is memory; beyond the limit, queues are not saved"),
         Row(
             key: .memoryBytes, standard: 256 << 20, hardMaximum: 16 << 30,
             reason:
-                "everything together, which is less than the totals come to; what waits for clients gives way to the rest"
+                "less than the sum of the other totals; queued notifications give way to all other state"
         ),
         Row(
             key: .nameLength, standard: 1024, hardMaximum: 65_536,
@@ -129,16 +130,16 @@ public struct Limits: Equatable, Sendable {
             reason: "bytes of UTF-8; objects are often paths, which Linux bounds at 4096"),
         Row(
             key: .userInfoBytes, standard: 1 << 20, hardMaximum: 16 << 20,
-            reason: "bytes on the wire; a notification tells of data, it does not carry it"),
+            reason: "bytes on the wire; a notification announces data and does not carry it"),
         Row(
             key: .userInfoDepth, standard: 16, hardMaximum: 20,
             reason: "D-Bus nests at most 64 containers and a dictionary in a dictionary takes three"),
         Row(
             key: .postsPerCall, standard: 16_384, hardMaximum: 65_536,
-            reason: "posts that come in one call; the answer has an outcome of up to 64 bytes for each"),
+            reason: "posts in one call; the reply has an outcome of up to 64 bytes for each"),
         Row(
             key: .channelsPerProcess, standard: 16, hardMaximum: 1024,
-            reason: "a program has one connection or a few; each channel is a descriptor of the service"),
+            reason: "a program has one connection or a few; each channel takes a descriptor of the service"),
     ]
 
     private var values: [UInt64]

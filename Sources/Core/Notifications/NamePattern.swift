@@ -103,8 +103,8 @@ package enum NamePattern: Hashable, Sendable, CustomStringConvertible {
         ///
         /// - Parameter key: the key of the list in the configuration.
         package func reason(for key: String) -> String {
-            guard let mark else { return "'\(text)' is no name for \(key), nor the beginning of one (org.example.*)" }
-            return "'\(text)' for \(key) has \(mark); ; is between names (org.example.*;org.x.Ding)"
+            guard let mark else { return "'\(text)' for \(key) is neither a name nor a prefix (org.example.*)" }
+            return "'\(text)' for \(key) has \(mark); ; separates names (org.example.*;org.x.Ding)"
         }
     }
 

@@ -31,7 +31,7 @@ public struct OutsideOrigin: Hashable, Sendable {
         guard let text else { return }
         guard !text.isEmpty else { throw .invalidOption(detail.rawValue, reason: "it must not be empty") }
         guard text.utf8.count <= maxBytes else {
-            throw .invalidOption(detail.rawValue, reason: "it has \(maxBytes) bytes at most, not \(text.utf8.count)")
+            throw .invalidOption(detail.rawValue, reason: "it has at most \(maxBytes) bytes, not \(text.utf8.count)")
         }
         guard !text.utf8.contains(0) else {
             throw .invalidOption(detail.rawValue, reason: "a D-Bus string can't hold a NUL character")

@@ -62,7 +62,7 @@ final class ChannelPosts {
         var arguments = call.arguments
         _ = try OpenChannel(from: &arguments)
         try call.expectNoDescriptors()
-        guard call.answer.isWanted else { throw .invalidArgs("a channel is in the answer, which the caller wants not") }
+        guard call.answer.isWanted else { throw .invalidArgs("a channel is in the reply, and the call expects none") }
         guard configuration.current.allowsChannels else {
             throw BusError(.channelsDisabled, message: "the configuration of the service allows no channels")
         }
@@ -74,7 +74,7 @@ final class ChannelPosts {
         if let before = channels[client] {
             // The client's next call is served after the channel's posts, unless the bus has reported another account
             // of the client meanwhile.
-            before.next?.reply(with: BusError(.limitExceeded, message: "the caller has asked for another one since"))
+            before.next?.reply(with: BusError(.limitExceeded, message: "the caller has requested another one since"))
             before.next = call
             end(before, .finishing(mayBeUnread: true), next: true)
             return
@@ -118,10 +118,10 @@ final class ChannelPosts {
     /// The time after the answer in which a closed end means that the bus refused the descriptor. The closed end shows
     /// when the channel is served next.
     private static let timeOfRefusal = Duration.seconds(10)
-    static let unread = BusError(.limitExceeded, message: "the caller does not read its answers")
+    static let unread = BusError(.limitExceeded, message: "the caller does not read its replies")
     private static let refused = BusError(
         name: BusError.notSupportedName,
-        message: "the descriptor of the channel was not carried: the caller takes none, or the system carries no more")
+        message: "the channel's descriptor was not delivered: the caller accepts none, or the system is at a limit")
 
     // MARK: Taking
 

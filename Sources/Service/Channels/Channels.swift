@@ -282,7 +282,7 @@ final class Channels {
         case .dropped(let client, let count, let observers, let reason, _):
             guard let channel = channels[client] else { return false }
             Log.info(
-                "\(client) is told that it lost \(count) notifications (\(reason.rawValue))",
+                "reported \(count) lost notifications to \(client) (\(reason.rawValue))",
                 ["CARILLON_CLIENT": client.rawValue, "CARILLON_REASON": reason.rawValue])
             channel.append(effect) {
                 $0.append(DroppedSignal(count: count, observers: observers, reason: reason.rawValue))
@@ -295,7 +295,7 @@ final class Channels {
         case .revoked(let client, let observers):
             guard let channel = channels[client] else { return false }
             Log.notice(
-                "\(client) lost \(observers.count) observers, which policy no longer allows",
+                "revoked \(observers.count) observers of \(client), which policy no longer allows",
                 ["CARILLON_CLIENT": client.rawValue, "CARILLON_REASON": DroppedSignal.notAllowed])
             channel.append(effect) {
                 $0.append(DroppedSignal(count: 0, observers: observers, reason: DroppedSignal.notAllowed))

@@ -103,7 +103,7 @@ struct LostPosts {
             lost = 0
             guard let count else { continue }
             Log.warning(
-                "posts come faster than they can be served, some of them from \(poster): \(count) are lost so far, of all",
+                "overload: \(count) posts are lost so far, of all posters, some of them from \(poster)",
                 ["CARILLON_CLIENT": poster.rawValue, "CARILLON_REASON": DropReason.overload.rawValue])
         }
     }

@@ -19,7 +19,7 @@ extension Policy {
         case .unidentified:
             guard let word = Unidentified(rawValue: entry.value) else {
                 let known = Unidentified.allCases.map(\.rawValue).joined(separator: ", ")
-                throw file.fault(entry, "'\(entry.value)' is no word for \(entry.key); there are: \(known)")
+                throw file.fault(entry, "'\(entry.value)' is not a value of \(entry.key); there are: \(known)")
             }
             unidentified = word
         case nil:
@@ -86,7 +86,7 @@ extension Policy {
     mutating func applyApplication(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) {
         let id = String(entry.group.dropFirst(Self.groupPrefix.count))
         guard Self.isID(id) else {
-            throw file.fault(entry, "'\(id)' in [\(entry.group)] is no id of an application")
+            throw file.fault(entry, "'\(id)' in [\(entry.group)] is not the id of an application")
         }
         guard let action = Action(rawValue: entry.key) else {
             let known = Action.allCases.map(\.rawValue).joined(separator: ", ")

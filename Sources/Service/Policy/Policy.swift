@@ -89,17 +89,16 @@ struct Policy: Equatable {
     private func rule(for subject: Subject, _ action: Action) -> String {
         switch subject {
         case .sandbox(let id) where isForSessionOnly(id, action):
-            return "because of a mistake in a configuration file \(action.rawValue) in [Policy \(id)] opens nothing "
-                + "to it"
+            return "a configuration file has a mistake, so \(action.rawValue) in [Policy \(id)] allows it no names"
         case .session(let id?), .sandbox(let id):
             if applications[id]?[action] != nil {
                 return "neither its own names, nor open-names in [Policy], nor \(action.rawValue) in [Policy \(id)] "
-                    + "have it"
+                    + "contain it"
             }
-            return "by default an application in a sandbox has its own names, \(id) and \(id).*, and open-names in "
-                + "[Policy]"
+            return "by default an application in a sandbox may use its own names, \(id) and \(id).*, and "
+                + "open-names in [Policy]"
         case .session(nil), .unidentified:
-            return "its process is not known, and unidentified in [Policy] leaves it open-names only"
+            return "its process is not known, and unidentified in [Policy] allows it open-names only"
         }
     }
 
@@ -113,9 +112,9 @@ struct Policy: Equatable {
 
     /// Returns the reason for which `subject` may not set an outside origin of its posts (G3); nil when it may.
     func refusalOfOrigin(to subject: Subject) -> String? {
-        let what = "say that a notification comes from elsewhere (options host and user)"
+        let what = "set an outside origin of notifications (options host and user)"
         if case .session(let id?) = subject, let list = applications[id]?[.post], !list.contains(.all) {
-            return "\(id) may not \(what): post in [Policy \(id)] confines it"
+            return "\(id) may not \(what): post in [Policy \(id)] restricts it"
         }
         return refusal(of: what, to: subject)
     }
@@ -124,7 +123,7 @@ struct Policy: Equatable {
         switch subject {
         case .session(let id?), .sandbox(let id): id
         case .session(nil): "the caller"
-        case .unidentified: "a caller of which nothing could be found out, as one that left the bus at once"
+        case .unidentified: "an unidentified caller (it may have left the bus at once)"
         }
     }
 

@@ -161,15 +161,15 @@ final class RecoveryStore {
             }
             if rest > 0 {
                 isDamaged = true
-                report("the last \(rest) bytes of the state of an earlier carillond are of no use, and ignored")
+                report("discarded the last \(rest) bytes of the state of an earlier carillond, which are corrupt")
             }
         } catch {
             isDamaged = true
-            report("the state of an earlier carillond is of no use, and ignored: \(error)")
+            report("discarded the state of an earlier carillond, which can't be read: \(error)")
         }
         if misfits > 0 {
             isDamaged = true
-            report("\(misfits) changes in the state of an earlier carillond do not fit, and are ignored")
+            report("discarded \(misfits) changes in the state of an earlier carillond, which are inconsistent")
         }
         if isDamaged {
             // The discarded bytes may hold a client's last suspension.
@@ -194,8 +194,8 @@ final class RecoveryStore {
             center.countLostPosts(counters.earlierPosts)
             report(
                 """
-                \(counters.earlierPosts) posts that waited in posters' queues were lost with an earlier carillond, as its \
-                state was larger than state-bytes allowed
+                \(counters.earlierPosts) posts in posters' queues were lost with an earlier carillond, because its \
+                state exceeded state-bytes
                 """)
         }
         // The log is written first: it records possible losses before the counters forget them.
@@ -477,11 +477,11 @@ final class RecoveryStore {
     private func kept(_ new: Extent, because reason: String? = nil) {
         guard new != extent else { return }
         extent = new
-        guard new == .withoutQueues else { return Log.notice("what waits for clients is kept again") }
+        guard new == .withoutQueues else { return Log.notice("the queues of clients and posters are saved again") }
         report(
             """
-            \(reason ?? "the state is larger than state-bytes allows (\(limit))"): what waits for clients and in posters' \
-            queues is not kept, so that a crash of the service would lose it
+            \(reason ?? "the state exceeds state-bytes (\(limit))"): queues of clients and posters are not saved, so a \
+            crash of the service would lose them
             """)
     }
 
@@ -606,7 +606,7 @@ final class RecoveryStore {
         leaveNumbers()
         extent = .nothing(until: retryTime(after: error))
         report(
-            "state can't be kept, so that a crash of the service would lose registrations; tried again later: \(error)")
+            "the state can't be saved, so a crash of the service would lose registrations; retrying later: \(error)")
     }
 
     /// Returns the time of the next attempt. A store whose place another process has taken never tries again.
@@ -636,7 +636,7 @@ final class RecoveryStore {
             guard error.isDiskFull, extent == .whole else { throw error }
             try count(slots.keys, in: center)
             try write(center, .withoutQueues)
-            kept(.withoutQueues, because: "there is no room for all of the state (\(error))")
+            kept(.withoutQueues, because: "the disk has no space for all of the state (\(error))")
         }
     }
 
@@ -651,13 +651,13 @@ final class RecoveryStore {
             reserved = (center.lastSerial, center.lastObserver)
             extent = .whole
             try isLast ? rewriteAsFarAsFits(from: center) : rewrite(from: center)
-            Log.notice("state is kept again")
+            Log.notice("the state is saved again")
             wait = Self.firstWait
         } catch {
             counters.suspend()
             leaveNumbers()
             extent = .nothing(until: retryTime(after: error))
-            Log.info("state can't be kept yet: \(error)")
+            Log.info("the state still can't be saved: \(error)")
         }
     }
 }

@@ -32,7 +32,7 @@ struct SessionRules: Equatable {
     func refusal(toExport name: String) -> String? {
         guard !exports(name) else { return nil }
         return "'\(name.prefix(200))' may not go to other sessions (all-sessions): "
-            + "export in [Sessions] does not have it"
+            + "export in [Sessions] does not contain it"
     }
 }
 
@@ -86,13 +86,13 @@ extension SessionRules {
                 text = text[text.index(after: colon)...].drop { $0.isWhitespace }
             }
             guard let user else {
-                throw file.fault(entry, "'\(part)' for \(entry.key) stands behind no user (1000:org.example.*)")
+                throw file.fault(entry, "'\(part)' for \(entry.key) follows no user (1000:org.example.*)")
             }
             // A name may contain these characters, but here they are mistakes.
             if let mark = text.first(where: { $0 == ":" || $0 == "," || $0.isWhitespace }) {
                 let what = mark == ":" ? "a second colon" : mark == "," ? "a comma" : "white space"
                 throw file.fault(
-                    entry, "'\(part)' for \(entry.key) has \(what); ; is between names (1000:org.example.*;org.x.Ding)")
+                    entry, "'\(part)' for \(entry.key) has \(what); ; separates names (1000:org.example.*;org.x.Ding)")
             }
             names[user, default: []].append(try NamePattern.read(String(text), entry, of: file))
         }
@@ -101,7 +101,7 @@ extension SessionRules {
             guard list.count <= maxNames, bytes <= maxBytes else {
                 throw file.fault(
                     entry,
-                    "\(entry.key) has more than \(maxNames) names, or \(maxBytes) bytes of them, of user \(user)")
+                    "\(entry.key) has more than \(maxNames) names, or \(maxBytes) bytes of names, of user \(user)")
             }
         }
         return names
@@ -118,7 +118,7 @@ extension SessionRules {
         // The greatest number means no user.
         if let number = UInt32(text), number != .max { return number }
         guard !text.isEmpty, !text.allSatisfy(\.isNumber), let number = UserNames.number(of: text) else {
-            throw file.fault(entry, "'\(text)' for \(entry.key) is no user of this machine")
+            throw file.fault(entry, "'\(text)' for \(entry.key) is not a user of this machine")
         }
         return number
     }

@@ -144,7 +144,7 @@ final class Sessions {
 
     private func adapt() {
         guard rules.areNeeded, machine.connectToSystemBus != nil else {
-            if stay != nil { Log.notice("no longer among the sessions of the machine, by the configuration") }
+            if stay != nil { Log.notice("left the system bus: [Sessions] exports and imports nothing") }
             (retry, attempts) = (nil, 0)
             leave()
             return
@@ -168,7 +168,7 @@ final class Sessions {
 
     /// Notes that the connection has joined the bus.
     func joined() {
-        if attempts > 0 { Log.notice("the system bus is there") }
+        if attempts > 0 { Log.notice("reconnected to the system bus") }
         attempts = 0
         settled = now + Self.timeToSettle
         lookThrough(after: Self.timeToSettle)
@@ -177,7 +177,7 @@ final class Sessions {
     private func ended(because error: BusError) {
         if attempts == 0 {
             Log.warning(
-                "other sessions can't be reached, as the system bus can't; it is tried again: \(error)",
+                "other sessions can't be reached without the system bus; retrying: \(error)",
                 ["CARILLON_REASON": "no-system-bus"])
         }
         leave()
@@ -343,7 +343,7 @@ final class Sessions {
         counts.refused += 1
         if let total = Log.throttle(&refusals) {
             Log.warning(
-                "refused what \(session) of user \(user.map(String.init) ?? "unknown") sent on the system bus "
+                "refused a message from \(session) of user \(user.map(String.init) ?? "unknown") on the system bus "
                     + "(\(total) so far): \(reason)", ["CARILLON_REASON": "sessions-refused"])
         }
     }

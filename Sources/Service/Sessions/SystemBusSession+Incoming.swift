@@ -47,7 +47,7 @@ extension SystemBusSession {
         guard let userID = peer.userID, places.standing(of: peer.name) == .session else {
             return owner.noteRefusal(
                 of: peer.name, peer.userID,
-                peer.userID == nil ? "nobody has said yet whose it is" : "there are too many sessions")
+                peer.userID == nil ? "its user is not verified yet" : "too many sessions")
         }
         let isAllowed = allowances[userID, default: Allowance()].take(message.byteCount, at: now)
         do throws(BusError) {
@@ -79,7 +79,7 @@ extension SystemBusSession {
         #endif
         let isImported = isTaken || owner.rules.imports(notification.name, of: userID)
         guard isAllowed else {
-            owner.noteLoss(1, "of user \(userID), who sends more than is taken in a time,")
+            owner.noteLoss(1, "from user \(userID), above the rate limit,")
             if isImported {
                 owner.center?.lose([.init(name: notification.name, object: notification.object, count: 1)])
             }
@@ -88,7 +88,7 @@ extension SystemBusSession {
         guard isImported else {
             throw BusError(
                 .notAllowed,
-                message: "import in [Sessions] does not have '\(notification.name.prefix(200))' of this user")
+                message: "import in [Sessions] does not contain '\(notification.name.prefix(200))' of this user")
         }
         #if CARILLON_PLANTED
             let userID = notification.options.claimedUser ?? userID
@@ -120,7 +120,9 @@ extension SystemBusSession {
             }
         } else {
             let lost = try LostSignal(message)
-            guard lost.entries.count <= LostSignal.maxEntries else { throw .invalidArgs("it tells of too many names") }
+            guard lost.entries.count <= LostSignal.maxEntries else {
+                throw .invalidArgs("it reports losses of too many names")
+            }
             let total = lost.entries.reduce(0) { UInt64(clamping: UInt128($0) + UInt128($1.count)) }
             try note(lost.number, lost: total, from: peer, userID)
             guard isAllowed else { return }
@@ -140,13 +142,13 @@ extension SystemBusSession {
     private func note(
         _ number: UInt64, lost: UInt64 = 0, from peer: SessionPeer, _ userID: UInt32
     ) throws(BusError) {
-        guard number > peer.lastNumber else { throw .invalidArgs("its number goes back") }
+        guard number > peer.lastNumber else { throw .invalidArgs("its sequence number goes back") }
         let isImported = owner.rules.imports[userID] != nil
         // Counted before anything is refused: a refused notification was not lost in flight, and its sender continues.
         // Losses that are reported by users without import do not count.
         if isImported { noteHole(before: number, lost: lost, of: peer) }
         confirmLater(number, to: peer)
-        guard isImported else { throw BusError(.notAllowed, message: "import in [Sessions] has nothing of this user") }
+        guard isImported else { throw BusError(.notAllowed, message: "import in [Sessions] has no names of this user") }
     }
 
     /// Counts notifications lost in the sender's queue, and gaps in the sequence, which the bus did not carry.
@@ -183,7 +185,7 @@ extension SystemBusSession {
         guard peer.words.take(at: now), message.byteCount <= Self.maxBytesOfFeatures,
             let understands = try? UnderstandsSignal(message)
         else {
-            return owner.noteRefusal(of: peer.name, peer.userID, "it understands more than a session may")
+            return owner.noteRefusal(of: peer.name, peer.userID, "its list of features exceeds the limit")
         }
         peer.understands = Set(understands.features).intersection(Self.features)
     }

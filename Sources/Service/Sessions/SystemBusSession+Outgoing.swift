@@ -92,7 +92,7 @@ extension SystemBusSession {
             case .ended: tellValues(to: peer)
             }
         }
-        if count > 0 { owner.noteLoss(count, "to \(peer.name), which does not keep up,") }
+        if count > 0 { owner.noteLoss(count, "to the slow consumer \(peer.name)") }
     }
 
     // MARK: Sending
@@ -107,7 +107,7 @@ extension SystemBusSession {
             peer.doubts += 1
             // The signals may have arrived. If not, the other side detects the gap at a later number.
             peer.line.giveUp()
-            Log.info("\(peer.name) on the system bus confirms nothing: it is tried with one at a time")
+            Log.info("\(peer.name) on the system bus acknowledges nothing: sending one message at a time")
             tellValues(to: peer)
             pump(peer)
         }
@@ -196,7 +196,7 @@ extension SystemBusSession {
 
     func confirmed(upTo number: UInt64, by peer: SessionPeer) {
         guard peer.line.confirm(upTo: number) else {
-            return owner.noteRefusal(of: peer.name, peer.userID, "it confirms what it was not sent")
+            return owner.noteRefusal(of: peer.name, peer.userID, "it acknowledges a message that was not sent")
         }
         (peer.doubt, peer.doubts) = (nil, 0)
         pump(peer)
@@ -278,7 +278,7 @@ extension SystemBusSession {
         guard peer.words.take(at: now), message.byteCount <= 2 * SessionsWire.maxWantedBytes,
             let wants = try? WantsSignal(message),
             wants.names.count <= SessionsWire.maxWanted
-        else { return owner.noteRefusal(of: peer.name, peer.userID, "it wants more than a session may") }
+        else { return owner.noteRefusal(of: peer.name, peer.userID, "its list of wanted names exceeds the limit") }
         // A text that is no pattern in this version may be one in a later version.
         peer.wants = wants.names.compactMap(NamePattern.init)
         guard places.standing(of: peer.name) != .turnedAway else { return peer.forgetMuch() }

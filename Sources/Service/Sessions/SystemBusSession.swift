@@ -156,7 +156,7 @@ final class SystemBusSession {
                 take(message, from: peer)
             }
         } else if message.hasMember(SessionNotification.member) {
-            owner.noteRefusal(of: sender, nil, "it has not said that it is a session, or there are too many")
+            owner.noteRefusal(of: sender, nil, "it has not announced itself as a session, or there are too many")
         }
         return true
     }
@@ -246,7 +246,7 @@ final class SystemBusSession {
             return
         }
         let admission = places.identify(name, as: userID)
-        if let displaced = admission.displaced { lost(displaced, "to give its place to another user's") }
+        if let displaced = admission.displaced { lost(displaced, "to a session of another user") }
         if let forgotten = admission.forgotten {
             end(forgotten)
             missed()
@@ -264,9 +264,9 @@ final class SystemBusSession {
 
     /// Handles the loss of a session's slot.
     private func lost(_ peer: SessionPeer, _ why: String) {
-        Log.info("\(peer.name) on the system bus, a session of user \(peer.userID ?? 0), is passed over \(why)")
+        Log.info("\(peer.name) on the system bus, a session of user \(peer.userID ?? 0), lost its slot \(why)")
         let count = changeLine(of: peer) { $0.leavePlace() }
-        if count > 0 { owner.noteLoss(count, "to \(peer.name), which has no place,") }
+        if count > 0 { owner.noteLoss(count, "to \(peer.name), which lost its slot,") }
         noteLeft(peer)
         if let userID = peer.userID, allowances[userID] != nil { clearLater() }
     }

@@ -155,7 +155,7 @@ public struct BridgeStatus: Equatable, Sendable {
         stripped = try entries.take("stripped") { $0.strings }
         var hosts: [Host] = []
         for element in try entries.take("hosts", { $0.elements }) {
-            guard let members = element.dictionary else { throw .invalidArgs("'hosts' is of another type") }
+            guard let members = element.dictionary else { throw .invalidArgs("'hosts' has the wrong type") }
             var entries = WireDictionary(members)
             hosts.append(
                 Host(

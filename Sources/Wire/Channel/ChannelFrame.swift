@@ -63,10 +63,10 @@ public struct ChannelFrame {
 extension ChannelFrame.Fault: CustomStringConvertible {
     public var description: String {
         switch self {
-        case .kind(let kind): "a frame of the kind \(kind), which nobody sends there"
-        case .length(let length): "a frame of \(length) bytes"
+        case .kind(let kind): "a frame of the unexpected kind \(kind)"
+        case .length(let length): "a frame with a body of \(length) bytes"
         case .body(let kind):
-            "the body of a frame of the kind \(kind.rawValue), which is not laid out as D-Bus lays it out"
+            "a frame of the kind \(kind.rawValue) with a malformed body"
         }
     }
 }

@@ -48,7 +48,7 @@ public struct Get: MatchingMethod {
     private static func tooLong(_ size: Int) -> BusError {
         BusError(
             .limitExceeded,
-            message: "an answer has \(Wire.maxAnswerBytes) bytes at most, and this one would have \(size) or more; "
+            message: "a reply has at most \(Wire.maxAnswerBytes) bytes, and this one would have \(size) or more; "
                 + "ask for one name, or one object, at a time")
     }
 

@@ -59,7 +59,7 @@ public struct PostJSON: CenterMethod {
             guard UInt64(userInfo.utf8.count) <= limit else { throw .limitExceeded(.userInfoBytes, value: limit) }
         }
         guard userInfo.utf8.count <= Self.maxBytes else {
-            let message = "the JSON text has more than the \(Self.maxBytes) bytes that PostJSON takes"
+            let message = "the JSON text has more than the \(Self.maxBytes) bytes that PostJSON accepts"
             throw BusError(.limitExceeded, message: message)
         }
         let call = try mappingCenterErrors { () throws(CenterError) -> Message in

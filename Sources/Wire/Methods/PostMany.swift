@@ -97,7 +97,7 @@ public struct PostOutcome: Equatable, Sendable {
         let name = InterfaceName(rawValue: errorName) ?? "org.freedesktop.DBus.Error.Failed"
         let words =
             name == BusError.invalidArgsName
-            ? "it is not laid out as a post is" : CenterErrorName(rawValue: errorName)?.words
+            ? "it is malformed" : CenterErrorName(rawValue: errorName)?.words
         return BusError(name: name, message: "the post was refused: \(words ?? errorName)")
     }
 }

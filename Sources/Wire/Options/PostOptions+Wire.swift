@@ -35,29 +35,29 @@ extension PostOptions {
     func checkForAllSessions() throws(CenterError) {
         if let sameAs {
             guard origin?.user != nil, postingStyle == .now else {
-                throw .invalidOption("same-as", reason: "it is for what comes from a session (user), and at once")
+                throw .invalidOption("same-as", reason: "it requires the option user and the posting style now")
             }
             guard (1...Self.maxIdentity).contains(sameAs.utf8.count) else {
-                throw .invalidOption("same-as", reason: "it has 1 to \(Self.maxIdentity) bytes")
+                throw .invalidOption("same-as", reason: "it must have 1 to \(Self.maxIdentity) bytes")
             }
         }
         guard goesToAllSessions else { return }
         guard origin == nil else {
             throw .invalidOption(
-                "all-sessions", reason: "what comes from elsewhere (host, user) does not go out again")
+                "all-sessions", reason: "a notification with an outside origin (host, user) is not exported again")
         }
     }
 
     /// Sets the retention from several options, and checks their combination.
     mutating func setRetention(_ isRetained: Bool, whileConnected: Bool) throws(CenterError) {
         guard isRetained || !whileConnected else {
-            throw .invalidOption("while-connected", reason: "what is not retained does not go with its poster")
+            throw .invalidOption("while-connected", reason: "it requires the option retain")
         }
         guard !whileConnected || postingStyle != .atExit else {
-            throw .invalidOption("while-connected", reason: "a post at its poster's exit would be gone at once")
+            throw .invalidOption("while-connected", reason: "an at-exit post would be removed at once")
         }
         if isRetained { retention = Retention(whileConnected: whileConnected) }
-        if expiresAfter == 0 { throw .invalidOption("expires-after", reason: "it is 1 second at least") }
+        if expiresAfter == 0 { throw .invalidOption("expires-after", reason: "it must be at least 1 second") }
     }
 
     /// The options without default values, as entries of an `a{sv}`.

@@ -236,8 +236,8 @@ private struct Fault: Error {
         switch reason {
         case .notPropertyList(let signature):
             .invalidUserInfo(
-                path: "userInfo" + path, reason: "D-Bus type '\(signature)' is no property-list type")
-        case .malformed: .invalidUserInfo(path: "userInfo" + path, reason: "it is not laid out as D-Bus lays it out")
+                path: "userInfo" + path, reason: "D-Bus type '\(signature)' is not a property-list type")
+        case .malformed: .invalidUserInfo(path: "userInfo" + path, reason: "it is malformed D-Bus data")
         case .tooDeep: .limitExceeded(.userInfoDepth, value: limits[.userInfoDepth])
         case .tooLarge: .limitExceeded(.userInfoBytes, value: limits[.userInfoBytes])
         }

@@ -46,7 +46,7 @@ public enum PropertyListJSON {
 
     /// Converts a parsed JSON object to a userInfo.
     public static func userInfo(from value: JSON) throws(Failure) -> [String: PropertyList] {
-        guard case .object(let members) = value else { throw Failure("the JSON is no object") }
+        guard case .object(let members) = value else { throw Failure("the JSON is not an object") }
         do throws(Failure) {
             return try dictionary(members)
         } catch {
@@ -88,7 +88,7 @@ public enum PropertyListJSON {
 
     private static func propertyList(_ value: JSON) throws(Failure) -> PropertyList {
         switch value {
-        case .null: throw Failure("null is no property-list value")
+        case .null: throw Failure("null is not a property-list value")
         case .boolean(let value): return .boolean(value)
         case .number(let digits): return try number(digits)
         case .string(let text): return .string(text)

@@ -33,7 +33,7 @@ public struct UserInfoBytes: Hashable, Sendable {
                 var reader = MarshalledReader(bytes)
                 let userInfo = try UserInfoBytes(at: &reader)
                 guard reader.isAtEnd else {
-                    throw .invalidUserInfo(path: "userInfo", reason: "there are more bytes than it has")
+                    throw .invalidUserInfo(path: "userInfo", reason: "more bytes follow it")
                 }
                 return userInfo
             }

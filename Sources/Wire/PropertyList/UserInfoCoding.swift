@@ -114,7 +114,7 @@ public enum UserInfoCoding {
                 return .array(result)
             }
         default:
-            throw .invalidArgs("D-Bus type '\(reader.nextSignature)' is no property-list type")
+            throw .invalidArgs("D-Bus type '\(reader.nextSignature)' is not a property-list type")
         }
     }
 

@@ -56,7 +56,7 @@ public struct SessionNotification {
     ///
     /// - Throws: ``CenterError/invalidOption(_:reason:)`` without a number; InvalidArgs for other types.
     public static func place(of message: Message) throws(BusError) -> Place {
-        guard message.hasSignature(signature) else { throw .invalidArgs("its types are no notification's") }
+        guard message.hasSignature(signature) else { throw .invalidArgs("its signature is not a notification's") }
         var place = Place()
         try mappingCenterErrors { () throws(CenterError) in
             var reader = MessageReader(message)
@@ -86,7 +86,7 @@ public struct SessionNotification {
     public init(
         _ message: Message, limits: Limits, checking check: (String, String) throws(CenterError) -> Void
     ) throws(BusError) {
-        guard message.hasSignature(Self.signature) else { throw .invalidArgs("its types are no notification's") }
+        guard message.hasSignature(Self.signature) else { throw .invalidArgs("its signature is not a notification's") }
         var found: SessionNotification?
         try message.readMarshalledBody { body throws(BusError) in
             var reader = MarshalledReader(body)
@@ -175,6 +175,6 @@ extension SessionNotification.Options {
             }
         }
         try mappingCenterErrors { () throws(CenterError) in try SessionNotification.check(number) }
-        if expiresAfter == 0 { throw BusError(.invalidOption("expires-after", reason: "it is 1 second at least")) }
+        if expiresAfter == 0 { throw BusError(.invalidOption("expires-after", reason: "it must be at least 1 second")) }
     }
 }

@@ -105,7 +105,7 @@ public struct ArrivedNotification: Sendable {
         let isSingle = message.isSignal(Wire.interface, NotificationSignal.member)
         guard isSingle || message.isSignal(Wire.interface, NotificationsSignal.member) else { return nil }
         guard message.hasSignature(isSingle ? singleSignature : togetherSignature) else {
-            throw .invalidArgs("'\(message.signature)' is not what notifications are made of")
+            throw .invalidArgs("'\(message.signature)' is not the signature of a notification")
         }
         var all: [ArrivedNotification] = []
         try message.readMarshalledBody { body throws(BusError) in
@@ -135,6 +135,6 @@ public struct ArrivedNotification: Sendable {
     private static let togetherSignature: Signature = "a(ssa{sv}atstta{sv})"
 
     private static var malformed: BusError {
-        .invalidArgs("the notification is not laid out as D-Bus lays it out")
+        .invalidArgs("the notification is malformed D-Bus data")
     }
 }

@@ -112,7 +112,8 @@ struct ModelTests {
         }
         for isShare in [false, true] {
             let refusals = counts.filter {
-                $0.key.hasPrefix("over the limit queued-post-bytes = ") && $0.key.contains("for all") == isShare
+                $0.key.hasPrefix("over the limit queued-post-bytes = ")
+                    && $0.key.contains("of all processes") == isShare
             }
             #expect(refusals.values.reduce(0, +) >= 5, "share: \(isShare), in \(counts)")
         }

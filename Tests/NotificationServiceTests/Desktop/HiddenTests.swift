@@ -143,13 +143,13 @@ struct HiddenTests {
         try scene.hide("A")
         try scene.expect(scene.a, "suspended activity", "it is hidden")
         let hidden = try scene.client.call(Explain(scene.a.name, name: "hold"))
-        #expect(hidden.contains { $0.contains("no window of its application can be seen") }, "\(hidden)")
+        #expect(hidden.contains { $0.contains("no window of its application is visible") }, "\(hidden)")
     }
 
     @Test(
         "What is no such word, and no application, is refused with its line",
         arguments: [
-            ("[Activity]\ninactive-when=sometimes\n", "'sometimes' is not when an application is inactive"),
+            ("[Activity]\ninactive-when=sometimes\n", "'sometimes' is not a value of inactive-when"),
             ("[Activity ]\ninactive-when=hidden\n", "names no application"),
             ("[Activity org.example.App]\nsource=none\n", "there is no key 'source' in [Activity org.example.App]"),
         ])

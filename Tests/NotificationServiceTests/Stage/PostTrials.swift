@@ -184,16 +184,16 @@ enum PostTrials {
             [
                 Refusal(
                     what: "a host", by: poster, post: post("org.example.Open.Ding", option("host", "alpha")),
-                    error: .notAllowed, words: "comes from elsewhere"),
+                    error: .notAllowed, words: "outside origin"),
                 Refusal(
                     what: "a user", by: poster, post: post("org.example.Open.Ding", option("user", "anna")),
-                    error: .notAllowed, words: "comes from elsewhere"),
+                    error: .notAllowed, words: "outside origin"),
                 Refusal(
                     what: "a host and a user, kept", by: poster,
                     post: post(
                         "org.example.Open.Ding",
                         options(option("retain", true), option("host", "alpha"), option("user", "anna"))),
-                    error: .notAllowed, words: "comes from elsewhere"),
+                    error: .notAllowed, words: "outside origin"),
             ]
         }
         + [Poster.sandbox, .trustedSandbox, .hidden].flatMap { poster in
@@ -223,7 +223,7 @@ enum PostTrials {
             ways: withoutClient),
         Refusal(
             what: "a host", by: .gone, post: post("org.example.Open.Ding", option("host", "alpha")),
-            error: .notAllowed, words: "comes from elsewhere", ways: withoutClient),
+            error: .notAllowed, words: "outside origin", ways: withoutClient),
         Refusal(
             what: "to all sessions", by: .gone, post: post("org.example.Open.Out", option("all-sessions", true)),
             error: .notAllowed, words: "may not post to all sessions", ways: withoutClient),

@@ -213,7 +213,7 @@ final class ServiceHost {
 
     /// What a service says in its log.
     func noteLog(_ line: String) {
-        if line.contains("of no use") || line.contains("do not fit") {
+        if line.contains("discarded "), line.contains("state of an earlier carillond") {
             for instance in instances where instance.process.hasReadDamage { instance.saysDamage = true }
         }
         // It has taken over what came back, and has answered no call yet.
