@@ -47,7 +47,7 @@ struct LossTests {
         try ProcessState.stop(observer.pid)
         try stage.post(600)
         observer.signal(SIGCONT)
-        let line = try observer.nextErrorLine { $0.contains("lost") }
+        let line = try observer.nextErrorLine { $0.contains("dropped") }
         let count = try #require(line.firstMatch(of: /the service dropped (\d+) notifications \(queue-full\)/)?.1)
         let event = try observer.nextLine { $0.contains(#""event""#) }
         #expect(event == #"{"event": "dropped", "count": \#(count), "reason": "queue-full"}"#)

@@ -74,7 +74,7 @@ struct UsageTests {
             (["post", "Ding", "--coalesce-on"], "coalesce-on"),
             (["why"], "why needs a CLIENT"),
             (["why", ""], "a CLIENT is a unique name"),
-            (["why", ":1.4 2"], "':1.4 2' is no client"),
+            (["why", ":1.4 2"], "':1.4 2' is not a client"),
             (["why", "1", "Ding", "x"], "why takes a CLIENT and a NAME"),
             (["why", "1", ""], "'' is not the name of a notification"),
             (["why", "1", "--object", "x"], "--object needs a NAME"),

@@ -43,7 +43,7 @@ struct BusExplainTests {
         shown = try self.shown(subject, to: tester)
         #expect(shown.isSuspended && shown.cause == "override" && shown.queued == 2, "\(shown)")
         let reasons = try why("Ding", of: subject, from: tester)
-        #expect(reasons.contains { $0.contains("somebody said so, to test it") }, "\(reasons)")
+        #expect(reasons.contains { $0.contains("somebody suspended it for a test") }, "\(reasons)")
         #expect(subject.signals.isEmpty)
 
         // What it said itself counts again: that it is active.

@@ -103,7 +103,7 @@ struct ModelTests {
         for what in [
             "dropped, queueFull", "dropped, totalQueueFull", "suspended true, explicit", "suspended false, explicit",
             "suspended false, none", "suspended true, activity", "suspended false, activity", "delivered to 1",
-            "delivered to 2", "delivered to 3", "witnessed", "probed",
+            "delivered to 2", "delivered to 3", "backlogProbed", "probed",
             "overflowed(CarillonCore.DropReason.queueFull)",
             "overflowed(CarillonCore.DropReason.totalQueueFull)", "forgotten", "watched", "coalesced",
             "over the limit queued-posts-per-client = ", "the urgent first", "together, 1", "together, 2",
