@@ -78,7 +78,8 @@ struct ReplayTests {
         #expect(try observer.waitForExit() == .exited(0))
         #expect(observer.standardOutput == "Ding\nDong  y\n")
         for (line, reason) in [
-            (5, "not valid JSON"), (7, "the key \"name\" is missing"), (8, "the name of a notification must not be empty"),
+            (5, "not valid JSON"), (7, "the key \"name\" is missing"),
+            (8, "the name of a notification must not be empty"),
             (9, "the JSON is not an object"),
             (10, "\"time\" is not like"),
         ] { #expect(replay.standardError.contains("line \(line): \(reason)"), "\(replay.transcript)") }

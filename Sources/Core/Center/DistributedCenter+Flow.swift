@@ -211,15 +211,15 @@ extension DistributedCenter {
     ///
     /// - Parameter before: the bytes of earlier entries of the same message.
     func fitsInFlightQuota(for peer: Peer, _ byteCount: Int, behind before: Int = 0) -> Bool {
-        fitsOnTheWay(for: peer, byteCount, behind: before)
-            || distributeExcess(of: .inFlightBytes) && fitsOnTheWay(for: peer, byteCount, behind: before)
+        fitsInFlight(for: peer, byteCount, behind: before)
+            || distributeExcess(of: .inFlightBytes) && fitsInFlight(for: peer, byteCount, behind: before)
     }
 
     /// The maximum size of a short message, in bytes. A connection is sent one even if others of its process do not
     /// read.
     private static let word = 1024
 
-    private func fitsOnTheWay(for peer: Peer, _ byteCount: Int, behind before: Int) -> Bool {
+    private func fitsInFlight(for peer: Peer, _ byteCount: Int, behind before: Int) -> Bool {
         let all = used(.inFlightBytes) + before
         guard all > 0 else { return true }  // a message of any size goes when nothing else is in flight
         let left = Int(limits[.inFlightBytes]) - all - byteCount
@@ -348,7 +348,8 @@ extension DistributedCenter {
         let peer = peer(name)
         noteStranger(peer)
         var looks = 2
-        while unregisteredPeers.count > Self.maxStrangers, looks > 0, let oldest = unregisteredPeers.popFirst() {
+        while unregisteredPeers.count > Self.maxUnregisteredPeers, looks > 0, let oldest = unregisteredPeers.popFirst()
+        {
             meter.count()
             oldest.isListedUnregistered = false
             guard oldest.isKnown, !oldest.isClient else { continue }
@@ -398,7 +399,7 @@ extension DistributedCenter {
         forget(stranger)
     }
 
-    private static let maxStrangers = 1024
+    private static let maxUnregisteredPeers = 1024
     /// The approximate memory of a pending answer besides its bytes.
     static let answerOverhead = 256
 }
