@@ -348,8 +348,7 @@ extension DistributedCenter {
         let peer = peer(name)
         noteStranger(peer)
         var looks = 2
-        while unregisteredPeers.count > Self.maxUnregisteredPeers, looks > 0, let oldest = unregisteredPeers.popFirst()
-        {
+        while unregisteredPeers.count > Self.maxUnregistered, looks > 0, let oldest = unregisteredPeers.popFirst() {
             meter.count()
             oldest.isListedUnregistered = false
             guard oldest.isKnown, !oldest.isClient else { continue }
@@ -399,7 +398,7 @@ extension DistributedCenter {
         forget(stranger)
     }
 
-    private static let maxUnregisteredPeers = 1024
+    private static let maxUnregistered = 1024
     /// The approximate memory of a pending answer besides its bytes.
     static let answerOverhead = 256
 }
