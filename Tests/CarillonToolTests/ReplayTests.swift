@@ -72,6 +72,8 @@ struct ReplayTests {
             {"name": "Ding", "userInfo": [1]}
             {"name": "Ding", "time": "today"}
             {"name": "Dong", "object": "y"}
+            {"event": "dropped", "count": -1}
+            {"event": "missing"}
             """)
         replay.closeInput()
         #expect(try replay.waitForExit() == .exited(1), "\(replay.transcript)")
@@ -81,7 +83,8 @@ struct ReplayTests {
             (5, "not valid JSON"), (7, "the key \"name\" is missing"),
             (8, "the name of a notification must not be empty"),
             (9, "the JSON is not an object"),
-            (10, "\"time\" is not like"),
+            (10, "\"time\" is not like"), (12, "\"count\" is not a whole number"),
+            (13, "\"count\" is not a whole number"),
         ] { #expect(replay.standardError.contains("line \(line): \(reason)"), "\(replay.transcript)") }
         #expect(replay.standardError.contains("11 notifications were lost when this was recorded"))
     }

@@ -81,7 +81,12 @@ private struct Recording {
             throw UsageError("not valid JSON: \(error)")
         }
         if let event = object["event"]?.text {
-            if event == "dropped" || event == "missing" { losses += UInt64(object["count"]?.integer ?? 0) }
+            guard event == "dropped" || event == "missing" else { return nil }
+            guard let count = object["count"]?.integer, count >= 0 else {
+                throw UsageError("\"count\" is not a whole number of at least 0")
+            }
+            let (sum, isTooLarge) = losses.addingReportingOverflow(UInt64(count))
+            losses = isTooLarge ? .max : sum
             return nil
         }
         guard let name = object["name"]?.text else { throw UsageError("the key \"name\" is missing") }

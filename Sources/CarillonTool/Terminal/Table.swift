@@ -38,7 +38,7 @@ struct Table: Sendable {
 
     private let columns: [Column]
     private(set) var rows: [[Cell]] = []
-    /// The width below which columns of text are not narrowed, unless their titles are narrower.
+    /// Text columns are not narrowed below this width, nor below the width of their titles.
     private static let least = 8
     private static let gap = 2
 

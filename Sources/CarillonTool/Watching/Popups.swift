@@ -32,6 +32,8 @@ final class Popups: NotificationOutput {
     private var order: [Key] = []
     private var shown: [Key: UInt32] = [:]
     private var failure: String?
+    /// Whether a popup was omitted, because the desktop shows them too slowly.
+    private(set) var hasLost = false
 
     init(on session: CommandSession, becameIdle: @escaping () -> Void) {
         self.session = session
@@ -70,6 +72,7 @@ final class Popups: NotificationOutput {
         if order.count > Self.most {
             let oldest = order.removeFirst()
             waiting[oldest] = nil
+            hasLost = true
             printError("carillon: the desktop shows popups too slowly; one of \(oldest.name.text) is omitted")
         }
         next()
