@@ -52,7 +52,7 @@ extension NotificationCenter {
     /// its creation.
     ///
     /// - Parameter limit: the maximum number of messages that wait for an iterator, at least 1. When more arrive, the
-    ///   oldest are discarded.
+    ///   oldest are discarded, counted in ``lostDeliveries`` and logged.
     public func messages<Identifier: MessageIdentifier, Message: AsyncMessage>(
         of subject: Message.Subject, for identifier: Identifier, bufferSize limit: Int = 10
     ) -> some AsyncSequence<Message, Never> & Sendable
@@ -115,7 +115,8 @@ extension NotificationCenter {
     ) -> MessageStream<Message> {
         let (stream, continuation) = AsyncStream.makeStream(of: Message.self, bufferingPolicy: policy)
         let token = observeMessages(named: Message.name, of: subject) { notification in
-            if let message = NotificationCenter.message(Message.self, in: notification) { continuation.yield(message) }
+            guard let message = NotificationCenter.message(Message.self, in: notification) else { return }
+            if case .dropped = continuation.yield(message) { NotificationCenter.noteLost(1) }
         }
         return MessageStream(stream: stream, token: token)
     }

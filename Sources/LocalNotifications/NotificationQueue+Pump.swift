@@ -125,7 +125,7 @@ final class QueuePump: Sendable {
             // The wake-up is for a loop that is nested in an observer.
             if shallWake { asapSource.signal() }
             item.store.post(item)
-        } while asapSource.mayGoOn
+        } while asapSource.hasTimeLeft
         let (isLeft, isNew) = state.withLock { state in
             state.asap.isAwake = !state.asap.lanes.isEmpty
             guard state.asap.isAwake else { return (false, false) }

@@ -230,6 +230,21 @@ struct DropInTests {
         #expect(center.observerCount == 1)
     }
 
+    @Test("C7, T2: messages that an iterator's buffer has no space for are counted")
+    func lostMessages() async {
+        await #expect(processExitsWith: .success) {
+            let center = NotificationCenter()
+            let document = Document()
+            var iterator = center.messages(of: document, for: .didSave, bufferSize: 3).makeAsyncIterator()
+            for n in 0..<3 { center.post(DidSave(path: "\(n)"), subject: document) }
+            #expect(NotificationCenter.lostDeliveries == 0)
+            for n in 3..<5 { center.post(DidSave(path: "\(n)"), subject: document) }
+            #expect(NotificationCenter.lostDeliveries == 2)
+            let first = await iterator.next()
+            #expect(first?.path == "2")
+        }
+    }
+
     @Test("Messages of the main actor are heard before the post returns")
     @MainActor
     func mainActorMessages() {
