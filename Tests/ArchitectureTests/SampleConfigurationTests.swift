@@ -41,6 +41,29 @@ struct SampleConfigurationTests {
         self.entries = entries
     }
 
+    @Test("docs/configuration.md has the keys in the same order, and each limit with its default and its maximum")
+    func document() throws {
+        let rows = try Document("docs/configuration.md").lines.filter { $0.hasPrefix("| `") }
+        let limits = Limits.table.map { row in
+            (row.key.rawValue, Self.shown(row.standard, of: row.key), Self.shown(row.hardMaximum, of: row.key))
+        }
+        for (key, standard, maximum) in limits {
+            let row = try #require(rows.first { $0.hasPrefix("| `\(key)` |") }, "\(key)")
+            #expect(row.hasSuffix(" | \(standard) | \(maximum) |"), "\(row)")
+        }
+        let documented = rows.flatMap { row in row.matches(of: /`([a-z]+(?:-[a-z]+)*)`/).map { String($0.1) } }
+        for entry in entries { #expect(documented.contains(entry.key), "\(entry.key)") }
+    }
+
+    /// A limit as people write it.
+    private static func shown(_ value: UInt64, of key: Limits.Key) -> String {
+        let isInBytes = key.rawValue.contains("bytes") || key.rawValue.hasSuffix("length")
+        if isInBytes, value >= 1 << 30, value.isMultiple(of: 1 << 30) { return "\(value >> 30) GiB" }
+        if isInBytes, value >= 1 << 20, value.isMultiple(of: 1 << 20) { return "\(value >> 20) MiB" }
+        let digits = String(value).replacing(/(\d)(?=(?:\d{3})+$)/) { "\($0.1)," }
+        return isInBytes ? "\(digits) bytes" : digits
+    }
+
     @Test("Every limit is there, with its standard value, the largest that is allowed, and its reason")
     func limits() {
         let limits = entries.filter { $0.group == "Limits" }

@@ -32,7 +32,8 @@ SECTIONS = [
                 "docs/beyond.md", "docs/comparison.md"]),
     ("Languages", []),
     ("Rules", ["docs/semantics.md", "docs/rules.md", "docs/posting-queue.md", "docs/activity.md", "docs/flow-control.md",
-               "docs/recovery.md", "docs/channel.md", "docs/main-loop.md", "docs/glossary.md"]),
+               "docs/recovery.md", "docs/channel.md", "docs/main-loop.md",
+               "docs/configuration.md", "docs/glossary.md"]),
     ("Quality", ["docs/performance.md", "docs/security.md", "docs/testing.md", "SECURITY.md"]),
     ("Development", ["CONTRIBUTING.md", "docs/architecture.md", "docs/packaging.md", "CHANGELOG.md"]),
 ]  # fmt: skip
