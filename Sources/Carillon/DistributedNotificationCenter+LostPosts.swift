@@ -7,7 +7,7 @@ import Foundation
 extension DistributedNotificationCenter {
     /// The losses that no event has reported yet. One event covers all losses until its delivery, and the next event
     /// follows a second later at the earliest: a program that posts in a loop without a service loses thousands.
-    struct UnreportedLosses {
+    struct UnreportedLostPosts {
         /// The different errors, at most ``maxErrors``.
         fileprivate var errors: [DistributedNotificationError] = []
         fileprivate var uncertain = 0
@@ -38,7 +38,7 @@ extension DistributedNotificationCenter {
         }
 
         fileprivate mutating func take(at now: SuspendingClock.Instant) -> [Event] {
-            defer { self = UnreportedLosses(earliest: now + Self.pause) }
+            defer { self = UnreportedLostPosts(earliest: now + Self.pause) }
             return errors.map(Event.postFailed) + (uncertain > 0 ? [.postsMayBeLost(count: uncertain)] : [])
         }
     }
@@ -75,7 +75,7 @@ extension DistributedNotificationCenter {
         if let total { Log.warning("a post failed (\(total) so far): \(error)") }
     }
 
-    private func announce(_ add: (inout UnreportedLosses) -> Void) {
+    private func announce(_ add: (inout UnreportedLostPosts) -> Void) {
         let wait = state.withLock { state -> Duration? in
             guard !state.eventHandlers.isEmpty else { return nil }
             add(&state.unannouncedPosts)
@@ -94,7 +94,8 @@ extension DistributedNotificationCenter {
         }
         noteOverflow(lost)
         // The event may be pushed out of a queue that is not emptied in time.
-        DispatchQueue.global().asyncAfter(deadline: .now() + UnreportedLosses.patience / .seconds(1)) { [weak self] in
+        DispatchQueue.global().asyncAfter(deadline: .now() + UnreportedLostPosts.patience / .seconds(1)) {
+            [weak self] in
             guard let self, state.withLock({ $0.unannouncedPosts.isOverdue(at: .now) }) else { return }
             deliverLosses()
         }

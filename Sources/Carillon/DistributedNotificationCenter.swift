@@ -74,7 +74,7 @@ public final class DistributedNotificationCenter: Sendable {
         var hasLostPosts = false
         var exitTimeout: TimeInterval = 2
         /// The lost posts that no event has reported yet.
-        var unannouncedPosts = UnreportedLosses()
+        var unannouncedPosts = UnreportedLostPosts()
         var unreportedOverflow: UInt64 = 0
         /// The earliest time of the next event about dropped notifications; nil for any time.
         var nextOverflow: SuspendingClock.Instant?

@@ -67,9 +67,9 @@ package struct BridgeConfiguration: Equatable, KeyFileConfiguration {
 
     package static let path = "carillon/bridge.conf"
 
-    /// Applies only the restrictions of a file with a fault (E9). The bridge is off if the file sets the broker, the
-    /// credentials, the realm or the origin: nothing goes to a broker or a realm that the file may have meant to
-    /// change. A line with a fault may stand for any key of its group, and an unknown group for any group.
+    /// Applies a file with a fault only so far as it restricts (E9): lists are intersected, and limits are lowered. The
+    /// bridge is off if the file sets the broker, the credentials, the realm or the origin, because the intended value is
+    /// unknown. A line that can't be parsed may stand for any key of its group, and an unknown group for any group.
     package mutating func restrict(by file: KeyFile) {
         if file.hasUnknownEntries { isForbidden = true }
         for entry in file.entries {

@@ -85,7 +85,7 @@ public struct Outbox<Request> {
     /// The number of waiting requests that may not wait for a batch.
     private var waitingUrgently = 0
     /// The number of requests at the head of the queue that no longer wait for a batch.
-    private var flushed = 0
+    private var urgentHead = 0
     private var hold: Hold?
     /// The number of requests that have left since the start.
     private(set) var departures: UInt64 = 0
@@ -145,7 +145,7 @@ public struct Outbox<Request> {
 
     /// Whether the waiting posts accumulate until an answer to a post in flight arrives.
     private var accumulates: Bool {
-        unconfirmed >= Self.few && flushed == 0 && waitingUrgently == 0 && waitingPosts < Self.maxTogether
+        unconfirmed >= Self.few && urgentHead == 0 && waitingUrgently == 0 && waitingPosts < Self.maxTogether
             && byteCount < Self.maxBytesTogether
     }
 
@@ -171,7 +171,7 @@ public struct Outbox<Request> {
     var isPilingUp: Bool { hold == .batch }
 
     /// Lets the waiting requests leave without waiting for a batch.
-    mutating func hurry() { flushed = waiting.count }
+    mutating func hurry() { urgentHead = waiting.count }
 
     /// The way in which posts may leave.
     enum Posting {
@@ -268,7 +268,7 @@ public struct Outbox<Request> {
             waiting.prepend(Entry(request: request, kind: kind, byteCount: byteCount))
             count(kind, byteCount, by: 1)
         }
-        if flushed > 0 { flushed += posts.count }
+        if urgentHead > 0 { urgentHead += posts.count }
         hold = nil
     }
 
@@ -337,7 +337,7 @@ public struct Outbox<Request> {
     mutating func removeAll() -> [Request] {
         defer {
             waiting.removeAll()
-            (waitingPosts, waitingUrgently, flushed, byteCount) = (0, 0, 0, 0)
+            (waitingPosts, waitingUrgently, urgentHead, byteCount) = (0, 0, 0, 0)
             hold = nil
         }
         return waiting.map(\.request)
@@ -346,7 +346,7 @@ public struct Outbox<Request> {
     private mutating func takeFirst() -> Request {
         let entry = waiting.popFirst()!
         count(entry.kind, entry.byteCount, by: -1)
-        flushed = max(0, flushed - 1)
+        urgentHead = max(0, urgentHead - 1)
         departures += 1
         return entry.request
     }

@@ -38,7 +38,7 @@ extension ServiceSession {
         guard case .ready = state, !channels.isHoldingPosts else { return }
         switch (wish.value, channels.phase) {
         case (.bus, .none):
-            if batching.posting != .not, let line = connection?.directLine { outbox.lend(.bus(line)) }
+            if batching.posting != .not, let line = connection?.directSender { outbox.lend(.bus(line)) }
         case (.channel, .there(let channel)):
             if channel.service == owner, channels.isBusSettled, channel.sender.hasRoom {
                 outbox.lend(.channel(channel.sender))

@@ -105,7 +105,7 @@ public final class Connection: BusConnection {
 
     public var carriesDescriptors: Bool { transport.carriesDescriptors }
 
-    public var directLine: DirectSender? { transport.directLine }
+    public var directSender: DirectSender? { transport.directSender }
 
     /// The maximum total size of received messages that are still alive, in bytes. Above it the connection reads
     /// nothing until messages are released. A single message may be larger. Default: 63 MiB.

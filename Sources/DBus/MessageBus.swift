@@ -50,13 +50,13 @@ public protocol BusConnection: MessageBus {
     /// Whether received messages can carry file descriptors; known when ``hello(completion:)`` has completed.
     var carriesDescriptors: Bool { get }
     /// The send path for other threads; nil if only the connection's own thread can send.
-    var directLine: DirectSender? { get }
+    var directSender: DirectSender? { get }
     /// Registers with the bus. Each connection does so once, before all other calls.
     func hello(completion: @escaping (Result<UniqueName, BusError>) -> Void)
 }
 
 extension BusConnection {
-    public var directLine: DirectSender? { nil }
+    public var directSender: DirectSender? { nil }
 }
 
 /// The time that a caller waits for a reply.

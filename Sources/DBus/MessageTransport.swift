@@ -30,8 +30,8 @@ package protocol MessageTransport: AnyObject {
     func takeDescriptors()
     /// See ``BusConnection/carriesDescriptors``.
     var carriesDescriptors: Bool { get }
-    /// See ``BusConnection/directLine``.
-    var directLine: DirectSender? { get }
+    /// See ``BusConnection/directSender``.
+    var directSender: DirectSender? { get }
     /// Informs the transport of the connection's unique name.
     func registered(as name: UniqueName)
     /// See ``Connection/maxReceivedBytes``.
@@ -60,6 +60,6 @@ extension MessageTransport {
     package func gatherTurns() {}
     package func takeDescriptors() {}
     package var carriesDescriptors: Bool { true }
-    package var directLine: DirectSender? { nil }
+    package var directSender: DirectSender? { nil }
     package func registered(as name: UniqueName) {}
 }

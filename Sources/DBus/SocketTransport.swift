@@ -113,7 +113,7 @@ final class SocketTransport: MessageTransport {
 
     var carriesDescriptors: Bool { dbus_connection_can_send_type(pointer, Int32(TypeCode.unixFD.rawValue)) != 0 }
 
-    private(set) lazy var directLine: DirectSender? = {
+    private(set) lazy var directSender: DirectSender? = {
         guard let socket, isUnixSocket(socket) else { return nil }
         return writer.share()
     }()

@@ -111,7 +111,7 @@ final class ClientDriver: PolledSourceDelegate {
             let before = events.count
             if isInHandshake { shakeHands() } else { _ = mosquitto_loop_read(handle.pointer, 1) }
             guard events.count != before else { return }
-            events.tell()
+            events.deliver()
         }
         shallRead = true
     }
@@ -167,7 +167,7 @@ final class ClientDriver: PolledSourceDelegate {
         if state != .idle, state != .reaching, mosquitto_socket(handle.pointer) < 0 {
             ended(MQTTError(.connectionLost))
         }
-        events.tell()
+        events.deliver()
         updateWatch()
     }
 
@@ -283,7 +283,7 @@ final class ClientDriver: PolledSourceDelegate {
             state = .idle
             over()
             events.append(.disconnected(error.cause == .connectionLost ? MQTTError(.connectionLost, hint) : error))
-            return events.tell()
+            return events.deliver()
         }
         _ = fcntl(mosquitto_socket(handle.pointer), F_SETFD, FD_CLOEXEC)
         // If the first packet was written at once, the host is reached.

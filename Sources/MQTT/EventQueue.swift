@@ -15,12 +15,12 @@ final class EventQueue {
     weak var delegate: (any MQTTClientDelegate)?
     private var events: [Event] = []
     private var next = 0
-    private var isTelling = false
+    private var isDelivering = false
     /// The number of events so far.
     private(set) var count = 0
 
-    /// Whether ``tell()`` has to be called.
-    var isWaiting: Bool { next < events.count && !isTelling }
+    /// Whether ``deliver()`` has to be called.
+    var isWaiting: Bool { next < events.count && !isDelivering }
 
     func append(_ event: Event) {
         events.append(event)
@@ -28,10 +28,10 @@ final class EventQueue {
     }
 
     /// Delivers the events to the delegate. In a loop inside the delegate it does nothing: the outer call continues.
-    func tell() {
-        guard !isTelling else { return }
-        isTelling = true
-        defer { isTelling = false }
+    func deliver() {
+        guard !isDelivering else { return }
+        isDelivering = true
+        defer { isDelivering = false }
         while next < events.count {
             let event = events[next]
             next += 1

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 import Synchronization
 
-/// The turns of a context's loop (M3): the division of the loop between the sources that may always have more work and
-/// all other sources.
+/// Time slicing between the sources of a context that may always have more work, the *sharing sources*, and the rest of
+/// its loop (M3).
+///
+/// The *mark* is a source with a priority just above that of drawing. When the loop dispatches it, no source with a
+/// higher priority is ready.
 ///
 /// Together the sharing sources may run for `ShareMeter.share` in a turn, divided among those with work; then they rest
 /// until the turn is over. A turn is over when the loop reaches an iteration for drawing, or for lower priorities,
@@ -86,7 +89,7 @@ final class LoopTurns: Sendable {
     /// positive.
     ///
     /// - Parameter own: the time that the source has used in this turn.
-    func share(left own: Int64) -> Int64 {
+    func remainingShare(used own: Int64) -> Int64 {
         let turn = number
         return pool.withLock {
             $0.begin(turn)
@@ -173,7 +176,7 @@ final class LoopTurns: Sendable {
     // MARK: Mark
 
     /// Notes that no source with a higher priority than drawing is ready in this iteration.
-    func loopCameToMark() {
+    func reachedDrawingPriority() {
         let (reached, _) = phase.compareExchange(
             expected: Phase.resting.rawValue, desired: Phase.reached.rawValue, ordering: .acquiringAndReleasing)
         // No source rests: the next turn begins at once.

@@ -97,8 +97,8 @@ public final class SignalledSource: Sendable {
     /// Whether the running action may continue: it has not used up its share of the turn, and the context is in one of
     /// the source's modes. The action itself asks this between two items of work, and signals the source for the items
     /// that it leaves to the next turn.
-    public var mayGoOn: Bool {
-        core.mayGoOn
+    public var hasTimeLeft: Bool {
+        core.hasTimeLeft
     }
 }
 
@@ -191,7 +191,7 @@ private final class SourceCore: CheckedSourceHandler, Sendable {
         gate?.allows(in: ContextModes(context)) ?? true
     }
 
-    var mayGoOn: Bool {
+    var hasTimeLeft: Bool {
         // If the gate depends on the waiting work, the action itself finds out whether more is allowed.
         guard dependsOnContent || isAllowed else { return false }
         return state.withLock { $0.meter?.hasTime() ?? true }
@@ -215,7 +215,7 @@ private final class SourceCore: CheckedSourceHandler, Sendable {
             turns.join()
         }
         state.used += used
-        if turns.share(left: state.used) > 0 { return true }
+        if turns.remainingShare(used: state.used) > 0 { return true }
         state.restsIn = turn
         turns.rest()
         return false
@@ -254,7 +254,7 @@ private final class SourceCore: CheckedSourceHandler, Sendable {
     private func runShare() {
         let outer = state.withLock { state in
             let outer = state.meter
-            state.meter = ShareMeter(turns.shareClock, limit: turns.share(left: state.used))
+            state.meter = ShareMeter(turns.shareClock, limit: turns.remainingShare(used: state.used))
             return outer
         }
         action()

@@ -24,7 +24,7 @@ package enum ThreadClock {
     }
 }
 
-/// The time of day, which an administrator may set.
+/// The time of day, which may be set at any time.
 package enum WallClock {
     /// The time since 1970 in UTC. Threads: any.
     package static func microseconds() -> Int64 { Int64(g_get_real_time()) }

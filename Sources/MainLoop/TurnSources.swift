@@ -33,7 +33,7 @@ private final class Mark: CheckedSourceHandler {
     }
 
     func check() -> Bool {
-        turns.loopCameToMark()
+        turns.reachedDrawingPriority()
         return false
     }
 }

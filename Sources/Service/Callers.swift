@@ -160,7 +160,7 @@ final class Callers {
         self.table = table
         self.lookups = lookups
         rest = ReadySource(
-            on: bus.context, priority: .of(.reading), isReady: { [unowned self] in mayGoOn || !answers.isEmpty },
+            on: bus.context, priority: .of(.reading), isReady: { [unowned self] in hasTimeLeft || !answers.isEmpty },
             run: { [unowned self] in goOn() })
     }
 
@@ -383,7 +383,7 @@ final class Callers {
         return deferred.sorted { $0.key < $1.key }.flatMap(\.value.messages) + waiting.map(\.message)
     }
 
-    private var mayGoOn: Bool {
+    private var hasTimeLeft: Bool {
         guard !waiting.isEmpty else { return false }
         guard let caller = waiting.first?.caller else { return true }
         // A caller that was answered and forgotten meanwhile is asked about again.

@@ -60,7 +60,7 @@ final class CenterDriver {
                 case .ofChannel(.carried(let client)): center.channelCarried(to: client, effects: &effects)
                 case .ofChannel(.controlUnread(let client, let revoked)):
                     center.channelEnded(of: client, revoked: revoked, effects: &effects)
-                case .ofChannel(.possibleLoss(let client)):
+                case .ofChannel(.endedUndelivered(let client)):
                     center.channelEndedUndelivered(of: client, effects: &effects)
                 case .ofChannel(.cut(let client, let content, let last)):
                     center.channelCut(

@@ -76,6 +76,9 @@ struct CenterHandlers {
 
     // MARK: Rows of the method table
 
+    // Every row states the need that policy checks (P2). These overloads are the only way into the table, so no method is
+    // without a check.
+
     private func method<Method: CenterMethod>(
         _: Method.Type, needs: @escaping (Method) -> PolicyGate.Need,
         handler: @escaping (Method, UniqueName) throws(BusError) -> Method.Reply

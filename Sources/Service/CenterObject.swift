@@ -319,8 +319,8 @@ package final class CenterObject {
     /// Whether queued notifications would be lost with the process, because the state has no space for them.
     var isWithoutQueues: Bool { driver.effects.store?.isWithoutQueues ?? false }
 
-    /// The maximum size of a notification that the bus carries, in bytes. Larger ones are not sent, and reported as
-    /// lost.
+    /// The size from which the bus is not known to carry a notification, in bytes. Notifications of this size and larger
+    /// are reported as lost.
     var maxBytes: Int {
         get { driver.center.maxBytes }
         set { driver.center.maxBytes = newValue }

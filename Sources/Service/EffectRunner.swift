@@ -48,7 +48,7 @@ final class EffectRunner {
     private let clients: ClientRegistry
     private let barrier: BusBarrier
     private let prober: ClientProber
-    private let witness: SocketBacklogProbe
+    private let backlogProbe: SocketBacklogProbe
     /// The queue through which replies to calls go out.
     let answers = ReplyQueue()
     /// The channels of clients.
@@ -69,7 +69,7 @@ final class EffectRunner {
     /// Whether the bus answers a refused signal with an error, as dbus-daemon does. Then losses are known exactly.
     private var busReportsRefusals = false
     /// Clients with a channel whose reading of replies on the bus is being probed.
-    private var witnessedReplies: Set<ClientName> = []
+    private var probedReplies: Set<ClientName> = []
     /// How often the queue of each client began to overflow.
     private var overflows: [ClientName: UInt64] = [:]
     /// Requests whose barrier the bus refused, until they are repeated.
@@ -88,10 +88,10 @@ final class EffectRunner {
         self.barrier = barrier
         let prober = ClientProber(bus: bus, barrier: barrier)
         self.prober = prober
-        witness = SocketBacklogProbe(
+        backlogProbe = SocketBacklogProbe(
             bus: bus, socket: { [unowned bus] in (bus as? Connection)?.socket }, sockets: machine.sockets,
             work: BlockingWork(on: bus.context, priority: .of(.control)))
-        channels = Channels(on: bus.context, prober: prober, witness: witness)
+        channels = Channels(on: bus.context, prober: prober, backlogProbe: backlogProbe)
         channels.report = { [unowned self] event in report(.ofChannel(event)) }
         channels.sendOnBus = { [unowned self] effects in
             let now = bus.context.now
@@ -103,12 +103,12 @@ final class EffectRunner {
         channels.onUncertain = { [unowned self] client, sent in receipts?.noteSent(sent, to: client) }
         channels.releaseKept = { [unowned answers] channel in answers.release(for: channel) }
         channels.onWritten = { [unowned self] in eventEnded(isMoreDue: false) }
-        witness.onFinding = { [unowned self] client, hasRead in
+        backlogProbe.onFinding = { [unowned self] client, hasRead in
             // One finding answers both questions.
-            if witnessedReplies.remove(client) != nil { report(.replyBacklogProbed(client, hasRead: hasRead)) }
+            if probedReplies.remove(client) != nil { report(.replyBacklogProbed(client, hasRead: hasRead)) }
             if !channels.backlogProbed(client, hasRead: hasRead) { report(.backlogProbed(client, hasRead: hasRead)) }
         }
-        witness.isOnTheWay = { [unowned prober] client in prober.isOnTheWay(to: client) }
+        backlogProbe.isOnTheWay = { [unowned prober] client in prober.isOnTheWay(to: client) }
         prober.onAnswer = { [unowned self] client, line in
             switch line {
             case .replies: report(.repliesAnswered(client))
@@ -127,7 +127,7 @@ final class EffectRunner {
         [
             ("counts of overflows", overflows.count), ("timers of activity", inactivityTimers.count),
             ("timers of intervals", intervalTimers.count), ("probes", prober.keptCount),
-            ("witnesses of replies", witnessedReplies.count),
+            ("backlog probes of replies", probedReplies.count),
             ("barriers that were refused", refusedBarriers.count),
         ]
     }
@@ -137,13 +137,13 @@ final class EffectRunner {
         // They are made again for clients that are sent something.
         heads.removeAll()
         overflows.releaseMemory()
-        witnessedReplies.releaseMemory()
+        probedReplies.releaseMemory()
         inactivityTimers.releaseMemory()
         intervalTimers.releaseMemory()
         receipts?.releaseMemory()
         store?.releaseMemory()
         prober.releaseMemory()
-        witness.releaseMemory()
+        backlogProbe.releaseMemory()
         answers.releaseMemory()
         channels.releaseMemory()
         activity?.releaseMemory()
@@ -264,12 +264,12 @@ final class EffectRunner {
         case .interestChanged(let client): send(InterestChangedSignal().message(to: client), to: client)
         case .valuesRemoved(let client): send(ValuesRemovedSignal().message(to: client), to: client)
         case .probe(let client): prober.probe(client)
-        case .witness(let client): witness.find(client)
+        case .backlogProbe(let client): backlogProbe.find(client)
         case .sendAnswer(let client): answers.sendKeptAnswer(for: client)
         case .probeReplies(let client): prober.probe(client, of: .replies)
         case .probeReplyBacklog(let client):
-            witnessedReplies.insert(client)
-            witness.find(client)
+            probedReplies.insert(client)
+            backlogProbe.find(client)
         case .sendReply(let client): answers.sendKeptReply(for: client)
         case .startInactivityTimer(let client, let epoch, let milliseconds):
             // M6: at the priority of other suspension changes, ahead of calls, whose flood would delay it.
@@ -293,8 +293,8 @@ final class EffectRunner {
             guard connection != ownName() else { break }
             clients.watch(connection) { [unowned self] in onGone(connection) }
         case .forget(let client):
-            witness.forget(client)
-            witnessedReplies.remove(client)
+            backlogProbe.forget(client)
+            probedReplies.remove(client)
             answers.forget(client)
             inactivityTimers[client] = nil
             intervalTimers[client] = nil
@@ -357,7 +357,7 @@ final class EffectRunner {
     ///
     /// - Parameter isMoreDue: whether more is sent next.
     func eventEnded(isMoreDue: Bool) {
-        if channels.hasPendingWrites, channels.eventEnded(isMoreDue: isMoreDue, confirming: store) { store?.flush() }
+        if channels.needsEventEnd, channels.eventEnded(isMoreDue: isMoreDue, confirming: store) { store?.flush() }
         receipts?.eventEnded()
     }
 

@@ -18,7 +18,7 @@ struct HandoverState {
     let sessions: Sessions
     /// Calls that were read and not served, in their order.
     let calls: [Message]
-    /// The maximum size of a notification that the bus is known to carry, in bytes (``DistributedCenter/maxBytes``).
+    /// The size from which the bus is not known to carry a notification, in bytes (``DistributedCenter/maxBytes``).
     let maxBytes: Int
     /// The size of the largest notification in flight, in bytes; it may be the reason for which the bus closed the
     /// connection.

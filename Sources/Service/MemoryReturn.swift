@@ -4,12 +4,12 @@ import CarillonMainLoop
 
 /// The return of unused memory to the system after a load (E4).
 ///
-/// The C library keeps freed memory for later allocations; a block in use keeps all freed memory below it. The search
-/// for whole free pages takes milliseconds. It is therefore done in a quiet moment, and only after 1,024 events or
-/// after 512 KiB of the bytes kept for clients were released. Without a quiet moment within 2 s, and with 16 MiB and
-/// half of the kept bytes released, it is done in any moment in which the loop has nothing else to do.
+/// The C library returns memory by itself only at the top of the heap: one block in use there holds back all free
+/// memory below it. The search for whole free pages takes milliseconds. It is therefore done in a quiet moment, and only
+/// after 1,024 events or after 512 KiB of the bytes kept for clients were released. Exception: if no moment is quiet for
+/// 2 s, and at least 16 MiB and half of the largest amount were released, it is done as soon as the loop is idle.
 ///
-/// After the first call, and after each load, it also releases mapped file pages (``UnusedPages``).
+/// In a quiet moment after the first call, and after each load, it also releases mapped file pages (``UnusedPages``).
 final class MemoryReturn {
     private let context: MainContext
     private var events = 0

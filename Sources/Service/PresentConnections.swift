@@ -23,7 +23,7 @@ final class PresentConnections {
     ///
     /// - Parameter answer: gets the connections that are present behind all that the bus has carried so far; nil where
     ///   the bus does not answer.
-    /// - Throws: LimitExceeded while 1,024 requests wait.
+    /// - Throws: LimitExceeded while too many requests wait (`maxWaiting`).
     func ask(_ answer: @escaping Answer) throws(BusError) {
         guard asked.count + waiting.count < Self.maxWaiting else {
             throw BusError(.limitExceeded, message: "too many requests wait for an answer of the bus")

@@ -80,7 +80,7 @@ package final class ContextDelivery: Sendable {
     private func drain() {
         let lost = lostSince.exchange(0, ordering: .relaxed)
         if lost > 0 { Log.warning("\(lost) notifications were lost, because their thread did not run its loop") }
-        queue.drain(in: modes, while: { true }, share: { source.mayGoOn })
+        queue.drain(in: modes, while: { true }, share: { source.hasTimeLeft })
     }
 
     /// The number of waiting entries; for tests.

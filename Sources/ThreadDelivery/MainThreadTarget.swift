@@ -83,7 +83,7 @@ package final class MainThreadTarget: DeliveryTarget {
     /// Drains until the share of one source of GLib's loop is used up.
     private func drainInTurn() {
         loop.withLock { $0.hasRun = true }
-        queue.drain(in: nil, while: { isAllowed }, share: { source.mayGoOn })
+        queue.drain(in: nil, while: { isAllowed }, share: { source.hasTimeLeft })
     }
 
     /// Drains for a loop without turns. After the share, all other work that waits for the loop comes first.

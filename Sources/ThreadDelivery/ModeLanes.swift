@@ -59,8 +59,8 @@ import CarillonMainLoop
         count += 1
     }
 
-    /// Whether an element for these modes needs another wake-up of the loop: all waiting elements are for other modes,
-    /// so the loop may have gone to sleep.
+    /// Whether appending an element for these modes to a queue that is not empty must wake the loop: all waiting elements
+    /// are for other modes, so the loop may sleep. For an empty queue the caller always wakes the loop.
     @inlinable package func isUnannounced(_ modes: ModeSet) -> Bool {
         count > 0 && !lanes.contains { $0.modes === modes && !$0.entries.isEmpty }
     }

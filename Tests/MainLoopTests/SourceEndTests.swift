@@ -87,7 +87,7 @@ struct SourceEndTests {
         final class Mark: Sendable {}
         let calls = Atomic(0)
         let isOwned = Weak<Mark>()
-        let (began, mayGoOn) = (Doorbell(), Doorbell())
+        let (began, hasTimeLeft) = (Doorbell(), Doorbell())
         let weakContext = Weak<MainContext>()
         var context: MainContext? = MainContext()
         var source: SignalledSource?
@@ -110,7 +110,7 @@ struct SourceEndTests {
         // The loop is within this one while the source ends, so that both are ready when it goes on.
         let busy = SignalledSource(on: context!, priority: .high) {
             began.ring()
-            try? mayGoOn.wait("the end of the source")
+            try? hasTimeLeft.wait("the end of the source")
         }
         busy.signal()
         let again = Weak<SignalledSource>()
@@ -123,7 +123,7 @@ struct SourceEndTests {
         try await onOwnThread { try began.wait("the loop") }
         source?.signal()
         source = nil
-        mayGoOn.ring()
+        hasTimeLeft.ring()
         try await eventuallyInTask("the end of what the source owned") { isOwned.object == nil }
         #expect(calls.load(ordering: .relaxed) == 0)
         loop.quit()

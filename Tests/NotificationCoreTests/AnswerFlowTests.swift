@@ -290,10 +290,10 @@ struct AnswerFlowTests {
         center.stop(client(3))
         #expect(!center.answer(to: client(3), bytes: 3000), "more than there is")
         #expect(center.witnesses == [client(1): 1, client(2): 1], "it has nothing on its way itself")
-        center.witness(client(2), hasRead: hasRead)
+        center.backlogProbe(client(2), hasRead: hasRead)
         #expect(center.sentAnswers[client(3)] == 1)
         // Nobody waits any more.
-        center.witness(client(1), hasRead: hasRead)
+        center.backlogProbe(client(1), hasRead: hasRead)
         #expect(center.witnesses[client(1)] == 1 && center.witnesses[client(2)] == 1)
     }
 
@@ -309,7 +309,7 @@ struct AnswerFlowTests {
         center.stop(three)
         #expect(center.answer(to: three))
         #expect(center.witnesses == [three: 1])
-        center.witness(three, hasRead: true)
+        center.backlogProbe(three, hasRead: true)
         center.goOn(two)
         #expect(center.names(one) == ["A"])
     }
@@ -320,10 +320,10 @@ struct AnswerFlowTests {
         for number in 1...3 { center.stop(client(number)) }
         #expect(center.answer(to: client(1), bytes: 6000))
         for number in 2...3 { #expect(!center.answer(to: client(number), bytes: 5500)) }
-        center.witness(client(1), hasRead: true)
+        center.backlogProbe(client(1), hasRead: true)
         #expect(center.sentAnswers == [client(2): 1])
         #expect(center.witnesses[client(2)] == 1, "it takes the room of the third")
-        center.witness(client(2), hasRead: true)
+        center.backlogProbe(client(2), hasRead: true)
         #expect(center.sentAnswers[client(3)] == 1)
     }
 
@@ -359,7 +359,7 @@ struct AnswerFlowTests {
         try center.post(100, of: "A", bytes: 1000)
         #expect(center.received(one).count < 20)
         #expect(center.witnesses[one] == 1)
-        for _ in 0..<200 where center.received(one).count < 100 { center.witness(one, hasRead: false) }
+        for _ in 0..<200 where center.received(one).count < 100 { center.backlogProbe(one, hasRead: false) }
         #expect(center.objects(one) == (1...100).map(String.init))
         try center.center.checkInvariants()
     }

@@ -75,7 +75,7 @@ struct CarryingTests {
         #expect(center.witnesses[one] == 1)
         try center.post(1, of: "A")
         #expect(sequences(one) == [1])
-        center.witness(one, hasRead: true)
+        center.backlogProbe(one, hasRead: true)
         #expect(dropped(one) == [.dropped(1, of: [], .busLimits)])
         #expect(sequences(one) == [1, 2])
     }

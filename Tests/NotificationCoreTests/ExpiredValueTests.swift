@@ -121,7 +121,7 @@ struct ExpiredValueTests {
         case .owedWitnessed:
             // One that has never answered.
             scene.stop(one)
-            names = try replays(since: { try stop(scene) }, until: { scene.witness(one, hasRead: true) })
+            names = try replays(since: { try stop(scene) }, until: { scene.backlogProbe(one, hasRead: true) })
         case .owedSuspendedHold:
             names = try replays(.hold, since: { try scene.suspend(one) }, until: { try scene.resume(one) })
         case .owedSuspendedCoalesce:

@@ -168,7 +168,7 @@ struct FlowTests {
         try silentObserver()
         let posts = isQuick ? 2_000 : 10_000
         try center.post(posts, of: "A")
-        for _ in 0..<500 where center.received(one).count < posts { center.witness(one, hasRead: true) }
+        for _ in 0..<500 where center.received(one).count < posts { center.backlogProbe(one, hasRead: true) }
         #expect(center.objects(one) == (1...posts).map(String.init))
         #expect(center.losses(one) == [])
         #expect(center.status(one)?.flow == .unanswered)
@@ -180,7 +180,7 @@ struct FlowTests {
         let windows = isQuick ? 40 : 200
         try center.post(64 * windows, of: "A")
         for passed in 2...windows {
-            center.witness(one, hasRead: false)
+            center.backlogProbe(one, hasRead: false)
             #expect(center.received(one).count == 64 * passed)
         }
         #expect(center.objects(one) == (1...64 * windows).map(String.init))
@@ -189,16 +189,16 @@ struct FlowTests {
     @Test("B6: a finding that was not asked for opens nothing")
     func strayFindings() throws {
         try silentObserver()
-        center.witness(one, hasRead: true)
+        center.backlogProbe(one, hasRead: true)
         try center.post(500, of: "A")
-        center.witness(one, hasRead: true)
+        center.backlogProbe(one, hasRead: true)
         let received = center.received(one).count
         #expect(received == 192)
         _ = try center.observe(two, "A")
         center.stop(two)
-        center.witness(two, hasRead: true)
+        center.backlogProbe(two, hasRead: true)
         try center.post(500, of: "A")
-        center.witness(two, hasRead: true)
+        center.backlogProbe(two, hasRead: true)
         #expect(center.received(two).count == 128, "it answered, so that only answers count")
     }
 
@@ -206,13 +206,13 @@ struct FlowTests {
     func lateAnswers() throws {
         try silentObserver()
         try center.post(1000, of: "A")
-        center.witness(one, hasRead: false)
-        center.witness(one, hasRead: false)
+        center.backlogProbe(one, hasRead: false)
+        center.backlogProbe(one, hasRead: false)
         #expect(center.received(one).count == 192)
         center.answer(one)
         center.answer(one)
         #expect(center.received(one).count == 192, "two of the four probes had been taken for answered")
-        center.witness(one, hasRead: false)
+        center.backlogProbe(one, hasRead: false)
         #expect(center.received(one).count == 192, "a client that answers is asked itself")
         center.answer(one)
         #expect(center.received(one).count == 256)
@@ -226,7 +226,7 @@ struct FlowTests {
         try center.post(100, of: "A")
         #expect(center.received(one).count == 64)
         #expect(center.status(one)?.queued == 10)
-        center.witness(one, hasRead: true)
+        center.backlogProbe(one, hasRead: true)
         #expect(center.losses(one) == [26])
         #expect(center.objects(one).suffix(10) == (91...100).map(String.init)[...])
         #expect(center.sequences(one).last == 100)

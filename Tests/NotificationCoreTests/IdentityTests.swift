@@ -88,9 +88,9 @@ struct IdentityTests {
         try center.post("Ding", origin: origin, from: ":1.8")
         let identities = center.deliveries(one).map(\.notification.identity)
         #expect(
-            identities == [who.withOrigin(from: origin), who.withOrigin(from: origin), who, Identity(origin: origin)])
+            identities == [who.withOrigin(origin), who.withOrigin(origin), who, Identity(origin: origin)])
         #expect(identities[0] === identities[1], "one for all that come from there")
-        #expect(who.withOrigin(from: origin).byteCount == who.byteCount + 9, "E4: it counts")
+        #expect(who.withOrigin(origin).byteCount == who.byteCount + 9, "E4: it counts")
         // Who it is can be learned later.
         center.identify(poster, as: 42, Identity(userID: 1))
         try center.post("Ding", origin: origin, from: poster)

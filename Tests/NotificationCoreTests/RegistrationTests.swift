@@ -205,7 +205,7 @@ struct RegistrationTests {
         #expect(center.received(one).count == 64 && center.witnesses[one] == nil)
         center.revoke([ids[1]], of: one)
         #expect(center.witnesses[one] == 1 && center.revoked[one] == nil)
-        center.witness(one, hasRead: true)
+        center.backlogProbe(one, hasRead: true)
         #expect(center.revoked[one] == [ids[1]])
     }
 

@@ -29,7 +29,7 @@ struct RememberingTests {
         Case("removing observers of which there are none") { $0.removeAll(of: one, name: "none") },
         Case("a stranger who leaves") { $0.disappear(client(50)) },
         Case("an answer") { $0.answer(one) },
-        Case("a finding that nobody asked for") { $0.witness(one, hasRead: true) },
+        Case("a finding that nobody asked for") { $0.backlogProbe(one, hasRead: true) },
         Case("an answer to a call") { _ = $0.answer(to: one) },
         Case("who is behind a connection") { $0.identify(one, as: 7) },
         Case("the end of a moment of inactivity that was another") { $0.endInactivityTimer(three, epoch: 99) },

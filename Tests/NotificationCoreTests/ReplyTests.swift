@@ -76,7 +76,7 @@ struct ReplyTests {
         #expect(center.witnesses[one] == nil, "one that answers is waited for")
         #expect(!center.answer(to: one))
         #expect(center.witnesses[one] == 1 && center.status(one)?.flow == .waiting)
-        center.witness(one, hasRead: true)
+        center.backlogProbe(one, hasRead: true)
         #expect(center.sentAnswers[one] == 1 && center.received(one).count > 228)
     }
 
@@ -89,7 +89,7 @@ struct ReplyTests {
         #expect(!center.answer(to: one))
         center.answer(one)
         let unconfirmed = center.status(one)?.unconfirmed
-        center.witness(one, hasRead: true)
+        center.backlogProbe(one, hasRead: true)
         #expect(center.status(one)?.unconfirmed == unconfirmed)
     }
 

@@ -379,7 +379,7 @@ final class Scenario {
     }
 
     /// It was found out that the client has read all, or that nothing tells.
-    func witness(_ client: ClientName, hasRead: Bool) {
+    func backlogProbe(_ client: ClientName, hasRead: Bool) {
         perform { effects in center.backlogProbed(client, hasRead: hasRead, effects: &effects) }
     }
 
@@ -518,7 +518,7 @@ final class Scenario {
             probes[client, default: 0] += 1
             unanswered[client, default: 0] += 1
             if !stopped.contains(client) { asked.append(client) }
-        case .witness(let client): witnesses[client, default: 0] += 1
+        case .backlogProbe(let client): witnesses[client, default: 0] += 1
         case .sendAnswer(let client): sentAnswers[client, default: 0] += 1
         case .probeReplies(let client): replyProbes[client, default: 0] += 1
         case .probeReplyBacklog(let client): replyWitnesses[client, default: 0] += 1

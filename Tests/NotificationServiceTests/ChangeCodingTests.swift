@@ -51,7 +51,7 @@ struct ChangeCodingTests: StateTests {
             identity: Self.identity)
         var full = post
         (full.retention, full.expiry, full.secondsAfterExit) = (Retention(whileConnected: true), 8, 9)
-        (full.goesToAllSessions, full.identity) = (true, Self.identity.withOrigin(from: try #require(origin)))
+        (full.goesToAllSessions, full.identity) = (true, Self.identity.withOrigin(try #require(origin)))
         post.style = .asap
         let observer = ObserverOptions(
             suspensionBehavior: .hold, automaticSuspension: false, runLoopMode: .modalPanel, minimumInterval: 10)

@@ -42,16 +42,16 @@ import Testing
             private(set) var costs: [String: Int] = [:]
             private(set) var sentOnBus = 0
             // It refers to them without keeping them.
-            private let witness: SocketBacklogProbe
+            private let backlogProbe: SocketBacklogProbe
             private let prober: ClientProber
 
             /// - Parameter room: of each socket, in bytes.
             init(room: Int) {
-                witness = SocketBacklogProbe(
+                backlogProbe = SocketBacklogProbe(
                     bus: bus, socket: { nil }, sockets: { nil },
                     work: BlockingWork(on: bus.context, priority: .default, usesThreads: false))
                 prober = ClientProber(bus: bus, barrier: BusBarrier(bus: bus))
-                channels = Channels(on: bus.context, prober: prober, witness: witness)
+                channels = Channels(on: bus.context, prober: prober, backlogProbe: backlogProbe)
                 channels.report = { _ in }
                 channels.sendOnBus = { [unowned self] in sentOnBus += $0.count }
                 channels.releaseKept = { _ in }

@@ -38,10 +38,12 @@ struct ForgedReplyTests {
             }
             serial += 4
         }
-        let witness = try Client(on: bus)
-        try eventually("all are registered: \(service.transcript)") { try witness.listClients().count == crowd.count }
-        #expect(try witness.post("Ding") == crowd.count)
-        #expect(try witness.listClients().values.allSatisfy { $0 != 0 }, "the bus told the processes")
+        let backlogProbe = try Client(on: bus)
+        try eventually("all are registered: \(service.transcript)") {
+            try backlogProbe.listClients().count == crowd.count
+        }
+        #expect(try backlogProbe.post("Ding") == crowd.count)
+        #expect(try backlogProbe.listClients().values.allSatisfy { $0 != 0 }, "the bus told the processes")
     }
 
     private func forged(_ error: InterfaceName, serial: UInt32, to destination: String) -> Message {

@@ -151,7 +151,7 @@ struct SocketBacklogProbeTests {
 
     private final class Scene {
         let bus = QuietBus()
-        private(set) var witness: SocketBacklogProbe!
+        private(set) var backlogProbe: SocketBacklogProbe!
         private(set) var found: [Finding] = []
         /// The steps of each event.
         private(set) var steps: [Int] = []
@@ -159,18 +159,18 @@ struct SocketBacklogProbeTests {
         var findings: [Bool] { found.map(\.hasRead) }
 
         init(_ kernel: Kernel?, usesThreads: Bool = false, bound: UInt32 = 2000) {
-            witness = SocketBacklogProbe(
+            backlogProbe = SocketBacklogProbe(
                 bus: bus, socket: { 3 }, sockets: { kernel },
                 work: BlockingWork(on: bus.context, priority: .default, bound: bound, usesThreads: usesThreads))
-            witness.isOnTheWay = { _ in false }
-            witness.onFinding = { [unowned self] client, hasRead in
+            backlogProbe.isOnTheWay = { _ in false }
+            backlogProbe.onFinding = { [unowned self] client, hasRead in
                 found.append(Finding(client: client, hasRead: hasRead))
             }
-            witness.meter.eventEnded = { [unowned self] _, steps in self.steps.append(steps) }
+            backlogProbe.meter.eventEnded = { [unowned self] _, steps in self.steps.append(steps) }
         }
 
         func find(_ client: UniqueName = ":1.7", of processID: UInt32 = 4711) {
-            witness.find(client)
+            backlogProbe.find(client)
             while let request = bus.next("GetConnectionCredentials") {
                 let reply = Message.forgedReply(to: client, serial: 1)
                 var writer = MessageWriter(reply)
@@ -201,11 +201,11 @@ struct SocketBacklogProbeTests {
     func onTheWay() {
         let kernel = Kernel(unread: [0])
         let scene = Scene(kernel)
-        scene.witness.isOnTheWay = { _ in true }
+        scene.backlogProbe.isOnTheWay = { _ in true }
         scene.find()
         scene.bus.pass(milliseconds: 10_000)
         #expect(scene.findings.isEmpty && kernel.searches == 0)
-        scene.witness.isOnTheWay = { _ in false }
+        scene.backlogProbe.isOnTheWay = { _ in false }
         scene.bus.pass(milliseconds: 10_000)
         #expect(scene.findings == [true])
     }
@@ -340,14 +340,14 @@ struct SocketBacklogProbeTests {
         let scene = Scene(kernel)
         for number in 1...200 { scene.find(Self.client(number), of: UInt32(1000 + number)) }
         scene.bus.pass(milliseconds: 10)
-        for number in 101...150 { scene.witness.forget(Self.client(number)) }
+        for number in 101...150 { scene.backlogProbe.forget(Self.client(number)) }
         scene.bus.pass(milliseconds: 120_000)
         #expect(kernel.maxOpen <= 16 && kernel.searches >= 150)
         #expect(scene.findings == [Bool](repeating: true, count: 150))
-        for number in 1...200 { scene.witness.forget(Self.client(number)) }
+        for number in 1...200 { scene.backlogProbe.forget(Self.client(number)) }
         scene.find(Self.client(300), of: 3000)
         scene.bus.pass(milliseconds: 3000)
-        #expect(scene.findings.count == 151 && scene.witness.keptCount == 2)
+        #expect(scene.findings.count == 151 && scene.backlogProbe.keptCount == 2)
     }
 
     @Test("A connection that is forgotten is not told, and leaves nothing behind")
@@ -356,11 +356,11 @@ struct SocketBacklogProbeTests {
         let scene = Scene(kernel)
         scene.find()
         scene.bus.pass(milliseconds: 100)
-        scene.witness.forget(":1.7")
+        scene.backlogProbe.forget(":1.7")
         kernel.unread = [0]
         let before = kernel.systemCalls
         scene.bus.pass(milliseconds: 10_000)
-        #expect(scene.findings.isEmpty && scene.witness.keptCount == 0 && kernel.systemCalls == before)
+        #expect(scene.findings.isEmpty && scene.backlogProbe.keptCount == 0 && kernel.systemCalls == before)
     }
 
     @Test("A process of which the kernel does not answer is let pass, and others are looked at")

@@ -31,7 +31,7 @@ struct OutboxModelTests {
         let limits: Outbox<Int>.Limits
         var waiting: [Entry] = []
         var onTheWay = 0
-        var flushed = 0
+        var urgentHead = 0
 
         var posts: Int { waiting.count(where: \.kind.isPost) }
         var bytes: Int { waiting.reduce(0) { $0 + $1.byteCount } }
@@ -40,12 +40,12 @@ struct OutboxModelTests {
 
         /// Whether posts that go together wait for others: few are on their way otherwise.
         var accumulates: Bool {
-            onTheWay >= 8 && flushed == 0 && waiting.allSatisfy(\.kind.mayBatch) && posts < 64 && bytes < 64 << 10
+            onTheWay >= 8 && urgentHead == 0 && waiting.allSatisfy(\.kind.mayBatch) && posts < 64 && bytes < 64 << 10
         }
 
         mutating func take(_ count: Int) {
             waiting.removeFirst(count)
-            flushed = max(0, flushed - count)
+            urgentHead = max(0, urgentHead - count)
         }
 
         /// As many posts as go together, of those that stand first.
@@ -120,7 +120,7 @@ struct OutboxModelTests {
                 outbox.confirmed(posts.count)
                 model.onTheWay = max(0, model.onTheWay - posts.count)
                 outbox.putBack(posts.map { ($0.number, $0.kind.isAnswered, $0.byteCount) })
-                if model.flushed > 0 { model.flushed += posts.count }
+                if model.urgentHead > 0 { model.urgentHead += posts.count }
                 model.waiting.insert(contentsOf: posts, at: 0)
                 taken = []
             case 16:
@@ -129,7 +129,7 @@ struct OutboxModelTests {
                 model.onTheWay = max(0, model.onTheWay - count)
             case 17, 20, 21:
                 outbox.hurry()
-                model.flushed = model.waiting.count
+                model.urgentHead = model.waiting.count
             case 18:
                 guard number(0...3) == 0 else { break }
                 let count = number(0...5)
@@ -138,7 +138,7 @@ struct OutboxModelTests {
             default:
                 guard number(0...5) == 0 else { break }
                 #expect(outbox.removeAll() == model.waiting.map(\.number), "seed \(seed), step \(step)")
-                (model.waiting, model.flushed, taken) = ([], 0, [])
+                (model.waiting, model.urgentHead, taken) = ([], 0, [])
             }
             let left = limits.byteCount - model.bytes
             let sizes = [0, 1, left - 1, left, left + 1, left + 100_000].filter { $0 >= 0 }

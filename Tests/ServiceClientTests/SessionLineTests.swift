@@ -24,7 +24,7 @@ struct SessionLineTests {
             var both: [Int32] = [-1, -1]
             try #require(socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0, &both) == 0)
             ends = (both[0], both[1])
-            stage.bus.directLine = DirectSender(descriptor: both[0], isBusy: false)
+            stage.bus.directSender = DirectSender(descriptor: both[0], isBusy: false)
             // The first request has the session ask the service, which makes it ready.
             stage.start()
             try stage.ask(.post(OutgoingPost(name: "Ding")))

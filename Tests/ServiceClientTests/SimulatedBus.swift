@@ -51,7 +51,7 @@ final class SimulatedBus: SessionBus {
     private(set) var lines: [SimulatedLine] = []
     var carriesDescriptors = true
     /// Of all connections.
-    var directLine: DirectSender?
+    var directSender: DirectSender?
 
     func channelLine(in reply: Message) throws(BusError) -> any ChannelLine {
         lines.append(SimulatedLine())
@@ -112,7 +112,7 @@ final class SimulatedConnection: BusConnection {
 
     var carriesDescriptors: Bool { bus.carriesDescriptors }
     /// By which other threads send.
-    var directLine: DirectSender? { bus.directLine }
+    var directSender: DirectSender? { bus.directSender }
 
     func hello(completion: @escaping (Result<UniqueName, BusError>) -> Void) {
         let name = UniqueName(rawValue: ":1.\(number)")!

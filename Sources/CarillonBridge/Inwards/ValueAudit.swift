@@ -16,19 +16,19 @@ protocol ValueAuditDelegate: AnyObject {
     func valuesAreGone(_ topics: [String], of origin: Origin)
 }
 
-/// The search for values of other hosts that the session still has and their hosts do not (R1). They were removed while
-/// the broker did not know this bridge, or while no observer here wanted their names. Or the broker has forgotten or
-/// dropped the removal.
+/// Reconciles the session's values of other hosts with the broker, and removes values that the broker no longer retains
+/// (R1). The bridge misses a removal while it is offline or not subscribed to the name, and when the broker loses it.
 ///
-/// All hosts are in doubt after a connection to a broker without a session, after new subscriptions and after dropped
-/// messages. One host is in doubt when it says that the broker had lacked its values.
+/// *When*: a host has to be checked (it is in doubt) after a connection without a session at the broker, after new
+/// subscriptions and after dropped messages; then all hosts are. One host has to be checked when it announces that the
+/// broker had lacked its values. A check begins when the host has announced that the broker has all its values
+/// (``HostTable/Host/mark``), and at most once a minute for each host.
 ///
-/// A look at a host in doubt happens at most once a minute, when the host has said that the broker has all its values
-/// (``HostTable/Host/mark``). The session's values of the host are requested by their topics, except values that the
-/// broker has shown since it could last have removed them unseen. Values that the broker does not show are removed.
-///
-/// If a host has restarted, or if the broker has lacked its values, its values are fetched first: messages for this
-/// bridge may be lost.
+/// *How*:
+/// 1. If publications of the host may be lost, fetch its retained messages.
+/// 2. Ask the service for its values of the host.
+/// 3. Query the broker for the values that it has not sent on this connection.
+/// 4. Remove the values that the broker does not have.
 final class ValueAudit {
     private enum Time {
         /// The pause that merges doubts in a row, in milliseconds.

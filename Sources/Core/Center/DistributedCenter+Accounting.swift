@@ -124,8 +124,8 @@ extension DistributedCenter {
 
     /// Checks that a total, and the share of an account in it, have capacity for more.
     ///
-    /// An account may use at most seven times the part that it leaves to others. One account alone can therefore have
-    /// seven eighths of a total, and many greedy accounts leave a part that shrinks and never reaches zero. Totals
+    /// An account may use at most 7/8 of the part of the total that the others do not use. One account alone can have 7/8
+    /// of a total, and many greedy accounts leave a part that shrinks and never reaches zero. Totals
     /// below ``smallestShared`` have no shares, as such a share would be too small to be useful.
     func checkRoom(for peer: Peer?, _ resource: Resource, adding amount: Int) throws(CenterError) {
         do throws(CenterError) {

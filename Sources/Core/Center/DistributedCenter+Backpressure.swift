@@ -19,7 +19,7 @@ extension DistributedCenter {
     private static let maxIdleChecks = 100
 
     /// Whether posts are to be served slowly.
-    public var isUnderBackpressure: Bool { !underBackpressure.isEmpty }
+    public var isUnderBackpressure: Bool { !congested.isEmpty }
 
     /// Puts a client whose queue has grown to half of a limit under backpressure.
     func noteGrowth(of client: Client) {
@@ -28,7 +28,7 @@ extension DistributedCenter {
         else { return }
         client.backpressure = Client.Backpressure(
             confirmed: client.peer.confirmedBytes, delivered: client.counts.delivered)
-        underBackpressure.append(client)
+        congested.append(client)
     }
 
     /// Updates which clients are under backpressure. Call about every 10 ms while there are any.
@@ -36,9 +36,9 @@ extension DistributedCenter {
     /// - Returns: the number of notifications that the slowest of them was sent since the last call.
     public func checkBackpressure() -> Int {
         defer { eventEnded() }
-        meter.count(underBackpressure.count)
+        meter.count(congested.count)
         var slowest = Int.max
-        underBackpressure.removeAll { client in
+        congested.removeAll { client in
             guard client.presence != .gone, mayApplyBackpressure(client), isOver(client, eighths: 3),
                 var backpressure = client.backpressure
             else {

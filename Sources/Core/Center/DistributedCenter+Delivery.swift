@@ -139,7 +139,7 @@ extension DistributedCenter {
         for lane in DeliveryLane.allCases {
             while client.reads, sendFirst(of: lane, to: client, effects: &effects) > 0 {}
         }
-        hastenDelayed(to: client, isDiskFull: true, effects: &effects)
+        flushThrottled(to: client, isQueueFull: true, effects: &effects)
         giveSlots(to: client)
     }
 
@@ -173,8 +173,8 @@ extension DistributedCenter {
         }
         let (before, atLeast) = (totals.waitingMemory, 2 * Int(limits[.userInfoBytes]))
         var rest = Self.maxLostForRoom
-        func mayGoOn() -> Bool { rest > 0 || before - totals.waitingMemory < atLeast }
-        while isOverLimits(client), mayGoOn() {
+        func hasTimeLeft() -> Bool { rest > 0 || before - totals.waitingMemory < atLeast }
+        while isOverLimits(client), hasTimeLeft() {
             rest -= 1
             if isOverBytes(client), forgetIdleIntervals(of: client) { continue }
             // When too many observers wait for intervals, the oldest throttled notification is lost.

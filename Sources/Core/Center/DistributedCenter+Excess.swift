@@ -167,12 +167,12 @@ extension DistributedCenter {
         meter.count(accountsByID.count)
         let share = maxShare(of: resource)
         let counted = accountsByID.values.reduce(0) { $0 + min($1.usage[resource], share.one) }
-        return totals[resource] - (totals[resource] > share.all ? min(counted, share.underBackpressure) : counted)
+        return totals[resource] - (totals[resource] > share.all ? min(counted, share.whenOver) : counted)
     }
 
     /// The same excess as before, but at most so much as a new one would free.
     private func keptExcess(_ amount: Int, of resource: Resource) -> Int {
-        min(amount, max(0, totals[resource] - maxShare(of: resource).underBackpressure))
+        min(amount, max(0, totals[resource] - maxShare(of: resource).whenOver))
     }
 
     private func limit(of resource: Resource) -> Int {
@@ -181,7 +181,7 @@ extension DistributedCenter {
 
     /// The maximum of all accounts together, the maximum of one account, and the usage that counts when the total is
     /// over its limit. Small totals have no shares.
-    private func maxShare(of resource: Resource) -> (all: Int, one: Int, underBackpressure: Int) {
+    private func maxShare(of resource: Resource) -> (all: Int, one: Int, whenOver: Int) {
         let limit = limit(of: resource)
         switch resource {
         case .inFlightBytes, .answerBytes: return (limit, limit / 2, limit / 2)

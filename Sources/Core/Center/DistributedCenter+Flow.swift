@@ -50,7 +50,7 @@ extension DistributedCenter {
     /// Whether a call that is not served gets an error. That is so while no answer is pending for the connection, or
     /// while its pending answers are within `answer-bytes-per-client` and 4 KiB more, and its process has capacity.
     public func mayRefuse(_ name: ClientName) -> Bool {
-        guard let peer = peers[name] else { return mayBeUnregistered }
+        guard let peer = peers[name] else { return hasCapacityForUnregistered }
         return !isAnythingKept(for: peer)
             || peer.usage[.answerBytes] < limits[.answerBytesPerClient] + Self.roomForRefusals
                 && hasRoomForAnswers(peer.account)
@@ -60,7 +60,7 @@ extension DistributedCenter {
 
     /// Whether an unknown connection may be kept. Payers of values are not counted here, as the limits of values bound
     /// them.
-    private var mayBeUnregistered: Bool { clients.count + unregisteredPeers.count < 2 * Int(limits[.clients]) }
+    private var hasCapacityForUnregistered: Bool { clients.count + unregisteredPeers.count < 2 * Int(limits[.clients]) }
 
     private func isAnythingKept(for peer: Peer) -> Bool {
         !peer.answers.isEmpty || peer.replies?.kept.isEmpty == false
@@ -69,7 +69,7 @@ extension DistributedCenter {
     /// Whether calls of a connection that want an answer are served: not with too many pending answers for it or its
     /// process.
     public func isServed(_ name: ClientName) -> Bool {
-        guard let peer = peers[name] else { return mayBeUnregistered }
+        guard let peer = peers[name] else { return hasCapacityForUnregistered }
         // Even the largest answer could be sent at once.
         guard isAnythingKept(for: peer) || !isOpen(peer) || !fitsInFlightQuota(for: peer, Self.largestAnswer) else {
             return true
@@ -174,7 +174,7 @@ extension DistributedCenter {
     func probeBacklogIfNeeded(for peer: Peer, effects: inout [Effect]) {
         guard isAnyBlocked || !peer.answers.isEmpty || client(of: peer)?.awaitsSomething == true else { return }
         if peer.flow.needsBacklogProbe(isRoomWanted: isAnyBlocked, isAnswerDue: !peer.answers.isEmpty) {
-            effects.append(.witness(peer.name))
+            effects.append(.backlogProbe(peer.name))
         }
     }
 
@@ -262,7 +262,7 @@ extension DistributedCenter {
         confirm(peer.flow.answered(), of: peer, effects: &effects)
     }
 
-    /// Takes the result of a backlog probe, ``Effect/witness(_:)``.
+    /// Takes the result of a backlog probe, ``Effect/backlogProbe(_:)``.
     ///
     /// - Parameter hasRead: whether the connection has read all that was sent before; false when nothing can show that,
     ///   and a while has passed.
@@ -346,7 +346,7 @@ extension DistributedCenter {
     func peer(_ name: ClientName, effects: inout [Effect]) -> Peer {
         if let peer = peers[name] { return peer }
         let peer = peer(name)
-        noteStranger(peer)
+        noteUnregistered(peer)
         var looks = 2
         while unregisteredPeers.count > Self.maxUnregistered, looks > 0, let oldest = unregisteredPeers.popFirst() {
             meter.count()
@@ -357,9 +357,9 @@ extension DistributedCenter {
             // values are gone.
             if oldest.isDepartureWatched, oldest.usage[.retained] > 0 { continue }
             if oldest.usage.isOnlyRetained {
-                forget(stranger: oldest, effects: &effects)
+                forget(unregistered: oldest, effects: &effects)
             } else {
-                noteStranger(oldest)
+                noteUnregistered(oldest)
                 if oldest.flow.unconfirmed.messages > 0, oldest.flow.isIdle { probe(oldest, effects: &effects) }
             }
         }
@@ -370,10 +370,10 @@ extension DistributedCenter {
     /// be rare.
     func noteForgotten(_ peer: Peer) {
         guard peer.isListedUnregistered else { return }
-        forgottenStrangers += 1
-        guard 2 * forgottenStrangers > unregisteredPeers.count + 64 else { return }
+        forgottenUnregistered += 1
+        guard 2 * forgottenUnregistered > unregisteredPeers.count + 64 else { return }
         meter.count(unregisteredPeers.count)
-        forgottenStrangers = 0
+        forgottenUnregistered = 0
         unregisteredPeers.removeAll { peer in
             guard !peer.isKnown else { return false }
             peer.isListedUnregistered = false
@@ -382,20 +382,20 @@ extension DistributedCenter {
     }
 
     /// Appends a connection to the unregistered peers, if it is not among them.
-    func noteStranger(_ peer: Peer) {
+    func noteUnregistered(_ peer: Peer) {
         guard !peer.isListedUnregistered else { return }
         peer.isListedUnregistered = true
         unregisteredPeers.append(peer)
     }
 
-    func forget(stranger: Peer, effects: inout [Effect]) {
+    func forget(unregistered peer: Peer, effects: inout [Effect]) {
         // The driver keeps state of only these connections.
-        if stranger.isIdentified || stranger.isDepartureWatched || !stranger.answers.isEmpty
-            || stranger.flow.state == .unanswered
+        if peer.isIdentified || peer.isDepartureWatched || !peer.answers.isEmpty
+            || peer.flow.state == .unanswered
         {
-            effects.append(.forget(stranger.name))
+            effects.append(.forget(peer.name))
         }
-        forget(stranger)
+        forget(peer)
     }
 
     private static let maxUnregistered = 1024

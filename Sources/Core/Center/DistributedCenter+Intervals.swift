@@ -91,9 +91,9 @@ extension DistributedCenter {
 
     /// Ends intervals early: when the client is suspended, except for observers that deliver immediately, or when the
     /// queue has no space.
-    func hastenDelayed(to client: Client, isDiskFull: Bool = false, effects: inout [Effect]) {
+    func flushThrottled(to client: Client, isQueueFull: Bool = false, effects: inout [Effect]) {
         guard client.queue.waitsForIntervals else { return }
-        changeQueue(of: client) { queue in queue.changeIntervals { $0.flushThrottled(all: isDiskFull) } }
+        changeQueue(of: client) { queue in queue.changeIntervals { $0.flushThrottled(all: isQueueFull) } }
         client.nextLookAtIntervals = 0
         sendDelayed(to: client, effects: &effects)
     }

@@ -86,7 +86,7 @@ extension DistributedCenter {
         if options.postingStyle != .now { try checkQueueing(post, from: poster, coalescing: options.coalescing) }
         // A client is watched, so that its end is noticed. This is the last check: a refused post makes its poster no
         // client.
-        if options.endsWithPoster { _ = try client(poster, effects: &effects) }
+        if options.dependsOnDeparture { _ = try client(poster, effects: &effects) }
     }
 
     private func identity(of poster: ClientName, withOrigin origin: OutsideOrigin?) -> Identity? {

@@ -168,7 +168,7 @@ extension DistributedCenter {
         charge(value.payer, .retained, -1)
         charge(value.payer, .retainedBytes, -value.byteCount)
         let payer = value.payer
-        if payer.isDepartureWatched, !payer.isClient, payer.usage[.retained] == 0 { noteStranger(payer) }
+        if payer.isDepartureWatched, !payer.isClient, payer.usage[.retained] == 0 { noteUnregistered(payer) }
         forgetIfUnused(payer)
     }
 

@@ -49,7 +49,7 @@ extension DistributedCenter {
         let wasByActivity = client.isSuspendedByActivity
         change(client)
         if before.0 != client.isSuspended { client.suspensionTime = clock.time() }
-        if !before.0, client.isSuspended { hastenDelayed(to: client, effects: &effects) }
+        if !before.0, client.isSuspended { flushThrottled(to: client, effects: &effects) }
         if before != (client.isSuspended, client.suspensionCause) { tellSuspension(of: client, effects: &effects) }
         if word != client.explicitSuspension {
             remember(.suspension(client.name, client.explicitSuspension), effects: &effects)

@@ -66,7 +66,7 @@ public final class DistributedCenter {
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
-    var underBackpressure: [Client] = []
+    var congested: [Client] = []
     /// The source of the times of posts.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
@@ -90,14 +90,15 @@ public final class DistributedCenter {
     var blockedOnQuota = BlockedOnQuota()
     /// Whether ``unblock(effects:)`` is running.
     var isUnblocking = false
-    /// Connections that are not clients, the oldest first. Some may be forgotten or may have become clients.
+    /// Connections without registrations that are kept for unacknowledged replies or for their posts, the oldest first.
+    /// Some may be forgotten or may have become clients.
     var unregisteredPeers = Deque<Peer>()
     /// The work of the current event that has a bound for each event (E8).
     var spent = SpentInEvent()
     /// Whether an event ended with the queues over their total limit.
     var owesRoom = false
     /// The approximate number of forgotten connections in ``unregisteredPeers``.
-    var forgottenStrangers = 0
+    var forgottenUnregistered = 0
     /// Connections with calls that wait to be served, including connections that are otherwise forgotten.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
@@ -391,7 +392,7 @@ public final class DistributedCenter {
     public func clientDisappeared(_ name: ClientName, effects: inout [Effect]) {
         defer { eventEnded() }
         guard let client = clients[name] else {
-            if let peer = peers[name] { forget(stranger: peer, effects: &effects) }
+            if let peer = peers[name] { forget(unregistered: peer, effects: &effects) }
             return unblock(effects: &effects)
         }
         forget(client)

@@ -29,7 +29,7 @@ public enum Effect {
     /// Find out by a backlog probe whether the connection has read all that was sent to it. It never answered a probe,
     /// or it waits for an answer to its own call. Report the result with
     /// ``DistributedCenter/backlogProbed(_:hasRead:effects:)``, sooner or later.
-    case witness(ClientName)
+    case backlogProbe(ClientName)
     /// Send the connection the oldest of its pending answers.
     case sendAnswer(ClientName)
     /// Probe a client on the bus that has or had a channel, and report its answer with
@@ -46,12 +46,12 @@ public enum Effect {
     /// Report the end of this time with ``DistributedCenter/intervalTimerEnded(_:effects:)``. The timer replaces an
     /// earlier one of the same client.
     case startIntervalTimer(ClientName, milliseconds: UInt32)
-    /// Log the beginning of a loss: the queue of a client that does not read is full, or messages to it were lost.
+    /// Write a line into the log at the beginning of a loss: the queue of a client that does not read is full, or messages to it were lost.
     case overflowed(ClientName, DropReason)
-    /// Log how many of the client's last sequence numbers may be lost and are not announced yet; 0 when the loss is
+    /// Record in the recovery log how many of the client's last sequence numbers may be lost and are not announced; 0 when the loss is
     /// announced. It has to survive the process. Until then these numbers do not count as carried (E3).
     case possibleLoss(ClientName, count: UInt64)
-    /// Log this change beyond the life of the process, before the later effects are carried out (E3).
+    /// Record this change in the recovery log, before the later effects are carried out (E3).
     case remember(Change)
     /// Report to the center when this client leaves the bus.
     case watch(ClientName)

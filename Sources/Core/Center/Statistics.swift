@@ -47,7 +47,7 @@ public struct PosterStatus: Equatable, Sendable {
         refused = peer.refused
     }
 
-    /// Whether this poster has more posts than the other, which determines their order.
+    /// Whether this poster is listed first: by more posts, then by more refusals, then by the smaller name.
     func precedes(_ other: PosterStatus) -> Bool {
         if posted != other.posted { return posted > other.posted }
         return refused != other.refused ? refused > other.refused : name < other.name
@@ -62,7 +62,8 @@ public struct Statistics: Equatable, Sendable {
     public internal(set) var unmatched: UInt64 = 0
     /// Deliveries to clients.
     public internal(set) var delivered: UInt64 = 0
-    /// Notifications that were lost, or may have been lost, on the way to clients.
+    /// Notifications that clients missed or may have missed: beyond the limit of a queue, refused by the bus, or in
+    /// flight when a connection or the service ended.
     public internal(set) var dropped: UInt64 = 0
     /// Held and throttled notifications, and posts in posting queues, that a newer one replaced.
     public internal(set) var coalesced: UInt64 = 0

@@ -125,7 +125,7 @@ final class Peer: Sizable {
     func identity(withOrigin origin: OutsideOrigin?) -> Identity? {
         guard let origin else { return identity }
         if let lastWithOrigin, lastWithOrigin.origin == origin { return lastWithOrigin }
-        let withOrigin = (identity ?? Identity()).withOrigin(from: origin)
+        let withOrigin = (identity ?? Identity()).withOrigin(origin)
         lastWithOrigin = withOrigin
         return withOrigin
     }

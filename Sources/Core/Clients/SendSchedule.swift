@@ -130,7 +130,7 @@ struct SendSchedule {
             }
         }
         try require(count == sum.count && byteCount == sum.byteCount, "M6: the totals of turns are their sums")
-        for client in clients.values where count > 0 || client.queue.hasTurns {
+        for client in clients.values where count > 0 || client.queue.hasScheduled {
             let own = counts[ObjectIdentifier(client)]
             for lane in DeliveryLane.allCases {
                 try require(

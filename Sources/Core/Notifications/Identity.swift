@@ -38,7 +38,7 @@ public final class Identity: Sendable {
     }
 
     /// Returns this identity with an origin, for posts from there.
-    public func withOrigin(from origin: OutsideOrigin) -> Identity {
+    public func withOrigin(_ origin: OutsideOrigin) -> Identity {
         Identity(
             userID: userID, processID: processID, process: process, application: application, sandbox: sandbox,
             unit: unit, origin: origin)

@@ -12,7 +12,8 @@ public struct PostOptions: Equatable, Sendable {
     public var deliverImmediately = false
     /// When the service posts it (Q7).
     public var postingStyle = PostingStyle.now
-    /// The parts in which similar posts of one poster are equal (Q7); with an empty set no posts are similar.
+    /// The parts in which two posts of one poster must be equal to coalesce (Q7). With an empty set the post does not
+    /// coalesce.
     public var coalescing: Set<CoalescingKey> = []
     /// How the notification is retained as the value of its name and object (R1); nil when it is not.
     public var retention: Retention?
@@ -24,9 +25,9 @@ public struct PostOptions: Equatable, Sendable {
     public var origin: OutsideOrigin?
     /// Whether the other sessions of the machine get the notification, if they want it (G1).
     public var goesToAllSessions = false
-    /// The identity of a notification that was posted to all sessions in the session of the user that ``origin`` names,
-    /// on this machine. It is the same in whichever way the notification arrives. Of notifications with the same
-    /// identity only the first is delivered to observers.
+    /// The deduplication ID of a notification that another session of this machine posted to all sessions; ``origin``
+    /// names that session's user. Each copy of the notification has the same ID, by whichever way it arrives. Observers
+    /// receive only the first copy.
     public var sameAs: String?
     /// The maximum size of ``sameAs``, in bytes.
     public static let maxIdentity = 64
@@ -34,5 +35,5 @@ public struct PostOptions: Equatable, Sendable {
     public init() {}
 
     /// Whether the departure of its poster affects the post.
-    var endsWithPoster: Bool { postingStyle == .atExit || retention?.whileConnected == true }
+    var dependsOnDeparture: Bool { postingStyle == .atExit || retention?.whileConnected == true }
 }

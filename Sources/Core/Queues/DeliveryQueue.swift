@@ -200,17 +200,17 @@ struct DeliveryQueue: ~Copyable {
     // MARK: Scheduled sends
 
     subscript(scheduledIn lane: DeliveryLane) -> Int {
-        get { lanes[lane.rawValue].schedule }
-        set { lanes[lane.rawValue].schedule = newValue }
+        get { lanes[lane.rawValue].scheduledCount }
+        set { lanes[lane.rawValue].scheduledCount = newValue }
     }
 
     /// The tombstones of the client in the send schedule of `lane`; they come before its scheduled sends there.
     subscript(tombstonesIn lane: DeliveryLane) -> Int {
-        get { lanes[lane.rawValue].voidTurns }
-        set { lanes[lane.rawValue].voidTurns = newValue }
+        get { lanes[lane.rawValue].tombstones }
+        set { lanes[lane.rawValue].tombstones = newValue }
     }
 
-    var hasTurns: Bool { lanes.contains { $0.schedule != 0 || $0.voidTurns != 0 } }
+    var hasScheduled: Bool { lanes.contains { $0.scheduledCount != 0 || $0.tombstones != 0 } }
 
     func count(in lane: DeliveryLane) -> Int {
         guard lane == .flushed else { return lanes[lane.rawValue].ownCount }

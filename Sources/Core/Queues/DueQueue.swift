@@ -22,9 +22,9 @@ struct DueQueue {
     /// formerly held ones.
     private(set) var flushedCount = 0
     /// The number of the client's scheduled sends in this lane (``SendSchedule``), without tombstones.
-    var schedule = 0
+    var scheduledCount = 0
     /// The number of the client's tombstones there, for notifications that went in a batch with others.
-    var voidTurns = 0
+    var tombstones = 0
 
     init(meter: StepMeter) {
         self.meter = meter

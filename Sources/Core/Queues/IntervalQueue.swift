@@ -313,7 +313,7 @@ struct IntervalQueue {
                     isImmediate: over.contains(where: \.isImmediate)))
             return true
         }
-        lookAtHastened(while: { isRoom }, look)
+        checkFlushed(while: { isRoom }, look)
         var again: [Look] = []
         while isRoom, let first = looks.first, first.time <= now {
             looks.popFirst()
@@ -339,7 +339,7 @@ struct IntervalQueue {
     }
 
     /// Checks flushed notifications from the oldest on, until one can't be sent or the slice is full.
-    private mutating func lookAtHastened(while isRoom: () -> Bool, _ look: (Entry, Notification) -> Bool?) {
+    private mutating func checkFlushed(while isRoom: () -> Bool, _ look: (Entry, Notification) -> Bool?) {
         guard var cursor = flushCursor else { return }
         let end = max(flushed.some, flushed.all)
         var isFirst = true

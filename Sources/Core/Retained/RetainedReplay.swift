@@ -22,8 +22,8 @@ public struct RetainedReplay: Equatable, Sendable {
 }
 
 /// The replays for the observers of a client, in the order of their requests, divided into ready and held ones. Held
-/// replays wait until the client is resumed. Each change is O(1), except ``release()``, which makes all held replays
-/// ready.
+/// replays wait until the client is resumed. Each change is O(1), except ``release()``, which may move all held
+/// replays at once.
 struct RetainedReplays {
     private struct Entry {
         var replays: RetainedReplay

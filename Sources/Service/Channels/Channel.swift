@@ -75,7 +75,7 @@ final class Channel: PolledSourceDelegate {
     /// The control signals that were written since then. They have no sequence number by which the client could miss
     /// them: the last signal about its suspension, and all about observers that policy removed.
     private(set) var unreadControl: [Effect] = []
-    /// Whether the core waits for a finding whether the client reads (``Effect/witness(_:)``).
+    /// Whether the core waits for a finding whether the client reads (``Effect/backlogProbe(_:)``).
     var awaitsBacklogProbe = false
     /// Whether the client wants batches for its notifications on the bus.
     var wantsBatches = false

@@ -30,7 +30,7 @@ final class Channels {
         /// The bus has carried the client's end of the channel to it.
         case carried(ClientName)
         /// The channel ended before the bus was known to have carried it.
-        case possibleLoss(ClientName)
+        case endedUndelivered(ClientName)
         /// The channel ended with control signals about the client that it may never read, among them signals about
         /// these observers.
         case controlUnread(ClientName, revoked: Set<ObserverID>)
@@ -54,13 +54,13 @@ final class Channels {
     var meter = StepMeter()
     private let context: MainContext
     private let prober: ClientProber
-    private let witness: SocketBacklogProbe
+    private let backlogProbe: SocketBacklogProbe
     private var channels: [ClientName: Channel] = [:]
     /// The channels with frames that nobody has tried to write.
     private var dirty: [Channel] = []
     /// Whether the event has frames to write, or deliveries to confirm to the store. The driver asks at the end of each
     /// event.
-    private(set) var hasPendingWrites = false
+    private(set) var needsEventEnd = false
     private var postponed = 0
     /// The notifications that were written to clients and not yet confirmed to the store.
     private var carried: [ClientName: DeliveryReceipts.Sent] = [:]
@@ -70,10 +70,10 @@ final class Channels {
     /// The bytes on the bus for a client, up to which its new channel does not wait for an acknowledgment of them.
     static let maxUnasked = 64 << 10
 
-    init(on context: MainContext, prober: ClientProber, witness: SocketBacklogProbe) {
+    init(on context: MainContext, prober: ClientProber, backlogProbe: SocketBacklogProbe) {
         self.context = context
         self.prober = prober
-        self.witness = witness
+        self.backlogProbe = backlogProbe
         source = ReadySource(
             on: context, priority: .of(.control), isReady: { [unowned self] in !answered.isEmpty },
             run: { [unowned self] in reportAnswers() })
@@ -107,7 +107,7 @@ final class Channels {
     func add(_ channel: Channel, after before: DistributedCenter.SentBeforeChannel) {
         channel.onAppended = { [unowned self] in
             dirty.append($0)
-            hasPendingWrites = true
+            needsEventEnd = true
         }
         channel.onWritable = { [unowned self] channel in
             write(channel)
@@ -127,7 +127,7 @@ final class Channels {
         channel.isCarried = true
         if channel.writtenBefore != DeliveryReceipts.Sent() {
             carried[channel.client, default: DeliveryReceipts.Sent()].add(channel.writtenBefore)
-            hasPendingWrites = true
+            needsEventEnd = true
             channel.writtenBefore = DeliveryReceipts.Sent()
         }
         report(.carried(channel.client))
@@ -157,14 +157,14 @@ final class Channels {
         sendOnBus(effects)
         // After the unwritten effects, because the core then sends the current state.
         if !channel.isCarried {
-            report(.possibleLoss(channel.client))
+            report(.endedUndelivered(channel.client))
         } else if mayBeUnread, let revoked = channel.unreadControl.revoked {
             meter.count(channel.unreadControl.count + revoked.count)
             report(.controlUnread(channel.client, revoked: revoked))
         }
         report(.gone(channel.client))
         for probe in channel.probes where !probe.waitsForPing { prober.probe(channel.client) }
-        if channel.awaitsBacklogProbe { witness.find(channel.client) }
+        if channel.awaitsBacklogProbe { backlogProbe.find(channel.client) }
     }
 
     /// Returns the effects of unwritten frames, as the client gets them on the bus.
@@ -303,10 +303,10 @@ final class Channels {
         case .probe(let client):
             guard let channel = channels[client] else { return false }
             probe(channel)
-        case .witness(let client):
+        case .backlogProbe(let client):
             guard let channel = channels[client] else { return false }
             channel.awaitsBacklogProbe = true
-            if channel.probes.first?.waitsForPing == true { witness.find(client) }
+            if channel.probes.first?.waitsForPing == true { backlogProbe.find(client) }
         case .forget(let client):
             forget(client)
             return false
@@ -418,7 +418,7 @@ final class Channels {
             dirty.removeAll(keepingCapacity: true)
             for channel in channels { write(channel) }
         }
-        hasPendingWrites = !dirty.isEmpty
+        needsEventEnd = !dirty.isEmpty
         guard !carried.isEmpty else { return false }
         meter.count(carried.count)
         defer { carried.removeAll(keepingCapacity: true) }
@@ -439,7 +439,7 @@ final class Channels {
                 sequence: number, delivered: UInt64(content.notifications), dropped: content.losses)
             if channel.isCarried {
                 carried[channel.client, default: DeliveryReceipts.Sent()].add(sent)
-                hasPendingWrites = true
+                needsEventEnd = true
             } else {
                 channel.writtenBefore.add(sent)
             }

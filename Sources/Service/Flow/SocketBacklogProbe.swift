@@ -290,7 +290,7 @@ final class SocketBacklogProbe {
             guard let self, let process, processes[process.id] === process else { return }
             process.timer = nil
             look(at: process)
-            meter.endEvent("witnessLooks")
+            meter.endEvent("backlogLooks")
         }
         process.timer = (source, end)
     }
@@ -443,7 +443,7 @@ final class SocketBacklogProbe {
                 self.sockets = makeSockets()
             }
             noteEnd(of: process)
-            meter.endEvent("witnessAsks")
+            meter.endEvent("backlogQuestions")
             askNext()
         }
     }

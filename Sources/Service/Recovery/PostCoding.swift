@@ -178,7 +178,7 @@ struct ReadIdentities {
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.placeForgotten) { return identity }
         #endif
-        let read = (identity ?? Identity()).withOrigin(from: origin)
+        let read = (identity ?? Identity()).withOrigin(origin)
         if let lastWithOrigin, lastWithOrigin == read { return lastWithOrigin }
         lastWithOrigin = read
         return read

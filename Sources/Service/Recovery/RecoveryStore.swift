@@ -250,7 +250,7 @@ final class RecoveryStore {
             case .possibleLoss(let client, let count): withhold(count, of: client)
             case .remember(let change): remember(change)
             case .export, .exportEnded, .suspensionChanged, .revoked, .interestChanged, .valuesRemoved, .probe,
-                .witness, .sendAnswer,
+                .backlogProbe, .sendAnswer,
                 .probeReplies, .probeReplyBacklog, .sendReply,
                 .startInactivityTimer, .startIntervalTimer, .overflowed, .watch, .watchDeparture, .forget:
                 break

@@ -57,14 +57,16 @@ extension SessionRules {
         }
     }
 
-    /// Applies an entry of a file with a fault, as far as it restricts.
+    /// Applies an entry of a file with a fault, but only so far as it narrows a list: each list becomes its intersection
+    /// with the entry's. A value that can't be parsed empties the list. An unknown key may stand for any key, so it
+    /// empties all three lists.
     mutating func restrict(by entry: KeyFile.Entry, of file: KeyFile) {
         var other = SessionRules()
         try? other.apply(entry, of: file)
         let key = Key(rawValue: entry.key)
-        if key ?? .export == .export { export = NamePattern.common(of: export, and: other.export) }
-        if key ?? .imports == .imports { Self.restrict(&imports, to: other.imports) }
-        if key ?? .retained == .retained { Self.restrict(&retained, to: other.retained) }
+        if key == nil || key == .export { export = NamePattern.common(of: export, and: other.export) }
+        if key == nil || key == .imports { Self.restrict(&imports, to: other.imports) }
+        if key == nil || key == .retained { Self.restrict(&retained, to: other.retained) }
     }
 
     private static func restrict(_ names: inout [UInt32: [NamePattern]], to others: [UInt32: [NamePattern]]) {

@@ -124,7 +124,7 @@ struct ModelCenter {
                 answered(number)
                 settle()
             }
-        case .witness(let number, let hasRead): backlogProbed(number, hasRead)
+        case .backlogProbe(let number, let hasRead): backlogProbed(number, hasRead)
         case .batches(let number, let isWanted): try known(number).batches = isWanted
         case .leave(let number): leave(number)
         case .limit(let key, let value):

@@ -36,7 +36,7 @@ enum Step {
     case automation(Bool)
     case answer(client: Int, times: Int)
     /// The timer of the client's probe ends, if there is one.
-    case witness(client: Int, hasRead: Bool)
+    case backlogProbe(client: Int, hasRead: Bool)
     case leave(client: Int)
     /// The client's word whether it wants what is due together (F1).
     case batches(client: Int, Bool)
@@ -86,7 +86,7 @@ extension Step: CustomStringConvertible {
         case .override(let number, let isSuspended):
             return "the suspension of \(client(number)) is overridden: \(isSuspended.map { "\($0)" } ?? "no longer")"
         case .answer(let number, let times): return "\(client(number)) answers" + (times > 1 ? " \(times) times" : "")
-        case .witness(let number, let hasRead):
+        case .backlogProbe(let number, let hasRead):
             return hasRead
                 ? "it is found that \(client(number)) reads" : "nothing tells whether \(client(number)) reads"
         case .leave(let number): return "\(client(number)) leaves"
@@ -165,7 +165,7 @@ extension Step {
         case ..<190: return .setSuspended(client: client, number(0..<10) < 6)
         case ..<205: return .followActivity(client: client)
         case ..<(205 + answers): return .answer(client: client, times: number(0..<6) == 0 ? 3 : 1)
-        case ..<(255 + answers): return .witness(client: client, hasRead: number(0..<3) == 0)
+        case ..<(255 + answers): return .backlogProbe(client: client, hasRead: number(0..<3) == 0)
         case ..<(263 + answers): return .leave(client: client)
         case ..<(278 + answers): return randomLimit(Limits.Key.allCases.randomElement(using: &generator)!, &generator)
         case ..<(286 + answers) where restarts: return .restart

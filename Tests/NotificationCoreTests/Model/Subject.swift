@@ -132,7 +132,7 @@ final class Subject {
                 center.clientAnswered(Step.clients[client], effects: &effects)
                 settle()
             }
-        case .witness(let client, let hasRead):
+        case .backlogProbe(let client, let hasRead):
             center.backlogProbed(Step.clients[client], hasRead: hasRead, effects: &effects)
         case .batches(let client, let isWanted):
             try center.setOptions(
@@ -165,7 +165,7 @@ final class Subject {
         case .suspensionChanged(let client, let isSuspended, let cause):
             outcomes.append(.suspensionChanged(isSuspended, cause), for: number(client))
         case .probe(let client): outcomes.append(.probed, for: number(client))
-        case .witness(let client): outcomes.append(.backlogProbed, for: number(client))
+        case .backlogProbe(let client): outcomes.append(.backlogProbed, for: number(client))
         // Nobody has an interval in these sequences.
         case .export, .exportEnded, .sendAnswer, .revoked, .interestChanged, .valuesRemoved, .possibleLoss,
             .startIntervalTimer:
