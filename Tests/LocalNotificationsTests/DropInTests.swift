@@ -240,7 +240,7 @@ struct DropInTests {
             #expect(NotificationCenter.lostDeliveries == 0)
             for n in 3..<5 { center.post(DidSave(path: "\(n)"), subject: document) }
             #expect(NotificationCenter.lostDeliveries == 2)
-            let first = await iterator.next()
+            let first = await iterator.next(isolation: #isolation)
             #expect(first?.path == "2")
         }
     }

@@ -428,9 +428,9 @@ where generators of code look for it.</p>
         terminal = self.link("README.md", "index.html", "docs/images/terminal.svg")
         way = self.link("README.md", "index.html", "docs/images/way.svg")
         body = f"""<div class="hero"><h1>Carillon</h1>
-<p>One process posts a named notification, and every process that registered for it hears it. A distributed notification
-center for the Linux desktop, for every language that speaks D-Bus.</p>
-<p class="start"><a href="introduction.html#install">Install</a> <a href="introduction.html#five-minutes">Five minutes</a>
+<p>A publish/subscribe event bus for the Linux desktop: one process posts a named notification, and each process that
+registered for the name receives it, in every language with a D-Bus library.</p>
+<p class="start"><a href="introduction.html#install">Install</a> <a href="introduction.html#five-uses">Five uses</a>
 <a href="reference/index.html">Reference</a>
 <a href="guides/troubleshooting.html">Something does not arrive</a></p>
 <div class="picture" tabindex="0"><img src="{terminal}" alt="An observer in one terminal, and posts in another"></div></div>
