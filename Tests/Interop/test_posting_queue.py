@@ -259,12 +259,22 @@ class Styles(TestCase):
         """Q2, D4: now, then asap, then when idle; in each the order of the poster."""
         client, poster = self.client(), self.client()
         client.add_observer(self.name)
-        with self.load(poster):
-            for index, style in enumerate(["when-idle", "asap", "now", "when-idle", "asap", "now"]):
-                poster.post_without_reply(self.name, str(index), None, options(style))
-        got = client.wait_for(6)
-        self.assertEqual([each.object for each in got], ["2", "5", "1", "4", "0", "3"])
-        self.assert_order_kept(client, got)
+        orders = []
+        # If a busy machine takes the processor away from the service while it executes the calls, its slice ends, and
+        # asap posts go before the rest of the calls.
+        for attempt in range(5):
+            with self.load(poster):
+                for index, style in enumerate(["when-idle", "asap", "now", "when-idle", "asap", "now"]):
+                    poster.post_without_reply(self.name, str(index), None, options(style))
+            got = client.wait_for(6 * (attempt + 1))[-6:]
+            orders.append([each.object for each in got])
+            for style in (["2", "5"], ["1", "4"], ["0", "3"]):
+                self.assertEqual([number for number in orders[-1] if number in style], style)
+            self.assertEqual(orders[-1][-2:], ["0", "3"], "what is left for idle comes last")
+            self.assert_order_kept(client, client.notifications)
+            if orders[-1] == ["2", "5", "1", "4", "0", "3"]:
+                return
+        self.fail(f"never in the order of the styles: {orders}")
 
     def test_when_idle_comes_after_everything_else(self):
         """Q2, M6."""
