@@ -86,7 +86,7 @@ final class OwnValuesLook {
 
     /// Ends the look when the service has listed its values.
     ///
-    /// - Returns: whether the broker had shown everything before the service was asked.
+    /// - Returns: whether a look was under way that the broker had ended, or had left incomplete too often.
     func finish() -> Bool {
         guard phase == .compared else { return false }
         phase = .none
