@@ -17,7 +17,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXCEPTIONS = pathlib.Path(__file__).with_name("prose-exceptions.txt")
 
-#: What each group may have: in all, in 100 words (noun-less), in 100 sentences (long).
+#: The limits of each group: in all, per 100 words (noun-less), per 100 sentences (long).
 LIMITS = {"openings": 0, "noun-less": 0.3, "long": 1.0, "titles": 0, "stale": 0}
 #: Words of a sentence.
 LONGEST = 35
@@ -247,7 +247,7 @@ def tracked():
 
 
 def exceptions():
-    """What is right as it is: (FILE, EXCERPT) of lines `FILE: EXCERPT # REASON`."""
+    """Excused texts: (FILE, EXCERPT) of lines `FILE: EXCERPT # REASON`."""
     found = []
     for line in EXCEPTIONS.read_text(encoding="utf-8").splitlines():
         if not line or line.startswith("#"):
