@@ -49,6 +49,33 @@ class Text:
         self.path, self.line, self.text, self.kind = path, line, text, kind
 
 
+class Texts:
+    """The texts of a file, of which the last paragraph may go on."""
+
+    def __init__(self, path):
+        self.path, self.found = path, []
+        self.begin, self.block = 0, []
+
+    def add(self, line, text, kind="paragraph"):
+        self.found.append(Text(self.path, line, text, kind))
+
+    def add_cells(self, line, row):
+        for cell in row.strip("|").split("|"):
+            self.add(line, cell.strip())
+
+    def extend(self, line, text):
+        """Adds to the paragraph, which begins in this line if there is none."""
+        if not self.block:
+            self.begin = line
+        self.block.append(text)
+
+    def end(self):
+        """Ends the paragraph."""
+        if self.block:
+            self.add(self.begin, " ".join(self.block))
+        self.block = []
+
+
 def plain(text):
     """Without what is no prose: code, addresses, marks."""
     text = re.sub(r"``[^`]+``|`[^`]+`", "CODE", text)
@@ -61,128 +88,100 @@ def plain(text):
 
 def markdown(path, lines):
     """The paragraphs, list items, cells and titles of a document."""
-    texts, block, begin, fence = [], [], 0, None
-
-    def end():
-        nonlocal block
-        if block:
-            texts.append(Text(path, begin, " ".join(block)))
-        block = []
-
+    texts, fence = Texts(path), None
     for number, line in enumerate(lines, 1):
         mark = re.match(r"\s*(```+|~~~+)", line)
         if mark:
-            end()
+            texts.end()
             fence = None if fence and line.strip().startswith(fence) else fence or mark.group(1)
             continue
         if fence:
             continue
         stripped = line.strip()
         if stripped.startswith("#"):
-            end()
-            texts.append(Text(path, number, stripped.lstrip("# "), "title"))
+            texts.end()
+            texts.add(number, stripped.lstrip("# "), "title")
         elif not stripped or stripped.startswith(("<!--", "@", "|--", "|:-", "| --")):
-            end()
+            texts.end()
         elif stripped.startswith("|"):
-            end()
-            for cell in stripped.strip("|").split("|"):
-                texts.append(Text(path, number, cell.strip()))
+            texts.end()
+            texts.add_cells(number, stripped)
         else:
             item = re.match(r"(?:[-*+]|\d+\.)\s+(.*)", stripped)
-            if item or not block:
-                end()
-                begin = number
-            block.append(item.group(1) if item else stripped.lstrip("> "))
-    end()
-    return texts
+            if item:
+                texts.end()
+            texts.extend(number, item.group(1) if item else stripped.lstrip("> "))
+    texts.end()
+    return texts.found
 
 
 def swift(path, lines):
     """The comments of a source file; documentation keywords begin paragraphs of their own."""
-    texts, block, begin, fence = [], [], 0, False
-
-    def end():
-        nonlocal block
-        if block:
-            texts.append(Text(path, begin, " ".join(block)))
-        block = []
-
+    texts, fence = Texts(path), False
     for number, line in enumerate(lines, 1):
         comment = re.match(r"\s*//+ ?(.*)", line)
         if not comment:
-            end()
+            texts.end()
             fence = False
             trailing = re.search(r"\s//+ (.+)$", line)
             if trailing and line[: trailing.start()].count('"') % 2 == 0:
-                texts.append(Text(path, number, trailing.group(1)))
+                texts.add(number, trailing.group(1))
             continue
         text = comment.group(1).strip()
         if text.startswith("SPDX"):
             continue
         if text.startswith("```"):
-            end()
+            texts.end()
             fence = not fence
             continue
         if fence or not text:
-            end()
+            texts.end()
             continue
         mark = re.match(r"MARK: -? ?(.*)", text)
         if mark:
-            end()
-            texts.append(Text(path, number, mark.group(1), "title"))
+            texts.end()
+            texts.add(number, mark.group(1), "title")
             continue
         if text.startswith("#"):
-            end()
-            texts.append(Text(path, number, text.lstrip("# "), "title"))
+            texts.end()
+            texts.add(number, text.lstrip("# "), "title")
             continue
         item = re.match(r"(?:[-*+]|\d+\.)\s+(?:(?:Parameter )?\w+:\s*)?(.*)", text)
         if text.startswith("|"):
-            end()
-            for cell in text.strip("|").split("|"):
-                texts.append(Text(path, number, cell.strip()))
+            texts.end()
+            texts.add_cells(number, text)
             continue
-        if item or not block:
-            end()
-            begin = number
-        block.append(item.group(1) if item else text)
-    end()
-    return texts
+        if item:
+            texts.end()
+        texts.extend(number, item.group(1) if item else text)
+    texts.end()
+    return texts.found
 
 
 def manual(path, lines):
     """The paragraphs of a manual page in mdoc."""
-    texts, block, begin, skipped = [], [], 0, False
-
-    def end():
-        nonlocal block
-        if block:
-            texts.append(Text(path, begin, " ".join(block)))
-        block = []
-
+    texts, skipped = Texts(path), False
     for number, line in enumerate(lines, 1):
         if line.startswith(('.\\"', "'\\\"")):
             continue
         macro, _, rest = line.partition(" ")
         if macro in (".Bd", ".Ed"):
-            end()
+            texts.end()
             skipped = macro == ".Bd"
         elif macro in (".Sh", ".Ss"):
-            end()
+            texts.end()
             skipped = rest in ("SYNOPSIS", "SEE ALSO", "NAME")
         elif macro in (".It", ".Pp", ".Bl", ".El", ".Dl", ".Dd", ".Dt", ".Os"):
-            end()
+            texts.end()
         elif skipped or not line.strip():
             continue
+        elif line.startswith("."):
+            last = rest.split()[-1:]
+            texts.extend(number, "CODE" + (last[0] if last and last[0] in (".", ",", ";", ":", ").", "),") else ""))
         else:
-            begin = begin if block else number
-            if line.startswith("."):
-                words_of_macro = rest.split()
-                mark = words_of_macro[-1] if words_of_macro and words_of_macro[-1] in (".", ",", ";", ":", ").", "),") else ""
-                block.append("CODE" + mark)
-            else:
-                block.append(line.strip())
-    end()
-    return texts
+            texts.extend(number, line.strip())
+    texts.end()
+    return texts.found
 
 
 def xml(path, lines):
