@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A text with a syntax of the D-Bus specification. libdbus treats a malformed text as a programming error, so each
-/// name is checked once, and has a type of its own from then on.
+/// A text that follows a syntax of the D-Bus specification, such as a bus name or an object path. libdbus treats a
+/// malformed text as a programming error. Therefore a text from outside is checked once, and has a type of its own from
+/// then on.
 public protocol BusSyntax: RawRepresentable, Hashable, Sendable, CustomStringConvertible, ExpressibleByStringLiteral
 where RawValue == String, StringLiteralType == String {
-    /// Takes `rawValue` without a check, which the caller has done. For use only in this module and `CarillonDBus`,
-    /// which a test enforces.
+    /// Takes a text without a check, because the caller has checked it. Only this module and `CarillonDBus` may use it;
+    /// a test enforces that.
     init(unchecked rawValue: String)
     /// Whether `text` follows the syntax.
     static func isValid(_ text: String) -> Bool
 }
 
 extension BusSyntax {
-    /// Nil if `rawValue` violates the syntax.
+    /// Checks the syntax of a text; nil if the text violates it.
     public init?(rawValue: String) {
         guard !rawValue.utf8.contains(0), Self.isValid(rawValue) else { return nil }
         self.init(unchecked: rawValue)
     }
 
-    /// A literal with an invalid syntax is a programming error. Only debug builds check it, since literals are on the
-    /// hot path.
+    /// Takes a literal of the source. A literal with an invalid syntax is a programming error. Only debug builds check
+    /// it, since literals are used on the hot path.
     public init(stringLiteral value: String) {
         assert(Self.isValid(value), "not a valid \(Self.self): \(value)")
         self.init(unchecked: value)

@@ -2,13 +2,14 @@
 import CCarillonCBOR
 
 extension CBOR {
-    /// The encoded item. Integers keep their width; strings, arrays and maps have a definite length.
+    /// The bytes of the item. An integer has its own width. Strings, arrays and maps have a definite length.
     public var encoded: [UInt8] {
         var bytes: [UInt8] = []
         append(to: &bytes)
         return bytes
     }
 
+    /// Appends the bytes of the item. libcbor encodes the head: the type with a number or a length.
     private func append(to bytes: inout [UInt8]) {
         switch self {
         case .unsigned(let number, .one):
@@ -50,7 +51,7 @@ extension CBOR {
         }
     }
 
-    /// Appends a head, which has at most nine bytes.
+    /// Appends the head that `encode` writes, which has at most nine bytes.
     private static func append(to bytes: inout [UInt8], _ encode: (UnsafeMutablePointer<UInt8>, Int) -> Int) {
         withUnsafeTemporaryAllocation(of: UInt8.self, capacity: 9) { head in
             let count = encode(head.baseAddress!, head.count)

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A CBOR data item (RFC 8949).
+/// A CBOR data item (RFC 8949), with its parser and encoder. The bridge uses it for the payload of MQTT messages.
 ///
-/// The width of an integer is preserved, so that a number with a longer encoding than necessary keeps it.
+/// An integer keeps the width of its encoding. A number with a longer encoding than necessary thus keeps its type.
 public indirect enum CBOR: Hashable, Sendable {
-    /// The number of bytes of an integer. A number of 0 to 23 in the head's own byte counts as one byte.
+    /// The number of bytes of an integer in its encoding. A number of 0 to 23 is in the initial byte, and counts as one
+    /// byte.
     public enum Width: Sendable {
         case one, two, four, eight
     }
 
-    /// A pair of a map. The order of the pairs is preserved.
+    /// A pair of a map. A map keeps the order of its pairs.
     public struct Entry: Hashable, Sendable {
         public let key: CBOR
         public let value: CBOR
@@ -19,39 +20,40 @@ public indirect enum CBOR: Hashable, Sendable {
         }
     }
 
-    /// A number that is not negative. Only the low bytes of that width count.
+    /// A number that is not negative. If it exceeds the width, only its low bytes are encoded.
     case unsigned(UInt64, Width)
-    /// The number -1 - n.
+    /// The number -1 - n, for the stated n.
     case negative(UInt64, Width)
     case bytes([UInt8])
     case text(String)
     case array([CBOR])
     case map([Entry])
+    /// An item with a tag number, which states its meaning.
     case tagged(UInt64, CBOR)
-    /// A number of half, single or double precision.
+    /// A floating-point number. Half and single precision are read, and double precision is written.
     case double(Double)
     case boolean(Bool)
     case null
     case undefined
 
-    /// The maximum depth of nested items; a tag counts as one.
+    /// The maximum depth of nested items; a tag counts as one level. It bounds the recursion for untrusted input.
     public static let maximumDepth = 256
 
-    /// An error in the bytes.
+    /// The error for bytes that are no CBOR.
     public struct Malformed: Error, Equatable, CustomStringConvertible {
-        /// The offset in bytes, from the beginning.
+        /// The offset of the fault in bytes, from 0.
         public let position: Int
         public let reason: String
 
         public var description: String { "\(reason) (byte \(position))" }
     }
 
-    /// Parses bytes that consist of one data item.
+    /// Parses bytes that have exactly one data item.
     ///
-    /// The memory in use is bounded by the number of bytes, regardless of the lengths that they claim.
+    /// The memory in use is bounded by the number of bytes, regardless of the lengths that they state.
     ///
     /// - Throws: ``Malformed`` for malformed input, text that is not UTF-8, nesting deeper than ``maximumDepth``, and
-    ///   undefined simple values.
+    ///   simple values that are not assigned.
     public init(_ bytes: [UInt8]) throws(Malformed) {
         var reader = CBORReader(bytes)
         self = try reader.readAll()

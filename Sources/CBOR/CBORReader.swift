@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 import CCarillonCBOR
 
-/// A parser of data items. libcbor decodes the heads; this parser builds the items.
+/// A parser of CBOR from untrusted bytes, for ``CBOR/init(_:)``. libcbor decodes each **head**: the type of an item
+/// with its number or length. This parser builds the items.
 struct CBORReader {
     private let bytes: [UInt8]
+    /// The offset of the next byte.
     private var position = 0
 
     init(_ bytes: [UInt8]) {
         self.bytes = bytes
     }
 
+    /// Reads all bytes, which have one data item.
     mutating func readAll() throws(CBOR.Malformed) -> CBOR {
         let item = try readItem(depth: 0)
         guard position == bytes.count else { throw fault("more than one data item") }
@@ -18,6 +21,9 @@ struct CBORReader {
 
     private func fault(_ reason: String) -> CBOR.Malformed { CBOR.Malformed(position: position, reason: reason) }
 
+    /// Reads an item.
+    ///
+    /// - Parameter depth: the number of items around it.
     private mutating func readItem(depth: Int) throws(CBOR.Malformed) -> CBOR {
         let start = position
         guard let item = try readItemOrBreak(depth: depth) else {
@@ -26,7 +32,9 @@ struct CBORReader {
         return item
     }
 
-    /// - Returns: nil at the break of an item of indefinite length.
+    /// Reads an item, or the break that ends an item of indefinite length.
+    ///
+    /// - Returns: nil at a break.
     private mutating func readItemOrBreak(depth: Int) throws(CBOR.Malformed) -> CBOR? {
         guard depth < CBOR.maximumDepth else { throw fault("more than \(CBOR.maximumDepth) items in each other") }
         switch try readHead() {
@@ -70,17 +78,23 @@ struct CBORReader {
         }
     }
 
+    /// Reads an element of an array, or a key of a map.
+    ///
+    /// - Parameter count: the stated number of elements; nil for an indefinite length.
     /// - Returns: nil at the break of an item of indefinite length.
     private mutating func readElement(ofSome count: UInt64?, depth: Int) throws(CBOR.Malformed) -> CBOR? {
         count == nil ? try readItemOrBreak(depth: depth + 1) : try readItem(depth: depth + 1)
     }
 
-    /// Checks a count against the remaining bytes, since each element takes at least `size` bytes.
+    /// Refuses a stated count for which too few bytes remain. Each element takes at least `size` bytes.
     private func checkCount(_ count: UInt64?, bytesOfEach size: Int) throws(CBOR.Malformed) {
         guard let count, count > UInt64((bytes.count - position) / size) else { return }
         throw fault("\(count) items are said to follow, and the bytes end before")
     }
 
+    /// Reads the chunks of a string of indefinite length, up to its break.
+    ///
+    /// - Parameter take: takes the head of a chunk. It returns false for a head of another type.
     private mutating func readChunks(
         _ take: (CBORReader, Head) throws(CBOR.Malformed) -> Bool
     ) throws(CBOR.Malformed) {
@@ -91,13 +105,15 @@ struct CBORReader {
         }
     }
 
+    /// Returns the text at a range of the input.
     private func text(_ range: Range<Int>) throws(CBOR.Malformed) -> String {
         guard let text = String(validating: bytes[range], as: UTF8.self) else { throw fault("a text is not UTF-8") }
         return text
     }
 
+    /// Reads a head. A string of definite length is read with it.
     private mutating func readHead() throws(CBOR.Malformed) -> Head {
-        // libcbor refuses tags 6 to 20 in their short form, which were once unassigned.
+        // libcbor refuses the tags 6 to 20 in their short form, although the RFC allows them.
         if position < bytes.count, 0xC6...0xD4 ~= bytes[position] {
             defer { position += 1 }
             return .tag(UInt64(bytes[position] & 0x1F))
@@ -127,31 +143,36 @@ struct CBORReader {
 
     // MARK: Heads
 
-    /// A data item, or the beginning of one.
+    /// The result of reading a head: an item without content behind it, or the beginning of an item.
     private enum Head {
         case item(CBOR)
-        /// The range of the string.
+        /// A string of definite length, as its range of the input.
         case text(Range<Int>)
         case bytes(Range<Int>)
         /// The number of elements; nil for an indefinite length.
         case array(UInt64?)
         case map(UInt64?)
+        /// A string of indefinite length, whose chunks follow.
         case textChunks, byteChunks
         case tag(UInt64)
+        /// The break that ends an item of indefinite length.
         case stop
     }
 
+    /// The context of the callbacks of libcbor: they leave the head here.
     private struct Found {
         /// The address of the whole input.
         var start: UnsafePointer<UInt8>?
+        /// Nil until a callback has run.
         var head: Head?
     }
 
+    /// Leaves a head in the context of a callback.
     private static func found(_ context: UnsafeMutableRawPointer?, _ head: Head) {
         context?.assumingMemoryBound(to: Found.self).pointee.head = head
     }
 
-    /// Returns the range of a string in the whole input.
+    /// Returns the range of a string in the input, whose address the context has.
     private static func range(
         _ context: UnsafeMutableRawPointer?, _ data: UnsafePointer<UInt8>?, _ count: Int
     ) -> Range<Int> {
@@ -159,7 +180,8 @@ struct CBORReader {
         return data - start..<data - start + count
     }
 
-    /// The types of lengths differ between versions of libcbor.
+    /// One callback for each type of head. Versions of libcbor differ in the types of lengths, so that lengths are
+    /// converted.
     private static let callbacks = cbor_callbacks(
         uint8: { found($0, .item(.unsigned(UInt64($1), .one))) },
         uint16: { found($0, .item(.unsigned(UInt64($1), .two))) },

@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A double-ended queue with insertion and removal in amortised O(1), and access by distance from the front.
+/// A double-ended queue, with insertion and removal at its ends in amortized O(1) and access by distance from the front
+/// in O(1). The project uses it for FIFO queues.
 ///
-/// The elements are in a ring of slots. It doubles when it is full. It is halved when it has more than ``keptCapacity``
-/// slots and at most a quarter of them is in use. The memory of a burst is therefore released with the burst, and a
-/// queue that alternates between empty and a few elements allocates nothing.
+/// The elements are in a ring of slots. The ring doubles when it is full. It is halved when it has more than
+/// ``keptCapacity`` slots and at most a quarter of them is in use. The memory of a burst is thus released with the
+/// burst, and a queue that alternates between empty and a few elements allocates nothing.
 ///
 /// A value type; not thread-safe by itself. Inlinable, so that each module can specialize it for its own types.
 public struct Deque<Element> {
-    /// The number of slots that an empty queue keeps.
+    /// The number of slots up to which the ring is not halved.
     @inlinable public static var keptCapacity: Int { 64 }
 
     /// The slots; nil marks a free slot. Their number is a power of two, or 0.
     @usableFromInline var slots: ContiguousArray<Element?> = []
+    /// The slot of the first element.
     @usableFromInline var head = 0
+    /// The number of elements.
     @usableFromInline var used = 0
 
     @inlinable public init() {}
@@ -24,6 +27,7 @@ public struct Deque<Element> {
     /// The number of elements that fit without an allocation.
     @inlinable public var capacity: Int { slots.count }
 
+    /// Inserts an element at the end.
     @inlinable public mutating func append(_ element: Element) {
         if used == slots.count { resize(to: Swift.max(8, used * 2)) }
         slots[slot(used)] = element
@@ -49,7 +53,7 @@ public struct Deque<Element> {
         return element
     }
 
-    /// Removes all elements and releases their memory.
+    /// Removes all elements, and releases their memory.
     @inlinable public mutating func removeAll() {
         self = Deque()
     }
@@ -61,11 +65,12 @@ public struct Deque<Element> {
         self = rest
     }
 
-    /// Returns the slot at a distance from the front.
+    /// Returns the slot of the element at a distance from the front.
     @inlinable func slot(_ distance: Int) -> Int {
         (head + distance) & (slots.count - 1)
     }
 
+    /// Moves the elements to a new ring.
     @inlinable mutating func resize(to capacity: Int) {
         var resized: ContiguousArray<Element?> = []
         resized.reserveCapacity(capacity)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A text with byte-wise equality.
+/// A text that is compared byte for byte. It is used for names, objects and keys that come from other programs.
 ///
-/// Swift's `String` treats canonically equivalent texts as equal ("é" and "e" with a combining accent). Between
-/// processes in any language, two names are equal only if their UTF-8 is equal.
+/// Swift's `String` treats canonically equivalent texts as equal, such as "é" and "e" with a combining accent. For
+/// programs in other languages, two names are equal only if their UTF-8 is equal.
 public struct ExactText: Hashable, Comparable, Sendable {
     public let text: String
 
@@ -26,7 +26,7 @@ public struct ExactText: Hashable, Comparable, Sendable {
         }
     }
 
-    /// Compares eight bytes at a time.
+    /// Whether one text comes first in the order of bytes. Eight bytes are compared at a time.
     private static func precedes(_ left: UnsafeRawBufferPointer, _ right: UnsafeRawBufferPointer) -> Bool {
         let width = MemoryLayout<UInt64>.size
         let whole = min(left.count, right.count) / width * width
@@ -40,13 +40,13 @@ public struct ExactText: Hashable, Comparable, Sendable {
         return left[whole...].lexicographicallyPrecedes(right[whole...])
     }
 
-    /// Whether a text equals `wanted`; nil matches any text.
+    /// Whether a text matches a filter: it equals `wanted`, or `wanted` is nil.
     public static func matches(_ wanted: String?, _ text: String) -> Bool {
         wanted.map { ExactText($0) == ExactText(text) } ?? true
     }
 
-    /// Compares two buffers of the same size, eight bytes at a time. `elementsEqual` compares single bytes, which took
-    /// a third of the registration time of the longest names and objects.
+    /// Compares two buffers of the same size, eight bytes at a time. `elementsEqual` compares single bytes, which is
+    /// much slower for long names.
     private static func haveSameBytes(_ left: UnsafeRawBufferPointer, _ right: UnsafeRawBufferPointer) -> Bool {
         guard left.baseAddress != right.baseAddress else { return true }
         let width = MemoryLayout<UInt64>.size

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The index of observers (C11) in three parts: by name with an object or any object, by object with any name, and for
-/// all posts.
+/// The index of observers by name and object, with any name or any object allowed (C11). Notification centers look up
+/// the observers of each post in it: the service, and the center within a process.
 ///
-/// The cost of a lookup depends only on the number of matching observers. Insertion and removal are O(1). Observers of
-/// one post are returned in registration order across all four kinds (C3): each list is in that order, and up to four
-/// lists are merged.
+/// A lookup costs only as much as the number of matching observers. Insertion and removal are O(1). The observers of a
+/// post are visited in the order of registration (C3). They come from up to four lists: those for its name and object,
+/// for its name, for its object, and for all posts. Each list is in that order, and the lists are merged.
 ///
-/// The index has one owner and cannot be copied, since a read of a copyable index would copy it and retain each of its
-/// parts. Not thread-safe by itself.
+/// The index has one owner and cannot be copied. A read of a copyable index would copy it, and retain and release each
+/// of its parts. Not thread-safe by itself.
 ///
 /// It is inlinable, so that each module can specialize it for its own types. A post within the process costs half a
-/// microsecond, most of which would otherwise be calls through witness tables of a generic type.
+/// microsecond. Calls of a generic type that is not specialized would take most of that.
 public struct ObserverIndex<Name: Hashable, Object: Hashable, Observer>: ~Copyable {
-    /// The position of an observer; valid until its removal.
+    /// The position of an observer, for its removal. It is valid until then; later another observer may get it.
     public struct Position: Hashable, Sendable {
         @usableFromInline let slot: Int32
 
@@ -21,11 +21,14 @@ public struct ObserverIndex<Name: Hashable, Object: Hashable, Observer>: ~Copyab
         }
     }
 
-    /// A list node. All nodes are in one array and are linked, so that removal moves no other node.
+    /// An observer in its list. All nodes are in one array and are linked by their slots, so that a removal moves no
+    /// other node.
     @usableFromInline struct Node {
+        /// Nil in a free slot.
         @usableFromInline var observer: Observer?
+        /// The position of the observer in the order of registration.
         @usableFromInline var order: UInt64
-        /// The list of the node.
+        /// The slot of the list that the node is in.
         @usableFromInline var list: Int32
         @usableFromInline var previous: Int32 = noSlot
         @usableFromInline var next: Int32 = noSlot
@@ -37,16 +40,18 @@ public struct ObserverIndex<Name: Hashable, Object: Hashable, Observer>: ~Copyab
         }
     }
 
-    /// The observers of a name and an object, either of which may be any. A node stores its list, so that only a lookup
-    /// of a list has to hash.
+    /// The observers of one name and object, either of which may be any. A node refers to its list, so that a removal
+    /// does not hash the name and the object.
     @usableFromInline struct List {
+        /// Nil for any.
         @usableFromInline var name: Name?
+        /// Nil for any.
         @usableFromInline var object: Object?
         @usableFromInline var first: Int32 = noSlot
         @usableFromInline var last: Int32 = noSlot
-        /// In a list for a name and any object: the lists for that name and an object.
+        /// In a list for a name and any object: the slots of the lists for that name and an object.
         @usableFromInline var byObject = SteadyDictionary<Object, Int32>()
-        /// In a list for a name and an object: the list for any object.
+        /// In a list for a name and an object: the slot of the list for that name and any object.
         @usableFromInline var ofName: Int32 = noSlot
         /// Whether the list is in ``unusedNames``.
         @usableFromInline var isUnused = false
@@ -83,7 +88,8 @@ public struct ObserverIndex<Name: Hashable, Object: Hashable, Observer>: ~Copyab
             return Int32(storage.count - 1)
         }
 
-        /// Removes an element by a move, without a change of reference counts.
+        /// Removes an element, and leaves another one in the free slot. The element is moved, so that no reference
+        /// counts change.
         @inlinable mutating func take(_ slot: Int32, leaving rest: Element) -> Element {
             var element = rest
             swap(&storage[Int(slot)], &element)
@@ -93,12 +99,16 @@ public struct ObserverIndex<Name: Hashable, Object: Hashable, Observer>: ~Copyab
     }
 
     @usableFromInline var nodes = Slots<Node>()
-    /// All lists; the first is for observers of all posts.
+    /// All lists; the first one is for all posts.
     @usableFromInline var lists = Slots<List>()
+    /// By name, the slot of the list for that name and any object. A name that has only observers with an object also
+    /// has this list.
     @usableFromInline var named = SteadyDictionary<Name, Int32>()
+    /// By object, the slot of the list for any name and that object.
     @usableFromInline var objectOnly = SteadyDictionary<Object, Int32>()
-    /// Empty lists of names. A few are kept, since a removed name may soon be registered again.
+    /// The slots of empty lists of names. A few are kept, as a removed name is often registered again soon.
     @usableFromInline var unusedNames: [Int32] = []
+    /// The position of the next inserted observer in the order of registration.
     @usableFromInline var nextOrder: UInt64 = 0
 
     @inlinable static var maxUnusedNames: Int { 8 }
@@ -116,14 +126,14 @@ public struct ObserverIndex<Name: Hashable, Object: Hashable, Observer>: ~Copyab
         return observer
     }
 
-    /// Returns the registration order of the observer at `position`; nil if it was removed. Orders are unique, so a
-    /// caller that stores both detects a reused position.
+    /// Returns the position in the order of registration of the observer at `position`; nil if it was removed. These
+    /// positions are unique. A caller that stores both thus detects that another observer has the position.
     @inlinable public func order(at position: Position) -> UInt64? {
         guard position.slot < nodes.storage.count, nodes[position.slot].observer != nil else { return nil }
         return nodes[position.slot].order
     }
 
-    /// The order of the next inserted observer.
+    /// The position of the next inserted observer in the order of registration.
     @inlinable public var orderOfNext: UInt64 { nextOrder }
 
     /// Inserts `observer` behind all others. Nil for `name` or `object` means any.
@@ -162,7 +172,7 @@ public struct ObserverIndex<Name: Hashable, Object: Hashable, Observer>: ~Copyab
         return observer
     }
 
-    /// Returns the list for a name and an object, which is created if necessary.
+    /// Returns the slot of the list for a name and an object. It creates the list if necessary.
     @inlinable mutating func list(_ name: Name?, _ object: Object?) -> Int32 {
         guard let name else {
             guard let object else { return 0 }
@@ -186,7 +196,7 @@ public struct ObserverIndex<Name: Hashable, Object: Hashable, Observer>: ~Copyab
         return list
     }
 
-    /// Removes an empty list.
+    /// Removes an empty list. The list of its name goes too when it has become empty.
     @inlinable mutating func drop(_ list: Int32) {
         var list = list
         if let object = lists[list].object {
@@ -202,6 +212,7 @@ public struct ObserverIndex<Name: Hashable, Object: Hashable, Observer>: ~Copyab
         if unusedNames.count > Self.maxUnusedNames { dropUnusedNames() }
     }
 
+    /// Removes the lists of unused names that are still empty.
     @inlinable mutating func dropUnusedNames() {
         for list in unusedNames {
             lists[list].isUnused = false
@@ -212,9 +223,9 @@ public struct ObserverIndex<Name: Hashable, Object: Hashable, Observer>: ~Copyab
         unusedNames.removeAll(keepingCapacity: true)
     }
 
-    /// Sorts the observers by a new order.
+    /// Gives all observers a new order of registration, after observers were restored in another order.
     ///
-    /// - Parameter order: Returns the order of an observer, which is unique.
+    /// - Parameter order: returns the unique position of an observer.
     @inlinable public mutating func sort(by order: (Observer) -> UInt64) {
         for slot in nodes.storage.indices {
             guard let observer = nodes.storage[slot].observer else { continue }
@@ -237,13 +248,14 @@ public struct ObserverIndex<Name: Hashable, Object: Hashable, Observer>: ~Copyab
         }
     }
 
-    /// Determines whether a post's name and object can affect its set of matching observers.
+    /// Returns whether the name and the object of a post make a difference for its matching observers. The service
+    /// combines lost posts whose names or objects make none.
     ///
     /// - Parameters:
-    ///   - name: The name of the post; nil for a name without observers.
-    ///   - object: The object of the post; nil for none.
-    /// - Returns: Whether there may be observers of the name, and of the object with that name or any. All names
-    ///   without observers match alike, and so do all such objects.
+    ///   - name: the name of the post; nil for a name without observers.
+    ///   - object: the object of the post; nil for none.
+    /// - Returns: `name`, whether there may be observers of the name. `object`, whether there may be observers of the
+    ///   object, with that name or any.
     @inlinable public func mayHaveObservers(name: Name?, object: Object?) -> (name: Bool, object: Bool) {
         let ofName = named.isEmpty ? nil : name.flatMap { named[$0] }
         guard let object else { return (ofName != nil, false) }
@@ -252,15 +264,18 @@ public struct ObserverIndex<Name: Hashable, Object: Hashable, Observer>: ~Copyab
         return (true, !lists[ofName].byObject.isEmpty && lists[ofName].byObject[object] != nil)
     }
 
-    /// Calls `body` with each observer of a post of `name` from `object`, in registration order (table C1).
+    /// Calls `body` with each observer of a post, in the order of registration (table C1).
     ///
-    /// - Parameter object: The object; nil for a post without one, which matches only observers of any object.
+    /// - Parameters:
+    ///   - name: the name of the post.
+    ///   - object: the object of the post. Nil is for a post without one, which matches only observers of any object.
     @inlinable public func forEachMatch(name: Name, object: Object?, _ body: (Observer) -> Void) {
+        // The next observer in each list: for all posts, for the name, for name and object, and for the object.
         var any = lists[0].first
         var anyObject = noSlot
         var exact = noSlot
         var byObject = noSlot
-        // The object is not accessed unless an observer wants one, since a copy may be expensive.
+        // The object is not read unless an observer wants one, since its copy may be expensive.
         if let ofName = named[name] {
             anyObject = lists[ofName].first
             if !lists[ofName].byObject.isEmpty, let object, let list = lists[ofName].byObject[object] {
@@ -268,7 +283,7 @@ public struct ObserverIndex<Name: Hashable, Object: Hashable, Observer>: ~Copyab
             }
         }
         if !objectOnly.isEmpty, let object, let list = objectOnly[object] { byObject = lists[list].first }
-        // This loop is a four-way merge by registration order, as long as there are several lists.
+        // A merge of up to four lists by the order of registration. The last one left needs no comparison.
         while true {
             let count =
                 (any == noSlot ? 0 : 1) + (anyObject == noSlot ? 0 : 1) + (exact == noSlot ? 0 : 1)

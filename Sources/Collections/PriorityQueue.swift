@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A priority queue with the least element first: a binary heap. Insertion and removal are O(log ``count``).
+/// A priority queue with the least element first, as a binary heap. Insertion and removal are O(log ``count``). The
+/// center uses it for scheduled times.
 ///
 /// A value type; not thread-safe by itself. Inlinable, so that each module can specialize it for its own types.
 public struct PriorityQueue<Element: Comparable> {
@@ -10,7 +11,7 @@ public struct PriorityQueue<Element: Comparable> {
     @inlinable public var count: Int { heap.count }
     @inlinable public var isEmpty: Bool { heap.isEmpty }
 
-    /// The least element.
+    /// The least element; nil if the queue is empty.
     @inlinable public var first: Element? { heap.first }
 
     /// All elements, in no particular order.
@@ -25,7 +26,7 @@ public struct PriorityQueue<Element: Comparable> {
         }
     }
 
-    /// Removes and returns the least element.
+    /// Removes and returns the least element; nil if the queue is empty.
     @discardableResult
     @inlinable public mutating func popFirst() -> Element? {
         guard let last = heap.popLast() else { return nil }
@@ -35,13 +36,14 @@ public struct PriorityQueue<Element: Comparable> {
         return first
     }
 
-    /// Removes all elements that satisfy the condition.
+    /// Removes all elements that satisfy the condition. O(``count``).
     @inlinable public mutating func removeAll(where isDropped: (Element) -> Bool) {
         heap.removeAll(where: isDropped)
         if heap.count < heap.capacity / 8 { releaseMemory() }
         for place in stride(from: heap.count / 2 - 1, through: 0, by: -1) { sink(place) }
     }
 
+    /// Moves an element down the heap until none of its children is less.
     @inlinable mutating func sink(_ start: Int) {
         var place = start
         while true {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Release of unused memory. Tables keep the memory of their maximum size. These functions release it at O(``count``),
-/// when no caller is waiting.
+/// The release of unused memory. A collection keeps the memory of its largest size, also after most elements are gone.
+/// `releaseMemory()` moves the elements to a smaller memory, in O(`count`). The service calls it when no caller waits.
 extension Dictionary {
-    /// Releases memory if less than an eighth of it is used. The cost per removal is amortised like that of insertion.
+    /// Releases memory if less than an eighth of it is used. It may be called after each removal: the cost is amortized.
     @inlinable mutating func releaseIfMostlyUnused() {
         if capacity > 128, count < capacity / 8 { releaseMemory() }
     }
@@ -73,10 +73,10 @@ extension PriorityQueue {
 }
 
 extension ObserverIndex {
-    /// Releases memory if less than half of it is used and few observers are left. Rebuilding a large index would delay
-    /// callers, and its used memory exceeds the unused part.
+    /// Releases memory if less than half of it is used and few observers are left. A large index is not rebuilt, as
+    /// that would delay callers.
     ///
-    /// - Parameter moved: Called with the new position of each observer if positions change.
+    /// - Parameter moved: called with each observer and its new position, if positions change.
     @inlinable public mutating func releaseMemory(_ moved: (Observer, Position) -> Void) {
         named.releaseMemory()
         objectOnly.releaseMemory()

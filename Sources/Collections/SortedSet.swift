@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A sorted set.
+/// A sorted set in pieces: a list of sorted arrays with at most ``pieceSize`` elements each.
 ///
-/// A lookup takes O(log ``count``) comparisons. Insertion and removal move at most ``pieceSize`` elements, independent
-/// of the size of the set. A single element needs no allocation.
+/// A lookup takes O(log ``count``) comparisons. Insertion and removal move the elements of one piece, regardless of the
+/// size of the set, so that no call takes long. A single element needs no allocation.
 ///
 /// A value type; not thread-safe by itself. Inlinable, so that each module can specialize it for its own types.
 public struct SortedSet<Element: Comparable> {
@@ -19,10 +19,13 @@ public struct SortedSet<Element: Comparable> {
     @inlinable static var pieceSize: Int { 512 }
 
     @usableFromInline var storage = Storage.none
+    /// The number of elements.
     @usableFromInline var used = 0
 
     @inlinable public init() {}
 
+    /// Creates a set.
+    ///
     /// - Precondition: The elements are in ascending order and unique.
     @inlinable public init(sorted elements: some Sequence<Element>) {
         for element in elements { insert(element) }
@@ -31,6 +34,7 @@ public struct SortedSet<Element: Comparable> {
     @inlinable public var count: Int { used }
     @inlinable public var isEmpty: Bool { used == 0 }
 
+    /// The greatest element; nil if the set is empty.
     @inlinable public var last: Element? {
         switch storage {
         case .none: nil
@@ -45,6 +49,7 @@ public struct SortedSet<Element: Comparable> {
     /// - Returns: Whether the element was new.
     @discardableResult
     @inlinable public mutating func insert(_ element: Element) -> Bool {
+        // Elements often come in ascending order. Then no search is needed.
         let isLast = last.map { $0 < element } ?? true
         guard isLast || first(from: element) != element else { return false }
         used += 1
@@ -68,7 +73,8 @@ public struct SortedSet<Element: Comparable> {
         return true
     }
 
-    /// Splits a full piece. An element that was appended at the end leaves the preceding piece full.
+    /// Splits a piece with too many elements. If the new element is the last one, only this element goes to the new
+    /// piece. Elements in ascending order thus leave full pieces.
     @inlinable static func halves(of elements: [Element], _ isLast: Bool) -> [[Element]] {
         let middle = isLast ? elements.count - 1 : elements.count / 2
         return [Array(elements[..<middle]), Array(elements[middle...])]
@@ -119,15 +125,17 @@ public struct SortedSet<Element: Comparable> {
         }
     }
 
-    /// Returns the first piece whose last element is not less than `element`.
+    /// Returns the index of the first piece whose last element is not less than `element`.
     @inlinable static func piece(for element: Element, in pieces: [[Element]]) -> Int {
         place(in: pieces.count) { pieces[$0][pieces[$0].count - 1] < element }
     }
 
+    /// Returns the index of the first element that is not less than `element`.
     @inlinable static func place(of element: Element, in elements: [Element]) -> Int {
         place(in: elements.count) { elements[$0] < element }
     }
 
+    /// Returns the first index in `0..<count` for which `isBefore` is false: a binary search.
     @inlinable static func place(in count: Int, _ isBefore: (Int) -> Bool) -> Int {
         var (low, high) = (0, count)
         while low < high {
@@ -139,8 +147,10 @@ public struct SortedSet<Element: Comparable> {
 }
 
 extension SortedSet: Sequence {
+    /// An iterator over the elements in ascending order.
     public struct Iterator: IteratorProtocol {
         @usableFromInline let pieces: [[Element]]
+        /// The indexes of the next element.
         @usableFromInline var (piece, place) = (0, 0)
 
         @inlinable init(_ pieces: [[Element]]) {
@@ -171,6 +181,7 @@ extension SortedSet: Sequence {
         IteratorSequence(Iterator(pieces, from: element))
     }
 
+    /// The elements as pieces, for any form of storage.
     @inlinable var pieces: [[Element]] {
         switch storage {
         case .none: []

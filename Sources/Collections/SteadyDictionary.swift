@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A dictionary that never moves all its entries at once.
+/// A dictionary that never moves all of its entries at once. It is for large tables of the service, where one call must
+/// not delay the others.
 ///
-/// A full `Dictionary` moves all entries to a table of twice the size; for a quarter of a million texts this takes
-/// about 80 ms in a single call. Here a large dictionary consists of many parts, selected by the keys' hashes, and each
-/// part grows alone. A small dictionary is a `Dictionary` with its cost. Memory is released as entries are removed,
-/// also while some are left.
+/// A `Dictionary` that is full moves all entries to a table of twice the size. For a quarter of a million texts this
+/// takes about 80 ms in a single call. Here a dictionary with more than 2048 entries is split into 128 parts by the
+/// hashes of the keys, and each part grows alone. A smaller one is a single `Dictionary`. Memory is released while
+/// entries are removed.
 ///
 /// A value type; not thread-safe by itself. Inlinable, so that each module can specialize it for its own types.
 public struct SteadyDictionary<Key: Hashable, Value> {
+    /// The maximum number of entries of a small dictionary.
     @usableFromInline static var maxInOne: Int { 2048 }
+    /// The number of parts of a large dictionary.
     @usableFromInline static var partCount: Int { 128 }
 
     /// All entries of a small dictionary.
@@ -88,10 +91,12 @@ public struct SteadyDictionary<Key: Hashable, Value> {
     /// All entries, in no particular order.
     @inlinable public var entries: some Sequence<(key: Key, value: Value)> { [[small], parts].joined().lazy.joined() }
 
+    /// Returns the index of the part for a key: the upper seven bits of its hash.
     @inlinable static func part(of key: Key) -> Int {
         Int(truncatingIfNeeded: UInt(bitPattern: key.hashValue) >> UInt(UInt.bitWidth - 7))
     }
 
+    /// Makes a small dictionary a large one.
     @inlinable mutating func split() {
         parts = Array(repeating: [:], count: Self.partCount)
         for (key, value) in small { parts[Self.part(of: key)][key] = value }
@@ -99,6 +104,8 @@ public struct SteadyDictionary<Key: Hashable, Value> {
         small = [:]
     }
 
+    /// Updates the count after a change in one part, and releases unused memory. A dictionary that has shrunk to 256
+    /// entries becomes small again.
     @inlinable mutating func noteChange(of count: Int, _ part: Int) {
         countOfParts += count
         guard count < 0 else { return }

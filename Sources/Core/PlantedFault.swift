@@ -1,60 +1,63 @@
 // SPDX-License-Identifier: Apache-2.0
 #if CARILLON_PLANTED
-    /// A fault of a kind that was really found, in builds that test whether the simulation finds it (E7):
-    /// `tools/simulate --planted`. No other build has these faults.
+    /// A fault that was once found in this project and is injected again, in builds that test whether the simulation
+    /// finds it (E7): `tools/simulate --planted`. No other build has these faults.
+    ///
+    /// The code that a fault changes asks ``strikes(_:oneOf:)``. The raw value is the name of the fault on the command
+    /// line. Each comment states the faulty behavior.
     package enum PlantedFault: String, CaseIterable {
-        /// The service reuses numbers of an earlier process.
+        /// After a restart, the service assigns serials of the earlier process again.
         case serialTwice = "serial-twice"
-        /// The end of the connection counts as the end of the bus.
+        /// The end of the connection to the bus counts as the end of the bus, so that the state is discarded.
         case stateErased = "state-erased"
-        /// A barrier is lost, and nothing waits for it.
+        /// A barrier is never sent, and the service waits for it forever.
         case lostBarrier = "lost-barrier"
-        /// A reply is believed from any sender.
+        /// A reply is accepted from any sender.
         case strangerBelieved = "stranger-believed"
-        /// Registrations are not counted at their size.
+        /// Registrations are not charged by their size.
         case uncountedObservers = "uncounted-observers"
-        /// Resuming does not flush.
+        /// When a client is resumed, its held notifications are not flushed.
         case droppedFlush = "dropped-flush"
-        /// A loss takes its sequence numbers, and is not announced.
+        /// A loss takes its sequence numbers, and no `Dropped` signal reports it.
         case holeWithoutWord = "hole-without-word"
-        /// The departure of a client is missed.
+        /// The departure of a client from the bus is not noticed.
         case missedDeparture = "missed-departure"
-        /// Sent notifications are not removed from the log.
+        /// Sent notifications are not removed from the recovery log.
         case sentStaysLogged = "sent-stays-logged"
-        /// The effects of one event are carried out in the wrong order.
+        /// The effects of one event are carried out in reverse order.
         case wrongOrder = "wrong-order"
-        /// Held notifications are written to the log too late.
+        /// Changes are written to the recovery log too late.
         case lateLog = "late-log"
-        /// Calls are served in the order of their arrival, without fairness among processes.
+        /// All calls are in one queue, without fairness among accounts.
         case unfairQueue = "unfair-lines"
-        /// Posts for which the service has no space are lost unannounced.
+        /// Posts for which the call queue has no space are lost without a report.
         case silentOverload = "silent-overload"
-        /// The unwritten frames of a channel that ends are discarded.
+        /// When a channel ends, its unwritten frames are discarded.
         case forgottenFrames = "forgotten-frames"
-        /// The unread messages in a channel that its client closed are not announced as lost.
+        /// The unread messages in a channel that its client closed are not reported as lost.
         case silentCut = "silent-cut"
-        /// A partly written frame counts as written.
+        /// When a channel ends, a partly written frame counts as written.
         case halfFrame = "half-frame"
-        /// A retained value is kept in memory only.
+        /// A retained value is not written to the recovery log.
         case unkeptValue = "unkept-value"
-        /// A value with `while-connected` outlives its poster's connection.
+        /// A value with `while-connected` stays after the end of its poster's connection.
         case staleValue = "stale-value"
         /// An observer that asks for retained values does not get all of them.
         case valueWithheld = "value-withheld"
-        /// A notification from outside replaces one of this session, or of another origin.
+        /// The origin of a notification is ignored, so that it replaces notifications of this session and of other
+        /// origins.
         case placeIgnored = "place-ignored"
-        /// The removal of one value removes the values of all origins.
+        /// The removal of a value removes the values of the same name and object from all origins.
         case neighborsRemoved = "neighbors-removed"
         /// The origin of a notification does not survive a restart of the service.
         case placeForgotten = "place-forgotten"
-        /// A follower of wanted names that was alone in wanting a name is not informed when another client wants it
-        /// too.
+        /// A follower of wanted names that alone wants a name gets no signal when another client wants it too.
         case wishUntold = "wish-untold"
-        /// Followers of wanted names, or of values, are not informed of a new service.
+        /// Followers of wanted names or values get no signal from a new service.
         case newServiceUntold = "new-service-untold"
-        /// Followers of values are not informed when a value has gone.
+        /// Followers of values get no signal when a value is removed.
         case removalUntold = "removal-untold"
-        /// A refused post takes the next post of its call with it, which counts as accepted.
+        /// After a refused post in a `PostMany` call, the next post is skipped and counts as accepted.
         case refusedTakesNext = "refused-takes-next"
         /// Policy is not applied to the names in a `PostMany` call.
         case batchUnpoliced = "batch-unpoliced"
@@ -64,104 +67,108 @@
         case optionsUnpoliced = "options-unpoliced"
         /// A prefix pattern matches names without the dot.
         case prefixWithoutDot = "prefix-without-dot"
-        /// A policy that is tightened leaves the observers that it no longer allows.
+        /// When a policy becomes stricter, observers that it no longer allows stay.
         case policyKeepsObservers = "policy-keeps-observers"
-        /// A client gets no announcement of the observers that policy took from it.
+        /// A client gets no signal about observers that policy removed.
         case revocationUntold = "revocation-untold"
         /// An application in a sandbox sees all clients.
         case sandboxSeesAll = "sandbox-sees-all"
         /// An application in a sandbox gets the identity of posters.
         case sandboxIsToldPosters = "sandbox-is-told-posters"
-        /// Values of several users of a host replace each other.
+        /// The user in an origin is ignored, so that values of several users of a host replace each other.
         case userIgnored = "user-ignored"
-        /// A barrier counts as passed, whichever sender it has.
+        /// The arrival of a barrier is accepted from any sender.
         case barrierBelieved = "barrier-believed"
-        /// The service waits without end for a barrier that the bus refused.
+        /// The service waits forever for a barrier that the bus refused.
         case refusedBarrier = "refused-barrier"
         /// A Ping that the bus refused counts as answered.
         case refusedPing = "refused-ping"
-        /// A channel that its client reset counts as read when the bus goes.
+        /// When the bus ends, the messages that a client left unread in a closed channel count as read.
         case resetForgotten = "reset-forgotten"
-        /// A client that left before the general match rule was active is not looked for.
+        /// A client that left before the match rule for departures was active is not noticed.
         case departedBeforeRule = "departed-before-rule"
-        /// A late observer gets an expired value.
+        /// An observer that registers late gets an expired value.
         case expiredGiven = "expired-given"
-        /// An expired value takes space that a new one needs.
+        /// Expired values count against the limits, so that a new value is refused.
         case expiredTakesRoom = "expired-takes-room"
-        /// The overflow count of a client stays when the client leaves.
+        /// The count of losses of a client stays after the client has left.
         case overflowsStay = "overflows-stay"
         /// Checksums in the log are not verified.
         case checksumIgnored = "checksum-ignored"
-        /// After a damaged log, clients get no announcement of their suspension.
+        /// After a damaged recovery log, clients get no announcement of their suspension.
         case damageUntold = "damage-untold"
-        /// After a damaged log, numbers are reused.
+        /// After a damaged recovery log, serials and observer numbers are reused.
         case damageReusesNumbers = "damage-reuses-numbers"
         /// An override of another client's suspension does not survive a restart of the service.
         case overrideForgotten = "override-forgotten"
-        /// A client that was suspended by activity gets no announcement when the next process resumes it.
+        /// A client that activity had suspended gets no announcement when the next process resumes it.
         case resumedUntold = "resumed-untold"
-        /// Activity overrides a client's own choice of suspension.
+        /// Activity has precedence over a client's own choice of suspension.
         case activityOverWord = "activity-over-word"
-        /// Inactivity that ended a moment ago still suspends.
+        /// Inactivity suspends a client although it ended during the delay.
         case lateInactivity = "late-inactivity"
-        /// Notifications of other sessions are accepted with any name.
+        /// Notifications of other sessions are accepted without regard to the list `import`.
         case importUnpoliced = "import-unpoliced"
-        /// A session that does not keep up is skipped.
+        /// Notifications to another session that is slow are skipped.
         case busySessionPassedOver = "busy-session-passed-over"
-        /// Losses for lack of space in a session's queue are not reported to it.
+        /// Losses in the full queue for another session are not reported to that session.
         case sessionLossUnreported = "session-loss-unreported"
-        /// A session gets no report of the end of a value.
+        /// Another session gets no report of the end of a value.
         case valueEndUntold = "value-end-untold"
-        /// A session does not get the values that it lacks.
+        /// A session that joins does not get the present values.
         case valuesUntold = "values-untold"
-        /// A notification of another session is posted for the user that it claims.
+        /// A notification from another session is posted for the user that it states, and not for the verified one.
         case claimBelieved = "claim-believed"
         /// The match rule for a session stays when the session leaves.
         case sessionStays = "session-stays"
-        /// A notification of another session is exported again.
+        /// A notification from another session is sent to all sessions again.
         case importGoesOut = "import-goes-out"
         /// A value of another session is retained even where the configuration forbids it.
         case importKept = "import-kept"
-        /// A session is sent names that it does not want.
+        /// Another session is sent names that it does not want.
         case unwantedExport = "unwanted-export"
-        /// The service does not connect to the system bus again after that has closed the connection.
+        /// After the system bus has closed the connection, the service does not connect again.
         case systemBusGivenUp = "system-bus-given-up"
-        // Faults of the bridge, found by realms: tools/simulate --realm --planted.
-        /// Messages that were taken from the broker and not posted do not survive an end of the bridge.
+        // Faults of the bridge. Simulations of several machines (realms) find them: tools/simulate --realm --planted.
+        /// Messages that were received from the broker and not posted yet are lost at an end of the bridge.
         case inboxForgotten = "bridge-inbox-forgotten"
-        /// The bridge does not check whether a topic is possible, and never gives up a message that ends the
-        /// connection.
+        /// The bridge does not suspect a message whose topic makes the broker close the connection, and sends it
+        /// forever.
         case topicUnchecked = "bridge-topic-unchecked"
-        /// The bridge takes an earlier run of its own for another bridge.
+        /// The bridge takes the presence of its own earlier process for that of another bridge.
         case ownRunFeared = "bridge-own-run-feared"
-        /// The queue for the broker survives neither a reload nor an end of the bridge.
+        /// The queue for the broker is lost at a reload and at an end of the bridge.
         case queueForgotten = "bridge-queue-forgotten"
-        /// A reload begins with the numbers of the last one.
+        /// After a reload, sequence numbers that were used are used again.
         case numbersReused = "bridge-numbers-reused"
-        /// Values that the broker lost are not published again.
+        /// Values that the broker has lost are not published again.
         case valuesNotGivenAgain = "bridge-values-not-given-again"
         /// Losses that were not reported yet are forgotten at an end of the bridge.
         case lossForgotten = "bridge-loss-forgotten"
-        /// Values that end with their posters stay when their machine is gone.
+        /// Values that end with their posters stay after their machine is gone.
         case presenceStays = "bridge-presence-stays"
-        /// Values that ended unseen stay.
+        /// Values that ended while the bridge did not see it stay on other machines.
         case endsUnseen = "bridge-ends-unseen"
-        /// A value whose post had no reply is posted again over a later one.
+        /// A value whose post had no reply is posted again, over a later value.
         case oldValueAgain = "bridge-old-value-again"
-        /// The sequence numbers received on topics do not survive an end of the bridge.
+        /// The received sequence numbers of topics are forgotten at an end of the bridge.
         case placesForgotten = "bridge-places-forgotten"
 
         // A simulation has a single thread.
+        /// The injected fault; nil for none. A simulation has a single thread.
         nonisolated(unsafe) private static var planted: PlantedFault?
+        /// The number of calls of ``strikes(_:oneOf:)`` for it.
         nonisolated(unsafe) private static var occasions = 0
 
-        /// Plants this fault alone; nil for none.
+        /// Injects this fault from now on, and no other; nil ends that.
         package static func plant(_ fault: PlantedFault?) {
             planted = fault
             occasions = 0
         }
 
-        /// Whether this fault is planted and strikes now: at one of `count` occasions.
+        /// Whether the faulty behavior applies now.
+        ///
+        /// - Parameter count: it applies at one call of `count`, so that a run also has correct behavior.
         package static func strikes(_ fault: PlantedFault, oneOf count: Int = 1) -> Bool {
             guard planted == fault else { return false }
             occasions += 1

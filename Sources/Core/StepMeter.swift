@@ -1,28 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A counter of the elementary steps of each event of a center (E8). A step is an observer that a post matches, an
-/// entry of a queue that is moved or visited, a value that is compared, or a cache line that is copied.
+/// A counter of the elementary steps of each event of a center (E8). Tests use it to show that no event takes too long,
+/// as one call of a client must not delay the others.
 ///
-/// A step takes some tens of nanoseconds, so the number of steps shows the cost of an event on any machine. Every loop
-/// over state that clients can make grow counts its steps. Cheap work counts in groups: eight comparisons of a sort are
-/// a step. Expensive work counts more: a system call is twenty steps. Debug builds count, and so do builds with
-/// `CARILLON_METER`. In any other build the meter is empty, and costs no more than the computation of its arguments.
+/// A step takes some tens of nanoseconds: a matching observer, a visited or moved entry of a queue, a compared value, or
+/// a copied cache line. The number of steps shows the cost of an event on any machine. Every loop over state that
+/// clients can make grow counts its steps. Cheap work counts in groups: eight comparisons of a sort are a step. A system
+/// call counts as twenty steps.
+///
+/// Debug builds and builds with `CARILLON_METER` count. In any other build the meter is empty, and costs no more than
+/// the computation of its arguments.
 ///
 /// A meter belongs to one center, and is used on the thread of the center only.
 #if DEBUG || CARILLON_METER
     package final class StepMeter {
         /// Whether this build counts.
         package static let isCounting = true
-        /// The maximum number of steps of one event with state at the standard limits. In a release build these are
-        /// about 5 ms of processor time, and at most 16 ms (`docs/testing.md`, "The cost of an event").
+        /// The maximum number of steps of one event, with state at the standard limits. In a release build so many
+        /// steps take about 5 ms of processor time, and at most 16 ms (`docs/testing.md`, "The cost of an event").
         package static let budget = 100_000
 
-        /// Called at the end of each event with its function and its steps.
+        /// Called at the end of each event with the name of its function and its number of steps.
         package var eventEnded: ((StaticString, Int) -> Void)?
         private var steps = 0
 
         package init() {}
 
-        /// Counts `count` steps of the present event.
+        /// Counts steps of the present event.
         package func count(_ count: Int = 1) { steps += count }
 
         /// Counts the comparisons of a sort of `count` elements.
@@ -33,7 +36,7 @@
         /// Counts the copy of `byteCount` bytes, by cache lines of 64 bytes.
         package func countCopy(of byteCount: Int) { steps += byteCount / 64 }
 
-        /// Counts system calls, of about a microsecond each.
+        /// Counts system calls, each of which takes about a microsecond.
         package func countSystemCalls(_ count: Int) { steps += count * 20 }
 
         /// Ends the present event; the next one begins with no steps.
@@ -46,6 +49,7 @@
         func forget() { steps = 0 }
     }
 #else
+    /// The empty meter of other builds, with the same members.
     package struct StepMeter {
         package static let isCounting = false
         package static let budget = 0
@@ -54,7 +58,7 @@
             nonmutating set {}
         }
         package init() {}
-        // No autoclosures: a release build evaluates the same arguments as a test build.
+        // The arguments are no autoclosures, so that a release build evaluates the same ones as a test build.
         @inline(__always) package func count(_ count: Int = 1) {}
         @inline(__always) package func countSort(of count: Int) {}
         @inline(__always) package func countCopy(of byteCount: Int) {}

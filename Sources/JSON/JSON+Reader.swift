@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A parser of JSON from untrusted bytes.
+/// A recursive-descent parser of JSON from untrusted bytes, for ``JSON/init(_:repairing:)``. Each `read` method begins
+/// at ``position`` and leaves it behind the value that it has read.
 struct JSONReader {
     private let bytes: [UInt8]
+    /// Whether invalid UTF-8 and duplicate keys are repaired, and not refused.
     private let isRepairing: Bool
+    /// The offset of the next byte.
     private var position = 0
 
     init(bytes: [UInt8], isRepairing: Bool) {
@@ -10,6 +13,7 @@ struct JSONReader {
         self.isRepairing = isRepairing
     }
 
+    /// Reads the whole text, which has one value.
     mutating func readDocument() throws(JSON.Malformed) -> JSON {
         let value = try readValue(depth: 0)
         skipSpace()
@@ -17,6 +21,9 @@ struct JSONReader {
         return value
     }
 
+    /// Reads a value of any type.
+    ///
+    /// - Parameter depth: the number of collections around it.
     private mutating func readValue(depth: Int) throws(JSON.Malformed) -> JSON {
         guard depth < JSON.maximumDepth else { throw fault("more than \(JSON.maximumDepth) collections in each other") }
         skipSpace()
@@ -84,7 +91,7 @@ struct JSONReader {
         return string
     }
 
-    /// Returns the UTF-8 of an escape, read from behind its backslash.
+    /// Reads an escape sequence behind its backslash, and returns its UTF-8.
     private mutating func readEscape() throws(JSON.Malformed) -> [UInt8] {
         guard let byte = next else { throw fault("a string without end") }
         position += 1
@@ -97,6 +104,7 @@ struct JSONReader {
         case UInt8(ascii: "\""), UInt8(ascii: "\\"), UInt8(ascii: "/"): return [byte]
         case UInt8(ascii: "u"):
             var units = [try readUnit()]
+            // A character beyond U+FFFF is a pair of two escapes.
             if UTF16.isLeadSurrogate(units[0]), bytes[position...].starts(with: "\\u".utf8) {
                 position += 2
                 units.append(try readUnit())
@@ -111,6 +119,7 @@ struct JSONReader {
         }
     }
 
+    /// Reads the four hexadecimal digits of a `\u` escape.
     private mutating func readUnit() throws(JSON.Malformed) -> UInt16 {
         var unit: UInt16 = 0
         for _ in 0..<4 {
@@ -123,6 +132,7 @@ struct JSONReader {
         return unit
     }
 
+    /// Checks a number by the grammar of the RFC, and returns its text.
     private mutating func readNumber() throws(JSON.Malformed) -> String {
         let start = position
         if next == UInt8(ascii: "-") { position += 1 }
@@ -142,25 +152,28 @@ struct JSONReader {
         return String(decoding: bytes[start..<position], as: UTF8.self)
     }
 
+    /// Skips digits, and returns their number.
     private mutating func skipDigits() -> Int {
         let start = position
         while let byte = next, UInt8(ascii: "0")...UInt8(ascii: "9") ~= byte { position += 1 }
         return position - start
     }
 
+    /// Reads one of the literals `true`, `false` and `null`.
     private mutating func readWord(_ word: StaticString, _ value: JSON) throws(JSON.Malformed) -> JSON {
         guard bytes[position...].starts(with: word.description.utf8) else { throw fault("no value") }
         position += word.utf8CodeUnitCount
         return value
     }
 
+    /// The next byte; nil at the end of the text.
     private var next: UInt8? { position < bytes.count ? bytes[position] : nil }
 
     private mutating func skipSpace() {
         while let byte = next, byte == 0x20 || byte == 0x09 || byte == 0x0A || byte == 0x0D { position += 1 }
     }
 
-    /// Skips `character` if it comes next, after white space.
+    /// Skips white space, and `character` if it comes next. Returns whether it came next.
     private mutating func take(_ character: Unicode.Scalar) -> Bool {
         skipSpace()
         guard next == UInt8(ascii: character) else { return false }

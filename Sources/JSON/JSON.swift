@@ -1,35 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A JSON value (RFC 8259).
+/// A JSON value (RFC 8259), with its parser and with the writer of strings. The service, the command, the bridge and
+/// the sources of activity use it.
 ///
-/// The service and the command do not use Foundation. Its parsers also do not preserve three cases that a poster has to
-/// be informed of: the difference of `1` and `1.0`, integers beyond 64 bits, and duplicate keys.
+/// It replaces the parsers of Foundation, which the service and the command do not use. Those parsers also lose three
+/// properties of a text: the difference of `1` and `1.0`, integers beyond 64 bits, and duplicate keys. A poster must
+/// get an error or the exact value in these cases.
 public indirect enum JSON: Equatable, Sendable {
     case null
     case boolean(Bool)
-    /// A number as written in the text, which follows the grammar of the RFC.
+    /// A number as it is written in the text.
     case number(String)
     case string(String)
     case array([JSON])
     case object([String: JSON])
 
-    /// The maximum depth of nested collections, as the input may be untrusted.
+    /// The maximum depth of nested arrays and objects. It bounds the recursion for untrusted input.
     public static let maximumDepth = 256
 
-    /// An error in a text.
+    /// The error for a text that is no JSON.
     public struct Malformed: Error, Equatable, CustomStringConvertible {
-        /// The offset in bytes, from 0.
+        /// The offset of the fault in bytes, from 0.
         public let position: Int
         public let reason: String
 
         public var description: String { "\(reason) at byte \(position)" }
     }
 
-    /// Parses a text that consists of one value.
+    /// Parses a text that has exactly one value.
     ///
-    /// - Parameter isRepairing: Whether invalid UTF-8 becomes U+FFFD, and the last value of a duplicate key counts. It
-    ///   is meant for programs that forward foreign texts.
-    /// - Throws: ``Malformed``, without repairs also for these cases, and for values nested deeper than
-    ///   ``maximumDepth``.
+    /// - Parameter isRepairing: whether faults are repaired: invalid UTF-8 becomes U+FFFD, and of a duplicate key the
+    ///   last value counts. It is for texts of other programs that cannot be corrected.
+    /// - Throws: ``Malformed`` for a text that is no JSON, and for values nested deeper than ``maximumDepth``. Without
+    ///   repairs it is also thrown for invalid UTF-8 and duplicate keys.
     public init(_ bytes: some Collection<UInt8>, repairing isRepairing: Bool = false) throws(Malformed) {
         var reader = JSONReader(bytes: Array(bytes), isRepairing: isRepairing)
         self = try reader.readDocument()
@@ -39,12 +41,13 @@ public indirect enum JSON: Equatable, Sendable {
         try self.init(text.utf8)
     }
 
-    /// The member of an object; nil for other values, and for a missing member.
+    /// The member of an object; nil for a missing member, and for a value that is no object.
     public subscript(key: String) -> JSON? {
         if case .object(let members) = self { members[key] } else { nil }
     }
 
-    /// This value without `null` members and elements; nil if it is null itself.
+    /// This value without `null` members and elements, at any depth; nil if it is `null` itself. Property lists have no
+    /// null.
     public var withoutNull: JSON? {
         switch self {
         case .null: nil
@@ -54,18 +57,21 @@ public indirect enum JSON: Equatable, Sendable {
         }
     }
 
+    /// The content of a string; nil for other values.
     public var text: String? { if case .string(let text) = self { text } else { nil } }
+    /// The elements of an array; empty for other values.
     public var elements: [JSON] { if case .array(let elements) = self { elements } else { [] } }
+    /// Whether it is the value `true`.
     public var isTrue: Bool { self == .boolean(true) }
-    /// The value of a number that is written as an integer of 64 bits.
+    /// The value of a number that is written as an integer and fits into 64 bits; otherwise nil.
     public var integer: Int64? { if case .number(let digits) = self { Int64(digits) } else { nil } }
 }
 
 // MARK: Writing
 
 extension JSON {
-    /// Returns a JSON string. Control characters and characters that change the text direction are escaped, so that it
-    /// is safe to print on a terminal.
+    /// Returns a text as a JSON string. Control characters and characters that change the direction of text are
+    /// escaped, so that the string is safe to print on a terminal.
     public static func quoted(_ text: String) -> String {
         var result = "\""
         for scalar in text.unicodeScalars {
@@ -84,7 +90,7 @@ extension JSON {
         return result + "\""
     }
 
-    /// Whether a scalar could move the cursor, break the line, or change the order of the displayed text.
+    /// Whether a character could move the cursor, break the line, or change the order of the displayed text.
     public static func isDeceptive(_ scalar: Unicode.Scalar) -> Bool {
         switch scalar.value {
         case 0x061C, 0x200E, 0x200F, 0x2028...0x202E, 0x2066...0x2069: true

@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The reason why the center refused an event. A refused event changes nothing.
+/// The reason why the center refuses an event, such as a post or a registration. The caller gets it as a D-Bus error.
+///
+/// A refused event changes nothing, except that it may remove expired state before its check.
 public enum CenterError: Error, Equatable, Sendable {
     /// The name of a post is empty (N1).
     case invalidName
     /// A value in userInfo is not a property-list value (N3).
     ///
-    /// - Parameter path: the place of the value, such as `userInfo.size[2]`.
+    /// - Parameter path: the position of the value, such as `userInfo.size[2]`.
     case invalidUserInfo(path: String, reason: String)
     /// An option is unknown, or its value is not allowed.
     case invalidOption(String, reason: String)
     /// The caller has no observer with this number.
     case unknownObserver(ObserverID)
-    /// A limit would be exceeded; `value` is the limit (E1).
+    /// The event would exceed this limit (E1). `value` is the limit, in the unit of its key: a number, or bytes.
     case limitExceeded(Limits.Key, value: UInt64)
-    /// The share of one process in a total limit would be exceeded; `value` is the total limit (E4).
+    /// The total has capacity left, but the caller's process or sandbox would exceed its share of it (E4). `value` is
+    /// the limit of the total.
     case shareExceeded(Limits.Key, value: UInt64)
 }
 
@@ -33,6 +36,8 @@ extension CenterError: CustomStringConvertible {
 }
 
 extension Limits {
+    /// Checks a new amount against one limit. An amount of zero or less always passes.
+    ///
     /// - Throws: ``CenterError/limitExceeded(_:value:)`` when `value` is greater than the limit.
     public func check(_ key: Key, _ value: Int) throws(CenterError) {
         let limit = self[key]

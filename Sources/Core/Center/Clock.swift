@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The source of time of a center. The center has no timers for expiry: expired state is found when an event looks at
-/// it.
+/// The source of time of a center. The driver passes the system's clocks, and tests pass virtual ones.
+///
+/// The center has no timers for expiry: an event that looks at expired state removes it.
 public struct Clock {
     /// Microseconds since 1970 in UTC.
     public var time: () -> Int64
@@ -13,11 +14,11 @@ public struct Clock {
         self.uptime = uptime
     }
 
-    /// A clock that stands at 1970.
+    /// A clock whose times are always 0.
     public static var stopped: Clock { Clock(time: { 0 }) }
 
-    /// Returns the expiry after a number of seconds.
+    /// Returns the time of expiry, as ``uptime``, after a number of seconds.
     ///
-    /// - Parameter now: the time by ``uptime``.
+    /// - Parameter now: the present ``uptime``.
     static func expiry(in seconds: UInt32, from now: Int64) -> Int64 { now + Int64(seconds) * 1_000_000 }
 }

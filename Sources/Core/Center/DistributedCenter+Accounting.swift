@@ -1,17 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// Accounting of resources (E1, E4).
+/// Accounting of resources, and the shares of accounts in the totals (E1, E4).
 ///
-/// Everything that a connection makes the center hold is charged at its size to the connection, its account and the
-/// total, and credited in the same way. Resources that cannot be reclaimed have a share for each process, so that
-/// others always find some left. Resources that can be reclaimed are taken from the largest account when the total is
-/// too large.
+/// An account is a process, a sandboxed application, or a connection without a known process. All state that a
+/// connection makes the center hold is charged, at its size, to the connection, its account and the total. When the
+/// state ends, the same amount is credited.
+///
+/// There are two kinds of resources:
+///
+/// - **Not reclaimable**, such as observers: a request beyond the total, or beyond the account's share of it, is
+///   refused. A share is at most 7/8 of the part of the total that others do not use, so that others always find some
+///   left.
+/// - **Reclaimable**: queued notifications, and the values of departed posters. A request is accepted, and the center
+///   discards from the account that has most of them when the total is over its limit.
 extension DistributedCenter {
     /// Assigns a connection to the account of its process or sandbox, before its first call or later. Its usage moves
-    /// to that account. ``Effect/forget(_:)`` reports when the connection is forgotten.
+    /// to that account. From now on the center reports by ``Effect/forget(_:)`` when it forgets the connection.
     ///
-    /// - Parameter identity: the identity of the poster for receivers (P1).
+    /// - Parameters:
+    ///   - id: the account.
+    ///   - identity: the poster's identity, which receivers can learn (P1); nil when unknown.
     public func identify(
         _ name: ClientName, as id: AccountID, identity: Identity? = nil, effects: inout [Effect]
     ) {
@@ -25,7 +34,7 @@ extension DistributedCenter {
         if let client = client(of: peer) { pump(client, effects: &effects) }
     }
 
-    /// Makes another account pay for the usage of a connection.
+    /// Moves a connection with its usage to another account. An account without connections and usage is forgotten.
     private func move(_ peer: Peer, to id: AccountID, effects: inout [Effect]) {
         let (before, after) = (peer.account, account(id))
         before.clients.remove(peer)
@@ -47,12 +56,14 @@ extension DistributedCenter {
     /// The account that pays for a connection; nil for an unknown connection.
     public func account(of name: ClientName) -> AccountID? { peers[name]?.account.id }
 
-    /// Whether the center keeps the connection. An identified one is forgotten with ``Effect/forget(_:)``.
+    /// Whether the center has state of the connection.
     public func knows(_ name: ClientName) -> Bool { peers[name] != nil }
 
+    /// Returns the peer of this name, or makes one with an account of its own.
     func peer(_ name: ClientName) -> Peer {
         if let peer = peers[name] { return peer }
-        // A connection that was considered gone, as after a restart, keeps its values.
+        // After a restart the center considers the posters of values as gone until they call. Such a poster keeps its
+        // values, so its old peer is used.
         let peer = retained.payer(named: name) ?? Peer(name: name, account: account(.connection(name)))
         peer.isKnown = true
         if peer.departed != nil { noteDeparted(peer) }
@@ -61,41 +72,45 @@ extension DistributedCenter {
         return peer
     }
 
-    /// Forgets a connection that is not a client, uses nothing and was not identified.
+    /// Forgets a connection that is not a client, uses nothing, and whose departure the driver need not report: it was
+    /// not identified and is not watched.
     func forgetIfUnused(_ peer: Peer) {
         if peer.isKnown, !peer.isClient, peer.usage.isZero, !peer.isIdentified, !peer.isDepartureWatched {
             forget(peer)
         }
     }
 
+    /// Removes a connection that is not a client from all tables, and credits the usage that ends with it.
     func forget(_ peer: Peer) {
         invariant(!peer.isClient, "D8: a client is forgotten before its connection")
         peers[peer.name] = nil
         peer.isKnown = false
         noteForgotten(peer)
         noteDeparted(peer)
-        // The bus drops its queue for a connection that left, with all in-flight messages.
+        // The bus discards all in-flight messages to a connection that left, so nothing is in flight any more.
         charge(peer, .inFlightBytes, -peer.usage[.inFlightBytes])
         charge(peer, .answerBytes, -peer.usage[.answerBytes])
         releaseParts(of: peer)
         peer.answers = Deque()
         peer.replies = nil
-        // A payer of values may be considered gone and return; it then starts like a new connection.
+        // If the connection is not gone but only considered gone, it starts again like a new connection.
         peer.flow = FlowWindow()
         (peer.confirmedBytes, peer.confirmedBeforeChannel) = (0, nil)
         peer.isDepartureWatched = false
-        // The account and the connection hold each other.
+        // Account and connection refer to each other, so the reference is removed.
         peer.account.clients.remove(peer)
         peer.account.peers -= 1
         forgetIfUnused(peer.account)
     }
 
-    /// Charges or credits a resource. Every change of usage goes through here, so that the totals are the sums of their
-    /// parts.
+    /// Charges a positive amount of a resource, or credits a negative one. Every change of usage goes through here, so
+    /// that each total is the sum of its parts.
+    ///
+    /// The account of a departed connection is forgotten with its last credit, so callers credit last.
     func charge(_ peer: Peer, _ resource: Resource, _ amount: Int) {
         guard amount != 0 else { return }
-        // Excess belongs to the accounts with the largest usage, however connections were assigned to processes
-        // meanwhile.
+        // The excess (usage beyond a lowered limit) belongs to the accounts with the largest usage. Connections may
+        // have moved between accounts since it was distributed.
         if amount < 0, excess[resource] > 0 { _ = distributeExcess(of: resource) }
         let account = peer.account
         peer.usage[resource] += amount
@@ -113,6 +128,7 @@ extension DistributedCenter {
         if amount < 0, account.peers == 0 { forgetIfUnused(account) }
     }
 
+    /// Updates the amounts that departed connections have left behind, after a change of one of them or of its values.
     private func noteDeparted(_ peer: Peer) {
         meter.count()
         retained.note(peer.name, hasLeft: !peer.isKnown)
@@ -122,11 +138,17 @@ extension DistributedCenter {
         peer.account.departed[.retainedBytes] += (peer.departed?.byteCount ?? 0) - (before?.byteCount ?? 0)
     }
 
-    /// Checks that a total, and the share of an account in it, have capacity for more.
+    /// Checks that a total, and the share of an account in it, have capacity for an amount more.
     ///
-    /// An account may use at most 7/8 of the part of the total that the others do not use. One account alone can have 7/8
-    /// of a total, and many greedy accounts leave a part that shrinks and never reaches zero. Totals
-    /// below ``smallestShared`` have no shares, as such a share would be too small to be useful.
+    /// An account may use at most 7/8 of the part of the total that the others do not use. A single account can thus
+    /// have 7/8 of a total, and the part that many greedy accounts leave shrinks but never reaches zero. Totals below
+    /// ``smallestShared`` have no shares, because such shares would be too small for use.
+    ///
+    /// - Parameters:
+    ///   - peer: the connection that would be charged; nil for one without usage.
+    ///   - amount: the amount to add; a negative amount passes unless the total is still over its limit.
+    /// - Throws: ``CenterError/limitExceeded(_:value:)`` or ``CenterError/shareExceeded(_:value:)``, for the resource
+    ///   or for `memory-bytes`.
     func checkRoom(for peer: Peer?, _ resource: Resource, adding amount: Int) throws(CenterError) {
         do throws(CenterError) {
             try checkLimit(for: peer, resource, adding: amount)
@@ -144,7 +166,7 @@ extension DistributedCenter {
         }
     }
 
-    /// Checks the limit of the resource alone.
+    /// Checks the limit of the resource alone, without the total memory.
     private func checkLimit(for peer: Peer?, _ resource: Resource, adding amount: Int) throws(CenterError) {
         let key = resource.limit
         let limit = limits[key]
@@ -158,53 +180,65 @@ extension DistributedCenter {
 
     // MARK: Total memory
 
-    /// The size of everything that the center holds, in bytes: at most ``Limits/Key/memoryBytes``, except within an
-    /// event.
+    /// The memory that the center and the driver hold for clients and sessions, in bytes. It is at most
+    /// ``Limits/Key/memoryBytes``, except within an event.
     public var heldBytes: Int { lastingMemory + totals.waitingMemory + bytesForSessions }
 
-    /// The memory that cannot be reclaimed, in bytes, including connections without other usage.
+    /// The memory that is not taken back when memory is short, in bytes: all but queued notifications. It includes
+    /// ``connectionSize`` for each connection that is not a client. Values of departed posters count here, although
+    /// they can be reclaimed.
     var lastingMemory: Int { totals.lastingMemory + (peers.count - clients.count) * Self.connectionSize }
 
+    /// The same for one account.
     private func lastingMemory(of account: Account) -> Int {
         account.usage.lastingMemory + max(0, account.peers - account.usage[.clients]) * Self.connectionSize
     }
 
-    /// The memory of a connection that is not a client, in bytes: its entries in tables.
+    /// The memory of a connection that is not a client, in bytes: an estimate of its entries in tables.
     private static let connectionSize = 1280
 
-    /// Whether the total memory, and the share of an account in it, have capacity for more memory that cannot be
-    /// reclaimed. The share is that of ``checkRoom(for:_:adding:)``. Queued notifications give way, down to an eighth
-    /// of the limit.
+    /// Whether the total memory, and the share of an account in it, have capacity for more memory that is not
+    /// reclaimable.
+    ///
+    /// The share is that of ``checkRoom(for:_:adding:)``. Queued notifications do not count: they are discarded to make
+    /// space, until they have an eighth of the limit.
+    ///
+    /// - Parameter share: the account may use this multiple of the part that remains free: 7 stands for a share of 7/8.
     func hasMemory(for peer: Peer?, adding bytes: Int, times share: Int = 7) -> Bool {
         let left = maxLastingMemory - lastingMemory + givingWay(.retainedBytes, to: peer) - bytes
         return left >= 0 && (peer.map { lastingMemory(of: $0.account) } ?? 0) + bytes <= share * left
     }
 
+    /// The maximum of ``lastingMemory``. An eighth of the limit remains for queued notifications.
     private var maxLastingMemory: Int {
         let limit = Int(limits[.memoryBytes])
         return limit - limit / 8
     }
 
-    /// The maximum size of the queues of all clients, in bytes.
+    /// The maximum size of the queues of all clients, in bytes: their own limit, or the memory that other state leaves.
     var maxWaitingMemory: Int {
         min(Int(limits[.queuedBytes]), Int(limits[.memoryBytes]) - lastingMemory - bytesForSessions)
     }
 
-    /// Whether the driver has to call ``giveWay(effects:)``.
+    /// Whether more memory is held than the limit allows, so that the driver has to call ``giveWay(effects:)``.
     public var isOverMemory: Bool {
         isValueInTheWay || isTooMuchWaiting
     }
 
+    /// Whether queued notifications must be discarded.
     private var isTooMuchWaiting: Bool {
         heldBytes > limits[.memoryBytes] && totals.waitingMemory > 0 || owesRoom && isOverTotal
     }
 
+    /// Whether values of departed posters must be removed.
     private var isValueInTheWay: Bool {
         lastingMemory > maxLastingMemory && departed.usage(.retainedBytes) > 0
     }
 
-    /// Reduces the total memory to its limit, as far as one event may. Values of departed posters go first, then the
-    /// oldest notifications of the clients with the largest queues.
+    /// Reduces the total memory to its limit, as far as one event may. Values of departed posters are removed first,
+    /// then the oldest notifications of the clients with the largest queues.
+    ///
+    /// The driver calls it after an event while ``isOverMemory`` is true.
     public func giveWay(effects: inout [Effect]) {
         defer { eventEnded() }
         takeAllTurns(effects: &effects)
@@ -218,22 +252,27 @@ extension DistributedCenter {
         if !isOverTotal { owesRoom = false }
     }
 
+    /// The maximum number of values and notifications that one ``giveWay(effects:)`` discards.
     private static let maxGivingWay = 256
 
-    /// Whether an account stays within the given multiple of the part that it leaves to others.
+    /// Whether an account stays within its share of a total with an amount more.
+    ///
+    /// - Parameter share: the account may use this multiple of the part that remains free: 7 stands for a share of 7/8.
     func isWithinShare(_ peer: Peer?, _ resource: Resource, adding amount: Int, times share: Int = 7) -> Bool {
         let left = Int(limits[resource.limit]) - used(resource) + givingWay(resource, to: peer) - amount
         return (peer?.account.usage[resource] ?? 0) + amount <= share * left
     }
 
-    /// The amount of a resource that departed payers of other accounts use, and that can be reclaimed
+    /// The amount of a resource that can be reclaimed for a connection: that of departed payers of other accounts
     /// (``DepartedPayers``).
     private func givingWay(_ resource: Resource, to peer: Peer?) -> Int {
         departed.usage(resource) - (peer?.account.departed[resource] ?? 0)
     }
 
+    /// The smallest limit of a total that has shares.
     static let smallestShared: UInt64 = 64
 
+    /// Returns the account of this id, or makes one.
     func account(_ id: AccountID) -> Account {
         if let account = accountsByID[id] { return account }
         let account = Account(id)
@@ -248,6 +287,7 @@ extension DistributedCenter {
         blockedOnQuota.forget(account)
     }
 
+    /// Checks that all totals are the sums of their parts, and that no table refers to a departed connection.
     func checkAccounts() throws(BrokenInvariant) {
         var (sum, ofAccounts): (Usage, [AccountID: Usage]) = (Usage(), [:])
         var connections: [AccountID: Int] = [:]
@@ -284,7 +324,7 @@ extension DistributedCenter {
         }
     }
 
-    /// All connections that may pay for something: known ones, and departed ones with posts, calls or values.
+    /// All connections that may be charged: known ones, and departed ones with queued posts, waiting calls or values.
     private var payers: [Peer] {
         let left = postingQueues.payers.filter { !$0.isKnown }
         let called = waitingCallers.values.filter { caller in !caller.isKnown && !left.contains { $0 === caller } }

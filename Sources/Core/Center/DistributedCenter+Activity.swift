@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The effect of application activity on suspension (A1, A2).
 ///
-/// A change to active counts at once, a change to inactive after a delay: a window that closes, or a change of desktop,
-/// leaves no application active for an instant. The center has no timer, so the delay is an effect. Each change of
-/// activity has an epoch (S5), so that a late timer never suspends a client that became active since.
+/// A change to active takes effect at once, a change to inactive after a delay. The reason: when a window closes or the
+/// desktop changes, no application is active for an instant. The driver runs the timer of this delay, as an effect.
+/// Each reported change has a number, its epoch (S5). A timer with an old epoch is ignored, so it never suspends a
+/// client that became active meanwhile.
 extension DistributedCenter {
-    /// The delay between the inactivity of an application and the suspension of its client.
+    /// The delay between the inactivity of an application and the suspension of its client, in milliseconds.
     public static let inactivityDelayMilliseconds = 250
 
-    /// Takes the activity of a client's application from the desktop. An unknown client has nothing to suspend.
+    /// Handles the desktop's report about the activity of a client's application. An unknown client is ignored.
     public func setActivity(_ activity: Activity, of name: ClientName, effects: inout [Effect]) {
         defer { eventEnded() }
         guard let client = clients[name], client.reportedActivity != activity else { return }
@@ -23,10 +24,11 @@ extension DistributedCenter {
                 name, epoch: lastActivityEpoch, milliseconds: Self.inactivityDelayMilliseconds))
     }
 
-    /// Takes the end of ``Effect/startInactivityTimer(_:epoch:milliseconds:)``. Nothing happens when the activity
-    /// changed meanwhile.
+    /// Handles the end of ``Effect/startInactivityTimer(_:epoch:milliseconds:)``: suspends the client if it is still
+    /// inactive.
     public func inactivityTimerEnded(_ name: ClientName, epoch: UInt64, effects: inout [Effect]) {
         defer { eventEnded() }
+        // Code under CARILLON_PLANTED injects a fault, in builds that test whether the simulation finds it (E7).
         #if CARILLON_PLANTED
             let isLate = PlantedFault.strikes(.lateInactivity)
         #else
@@ -38,7 +40,7 @@ extension DistributedCenter {
         changeSuspension(of: client, effects: &effects) { $0.activity = .inactive }
     }
 
-    /// Sets whether activity suspends clients at all, as configured for every client.
+    /// Sets whether inactivity may suspend clients, as the configuration has it for all clients.
     public func setAutomaticSuspension(_ isOn: Bool, effects: inout [Effect]) {
         defer { eventEnded() }
         guard isOn != suspendsAutomatically else { return }

@@ -1,27 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Backpressure on posters that are faster than observers that read (A4, E4).
+/// Backpressure: posts are slowed down while clients that read can't keep up with them (A4, E4).
 ///
-/// A client loses a notification that does not fit into its queue. Therefore posts are served at the pace of a client
-/// that reads while one of these holds:
+/// A client loses a notification that does not fit into its queue. Therefore posts are served only as fast as the
+/// slowest client acknowledges, while a client that reads is under backpressure. That is so in two cases:
 ///
 /// - Its queue is half full.
-/// - Half of the space for all queues is used, and more than a 128th of `queued-bytes` by this client.
+/// - All queues together are half full, and this client has more than a 128th of `queued-bytes`.
 ///
-/// A bus that bounds its own queues then makes the poster wait. The pace has a minimum, as a client may read slowly on
-/// purpose. A client that has stopped reading, and a client that monitors (B3), slow nothing.
+/// Posts then wait in the service's call queue and in the bus; a bus that bounds its own queues makes the poster wait.
+/// The pace has a minimum, because a client may read slowly on purpose. A client that has stopped reading (a slow
+/// consumer), a suspended client, and a monitor (B3) slow nothing.
 ///
-/// The driver asks ``isUnderBackpressure`` after each event. While that is true, it calls ``checkBackpressure()`` about
-/// every 10 ms.
+/// The call queue of the service asks ``isUnderBackpressure`` before it serves calls. While that is true, it calls
+/// ``checkBackpressure()`` about every 10 ms.
 extension DistributedCenter {
     /// The number of consecutive calls of ``checkBackpressure()`` without an acknowledgment after which a client counts
-    /// as a slow consumer: a second. On a busy machine a client that reads may get no processor for a good part of
-    /// that.
+    /// as a slow consumer. At 10 ms each this is a second: on a busy machine a client may get no processor time for a
+    /// part of it.
     private static let maxIdleChecks = 100
 
-    /// Whether posts are to be served slowly.
+    /// Whether the driver must serve posts slowly.
     public var isUnderBackpressure: Bool { !congested.isEmpty }
 
-    /// Puts a client whose queue has grown to half of a limit under backpressure.
+    /// Puts a client under backpressure if its queue has grown to half of a limit. Called for each queued notification.
     func noteGrowth(of client: Client) {
         guard client.backpressure == nil, !client.isSlowConsumer, isOver(client, eighths: 4),
             mayApplyBackpressure(client)
@@ -31,9 +32,12 @@ extension DistributedCenter {
         congested.append(client)
     }
 
-    /// Updates which clients are under backpressure. Call about every 10 ms while there are any.
+    /// Updates the clients under backpressure. Call it about every 10 ms while there are any.
     ///
-    /// - Returns: the number of notifications that the slowest of them was sent since the last call.
+    /// A client leaves backpressure when its queue is below three eighths, or when it counts as a slow consumer.
+    ///
+    /// - Returns: the number of notifications that were sent to the slowest of these clients since the last call. The
+    ///   driver serves as many posts until the next call.
     public func checkBackpressure() -> Int {
         defer { eventEnded() }
         meter.count(congested.count)
@@ -57,10 +61,12 @@ extension DistributedCenter {
         return slowest == .max ? 0 : slowest
     }
 
+    /// Whether the client may slow down posts: not when it has left, is suspended, or is a monitor.
     private func mayApplyBackpressure(_ client: Client) -> Bool {
         client.presence == .here && !client.isSuspended && client.monitors == 0
     }
 
+    /// Whether the queue exceeds so many eighths of a limit: of its own, or of the total if the queue is large.
     private func isOver(_ client: Client, eighths: UInt64) -> Bool {
         let byteCount = UInt64(client.queue.byteCount)
         return UInt64(client.queue.count) > limits[.queuedPerClient] / 8 * eighths
@@ -69,6 +75,7 @@ extension DistributedCenter {
                 && UInt64(totals[.queuedBytes]) > UInt64(max(0, maxWaitingMemory)) / 8 * eighths
     }
 
-    /// The divisor of `queued-bytes` for the part beyond which a client is under backpressure for a full total.
+    /// The divisor of `queued-bytes` that gives the size from which a queue counts when all queues are half full: a
+    /// 128th.
     private static let goodPart: UInt64 = 128
 }

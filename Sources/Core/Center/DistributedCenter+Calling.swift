@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// Calls that arrive faster than they are served (E4).
+/// Method calls that arrive faster than they are served (E4).
 ///
-/// The driver keeps waiting calls and serves all processes in a fair queue. A waiting call is charged to its caller.
-/// When a process has used up its share, its further calls cannot be kept. Its posts are then lost, and reported to all
-/// clients that they would have reached (S4).
+/// The driver keeps waiting calls in a fair queue of all processes. Each is charged to its caller here. When a process
+/// has used up its share of `waiting-call-bytes`, its further calls are not kept. A call that wants an answer then gets
+/// an error. Posts that want none are lost, and the loss is reported to all clients that they would have reached (S4).
 extension DistributedCenter {
     /// Whether another call of a connection may be kept.
     ///
-    /// A process may use 31 times the part that it leaves to others, and 63 times with calls that want an answer. Thus
-    /// a process that has posted without end still learns whether its posts arrived. A part of the limit is reserved
-    /// for processes with a small backlog, as a flood of several processes must not have their calls refused.
+    /// A process may use 31 times the bytes that remain free, and 63 times with calls that want an answer. A process
+    /// that has posted without end can thus still ask whether its posts arrived. A 64th of the limit is reserved for
+    /// processes with a small backlog, so that a flood from several processes does not get their calls refused.
     ///
-    /// - Parameter byteCount: the minimum that must be free for the call, in bytes.
+    /// - Parameters:
+    ///   - byteCount: the minimum that must be free for the call, in bytes.
+    ///   - wantsAnswer: whether the caller wants an answer.
     public func mayKeepCall(of name: ClientName, byteCount: Int, wantsAnswer: Bool) -> Bool {
         let peer = waitingCaller(name) ?? peers[name]
         let (limit, total) = (Int(limits[.waitingCallBytes]), waitingCallBytes + byteCount)
@@ -26,24 +28,25 @@ extension DistributedCenter {
             && hasMemory(for: peer, adding: byteCount, times: share)
     }
 
-    /// The bytes that all waiting calls together may still take, without the reserve.
+    /// The bytes that may still be charged for waiting calls of all processes, without the reserve.
     public var roomForCalls: Int {
         let limit = Int(limits[.waitingCallBytes])
         return max(0, limit - limit / Self.reserveDivisor - waitingCallBytes)
     }
 
-    /// The size of waiting calls and of partial posts, in bytes.
+    /// The size of waiting calls and of posts that have arrived in part, in bytes.
     var waitingCallBytes: Int { totals[.waitingCallBytes] + totals[.partBytes] }
 
-    /// The largest backlog of a process that may use the reserve, in bytes: a few calls.
+    /// The largest backlog of a process that may use the reserve, in bytes: enough for a few calls.
     private static let smallBacklog = 4096
-    /// The reserve is one such part of the limit: the part that the largest share leaves.
+    /// The divisor of the limit for the reserve. The largest share, 63/64, leaves as much.
     private static let reserveDivisor = 64
 
-    /// Whether calls of a connection wait.
+    /// Whether calls of a connection wait to be served.
     public func keepsCalls(of name: ClientName) -> Bool { waitingCaller(name) != nil }
 
-    /// Counts a call that waits behind other calls of its connection. A flood consists of such calls.
+    /// Charges a call that waits behind other calls of its connection: a short path, because most calls of a flood take
+    /// it.
     ///
     /// - Returns: false when no other call of the connection waits. Then ``callIsKept(of:byteCount:effects:)`` must be
     ///   called.
@@ -53,7 +56,7 @@ extension DistributedCenter {
         return true
     }
 
-    /// Counts a call of a connection that waits.
+    /// Charges a call of a connection that waits to be served.
     public func callIsKept(of name: ClientName, byteCount: Int, effects: inout [Effect]) {
         defer { eventEnded() }
         guard !callIsKeptBehindOthers(of: name, byteCount: byteCount) else { return }
@@ -62,7 +65,7 @@ extension DistributedCenter {
         charge(peer, .waitingCallBytes, byteCount)
     }
 
-    /// Ends the wait of a call, which is served next.
+    /// Credits a call that waits no longer, because it is served next.
     public func callIsTaken(of name: ClientName, byteCount: Int) {
         defer { eventEnded() }
         guard let peer = waitingCaller(name) else { return }
@@ -75,15 +78,18 @@ extension DistributedCenter {
 
     // MARK: Partial posts
 
-    /// Sets the amount that the service holds of a client's posts that have arrived in part, or that wait for the
-    /// removal of queued posts. Such posts count with the waiting calls. They may use a quarter of that limit, or be a
-    /// single client's, as a partial post may stay forever.
+    /// Charges the bytes that the service holds of a client's posts: posts that have arrived in part on its channel, or
+    /// that wait until posts they replace are removed.
+    ///
+    /// They count in `waiting-call-bytes`. All together may use a quarter of that limit, because a partial post may
+    /// stay for ever. Exception: if only this client holds any, its bytes may be more.
     ///
     /// - Parameters:
     ///   - byteCount: the new amount of the client, in bytes.
-    ///   - isWhole: whether the post can no longer be given up, so that it counts even without capacity.
-    /// - Returns: false where the amount would grow and there is no capacity for it; nothing has changed then.
-    ///   ``partsToGiveUp(for:byteCount:isGivable:)`` may free some.
+    ///   - isWhole: whether the post has arrived in full and can't be discarded, so that it is charged even without
+    ///     capacity.
+    /// - Returns: false when the amount would grow and there is no capacity. Then nothing has changed, and the driver
+    ///   may discard the posts of ``partsToGiveUp(for:byteCount:isGivable:)``.
     public func holdParts(of name: ClientName, byteCount: Int, isWhole: Bool = false, effects: inout [Effect]) -> Bool {
         defer { eventEnded() }
         let more = byteCount - (peers[name]?.usage[.partBytes] ?? 0)
@@ -98,7 +104,7 @@ extension DistributedCenter {
         return true
     }
 
-    /// The bytes that must be freed before so many more may be held.
+    /// The bytes that must be freed before so many more may be held; zero or less for none.
     private func partsMissing(for more: Int) -> Int {
         let limit = Int(limits[.waitingCallBytes])
         return more
@@ -107,13 +113,14 @@ extension DistributedCenter {
                 lastingMemory - Int(limits[.memoryBytes]))
     }
 
-    /// Returns the clients whose partial posts have to be given up for another client. The process with the largest
-    /// amount gives up its largest post first, as long as its amount exceeds that of the other client's process.
+    /// Returns the clients whose partial posts have to be discarded to make space for another client. Of the process
+    /// that holds most, the largest post is discarded first, as long as that process holds more than the other client's
+    /// process.
     ///
     /// - Parameters:
     ///   - byteCount: the new amount of the other client, in bytes.
-    ///   - isGivable: whether the post of a client can be given up.
-    /// - Returns: an empty array where that would not free enough.
+    ///   - isGivable: whether the post of a client can be discarded.
+    /// - Returns: an empty array if that would not free enough.
     public func partsToGiveUp(
         for name: ClientName, byteCount: Int, isGivable: (ClientName) -> Bool
     ) -> [ClientName] {
@@ -121,7 +128,7 @@ extension DistributedCenter {
         let more = byteCount - (own?.usage[.partBytes] ?? 0)
         let held = (own?.account.usage[.partBytes] ?? 0) + more
         var missing = partsMissing(for: more)
-        // The parts of each process, the largest last.
+        // The clients with partial posts in each process, the largest amount last.
         var accounts: [AccountID: (held: Int, parts: [Peer])] = [:]
         meter.count(2 * partHolders.count)
         for peer in partHolders.values where peer.account !== own?.account && peer.account.usage[.partBytes] > held {
@@ -149,12 +156,13 @@ extension DistributedCenter {
         return givenUp
     }
 
-    /// Releases the amount that is held of a client's partial posts.
+    /// Credits the bytes that are held of a client's partial posts.
     func releaseParts(of peer: Peer) {
         charge(peer, .partBytes, -peer.usage[.partBytes])
         partHolders[peer.name] = nil
     }
 
+    /// Returns the peer of a connection with waiting calls; nil for another one.
     private func waitingCaller(_ name: ClientName) -> Peer? {
         if let last = lastWaitingCaller, last.name == name { return last }
         guard let peer = waitingCallers[name] else { return nil }
@@ -162,9 +170,12 @@ extension DistributedCenter {
         return peer
     }
 
-    /// Counts posts that could not be served as lost to all clients that they would have reached. It takes as many out
-    /// of `posts` as one event may, from the end. Each client gets one report of these losses. The loss considers only
-    /// the name, the object and `deliver-immediately` of a post.
+    /// Counts posts as lost to all clients that they would have reached: posts that the service had no space for, or
+    /// posts of another session that were lost before they arrived. Each client gets one report of the posts in one
+    /// call.
+    ///
+    /// - Parameter posts: the lost posts. Posts are removed from its end, as many as one event may; call again for the
+    ///   others.
     public func losePosts(_ posts: inout [LostPost], effects: inout [Effect]) {
         defer { eventEnded() }
         var (matched, touched): (Int, [Client]) = (0, [])
@@ -178,39 +189,48 @@ extension DistributedCenter {
         }
     }
 
-    /// The observers that the posts of one event may match, without those of the last post.
+    /// The number of matching observers, and of posts, after which an event takes no further post.
     private static let maxMatched = 2048
 
-    /// Determines the receivers of a post that is lost now. All unobserved names count as one, and so do all unobserved
-    /// objects, so that a flood of posts with ever new names takes few entries.
+    /// Determines the properties of a post that is lost now by which its receivers are found later: the name, the
+    /// object, and `deliver-immediately`.
+    ///
+    /// All unobserved names count as one, and so do all unobserved objects. A flood of posts with ever new names thus
+    /// takes few entries.
     ///
     /// - Parameters:
     ///   - name: the name of the post; nil for an unobserved name.
     ///   - object: the object of the post; the empty string means no object, or an unobserved one.
-    ///   - deliverImmediately: whether the post would have reached suspended clients as well.
-    /// - Returns: nil for a post that would have been refused.
+    ///   - deliverImmediately: whether the post would have reached suspended clients too.
+    /// - Returns: nil for a post that would have been refused anyway.
     public func reach(ofPost name: String?, object: String, deliverImmediately: Bool) -> LostPost.Reach? {
         guard (try? checkPost(name: name ?? " ", object: object)) != nil else { return nil }
         let (name, object) = (name.map(ExactText.init), object.isEmpty ? nil : ExactText(object))
         let isObserved = index.mayHaveObservers(name: name, object: object)
-        // An unobserved object counts as none: in both cases only observers of any object match.
+        // An unobserved object counts as no object: in both cases only observers of any object match.
         return LostPost.Reach(
             name: isObserved.name ? name : nil, object: isObserved.object ? object : nil,
             deliverImmediately: deliverImmediately)
     }
 
-    /// - Returns: the number of observers that the post matches.
+    /// Counts the posts of one entry as lost, to the clients that their properties match.
+    ///
+    /// - Parameter touched: the clients that have yet to get a report.
+    /// - Returns: the number of observers that the posts match.
     private func lose(_ post: LostPost, touched: inout [Client], effects: inout [Effect]) -> Int {
         lastSerial += post.count
         counters.posted += post.count
         peers[post.poster]?.posted += post.count
-        // No observer has the empty name.
+        // A post with an unobserved name matches only observers of any name. The empty name, which none observes, does
+        // the same.
         var matches = takeMatches(name: post.reach.name?.text ?? "", object: post.reach.object?.text ?? "")
         defer { giveBack(&matches) }
         if matches.countedReceivers == 0 { counters.unmatched += post.count }
         for receiver in matches.receivers {
             meter.count(1 + receiver.count)
             let client = receiver.client
+            // Observers of a suspended client that drop notifications would not have got the post, so they miss
+            // nothing.
             let getsAll = post.reach.deliverImmediately || !client.isSuspended
             guard let observers = matches.observers(of: receiver, where: { getsAll || $0 != .drop }) else {
                 continue
@@ -224,13 +244,13 @@ extension DistributedCenter {
     }
 }
 
-/// Posts of one poster that could not be served and would have reached the same observers.
+/// Lost posts of one poster that would have reached the same observers.
 public struct LostPost: Sendable {
-    /// The name and object of the posts, as far as they determine the receivers.
+    /// The properties of the posts that determine their receivers.
     public struct Reach: Hashable, Sendable {
         /// The name; nil for an unobserved name.
         let name: ExactText?
-        /// The object; nil for none and for an unobserved object.
+        /// The object; nil for no object and for an unobserved one.
         let object: ExactText?
         let deliverImmediately: Bool
 

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Messages that the bus did not carry, or may not have carried (E5): it refused a signal as a quota was used up, or
-/// closed the connection with signals in flight.
+/// Losses between the service and a client (E5): messages that the bus refused because of a quota, or that were in
+/// flight when a connection ended.
 ///
-/// The notifications in such messages already have sequence numbers. Therefore
+/// Notifications in such messages already have sequence numbers. Therefore they are a *possible loss*:
 /// ``Effect/dropped(_:count:observers:reason:sequence:)`` reports how many of the numbers before the next notification
-/// may be missing, and the sequence does not advance by it. Where the bus does not report which signals it refused, the
+/// may be missing, and the sequence does not advance by it. If the bus does not report which signals it refused, the
 /// count is an upper bound.
 ///
-/// A `Dropped` signal may be lost in the same way. Its losses are then reported again, and not counted again. Control
-/// signals about suspension (S1), revoked observers (P3), interest (G4) and removed values (G5) are sent again too.
+/// A `Dropped` signal may be lost in the same way. The losses in it are then reported again, but not counted again.
+/// Control signals about suspension (S1), revoked observers (P3), interest (G4) and removed values (G5) are sent again
+/// too.
 extension DistributedCenter {
-    /// Takes the bus's refusal of a signal to the client, with notifications or a control signal.
+    /// Handles the bus's refusal of a signal to the client: notifications, or a control signal.
     ///
-    /// Nothing more is sent to the client until it has answered a probe, which shows that the bus has capacity again.
+    /// The bus has no space for the client. Nothing more is sent to it until it has answered a new Ping, which shows
+    /// that there is space again.
     ///
     /// - Parameters:
     ///   - notifications: the number of notifications in the signal.
@@ -28,10 +30,11 @@ extension DistributedCenter {
         block(client, effects: &effects)
     }
 
-    /// Takes the bus's refusal of a probe of the client. The driver sends the probe again until it gets through.
+    /// Handles the bus's refusal of a Ping to the client. The driver repeats the Ping until the bus accepts it.
     ///
-    /// - Parameter isCounted: whether ``deliveryRefused(_:notifications:losses:effects:)`` reported each other refusal.
-    ///   Otherwise all unacknowledged messages of the client may be lost, as dbus-broker refuses signals silently.
+    /// - Parameter isCounted: whether the bus reports each refused signal, as dbus-daemon does, so that
+    ///   ``deliveryRefused(_:notifications:losses:effects:)`` has counted them. dbus-broker refuses signals silently.
+    ///   All unacknowledged messages of the client may then be lost.
     public func probeRefused(_ name: ClientName, isCounted: Bool, effects: inout [Effect]) {
         defer { eventEnded() }
         guard let client = clients[name] else { return }
@@ -41,13 +44,14 @@ extension DistributedCenter {
         block(client, effects: &effects)
     }
 
-    /// Takes the end of the connection to the bus with notifications to the client possibly in flight.
+    /// Handles the end of the service's connection to the bus, for a client to which notifications may be in flight.
     ///
     /// - Parameters:
     ///   - count: the maximum number of these notifications.
     ///   - losses: the maximum number of losses that were reported at the same time.
-    ///   - unreachable: replaces `count` and `losses` for a client that may never have received its channel. They are
-    ///     the maximum in the channel, whose messages count as acknowledged once they are written.
+    ///   - unreachable: replaces `count` and `losses` if the messages in the client's channel may be lost too. The
+    ///     client may never have received the channel, or it closed the channel with messages unread. The window does
+    ///     not know these messages: they count as acknowledged once they are written.
     public func inFlightLost(
         _ name: ClientName, atMost count: Int, losses: UInt64,
         unreachable: (notifications: Int, losses: UInt64)? = nil, effects: inout [Effect]
@@ -63,7 +67,7 @@ extension DistributedCenter {
             effects: &effects)
     }
 
-    /// Takes the end of a channel with control signals that the client may never read, even if it acknowledged them.
+    /// Handles the end of a channel with control signals that the client may never read, even if it acknowledged them.
     /// They are sent again.
     ///
     /// - Parameter revoked: the observers that these control signals revoked.
@@ -72,9 +76,10 @@ extension DistributedCenter {
         if let client = clients[name] { loseControlSignals(to: client, revoked: revoked, effects: &effects) }
     }
 
+    /// Marks control signals to the client as lost, even if it acknowledged them.
     func loseControlSignals(to client: Client, revoked: Set<ObserverID>, effects: inout [Effect]) {
         meter.count(revoked.count)
-        // A revocation that the client acknowledged is no longer stored.
+        // If the client acknowledged a revocation, it is no longer stored. It is added again.
         let forgotten = revoked.subtracting(client.revocation?.observers ?? [])
         if !forgotten.isEmpty {
             client.addRevocation(of: forgotten)
@@ -83,7 +88,7 @@ extension DistributedCenter {
         markControlUnacked(to: client, whateverConfirmed: true, effects: &effects)
     }
 
-    /// Stops sending until the client answers, and probes it for that.
+    /// Stops sending to the client until it answers a Ping, and sends the Ping.
     private func block(_ client: Client, effects: inout [Effect]) {
         markControlUnacked(to: client, effects: &effects)
         guard !client.peer.flow.isBlocked else { return }
@@ -92,7 +97,11 @@ extension DistributedCenter {
         closed(client.peer, effects: &effects)
     }
 
-    /// - Parameter last: the last of the client's numbers that may be lost; nil for the last number of all.
+    /// Adds messages that may be lost to the client's possible loss, and logs it.
+    ///
+    /// - Parameters:
+    ///   - told: the notifications and losses in these messages.
+    ///   - last: the last of the client's sequence numbers that may be lost; nil for its last number of all.
     func notePossibleLoss(
         _ told: FlowWindow.NumberedContent, of client: Client, because reason: DropReason, upTo last: UInt64? = nil,
         effects: inout [Effect]
@@ -109,13 +118,13 @@ extension DistributedCenter {
         if isFirst { effects.append(.overflowed(client.name, reason)) }
     }
 
-    /// Reports the possible loss to the client, which reads again.
+    /// Reports the possible loss to a client that reads.
     ///
-    /// - Parameter sequence: the client's last number before the report; nil for the last number of all.
+    /// - Parameter sequence: the client's last number before the report; nil for its last number of all.
     func announcePossibleLoss(to client: Client, sequence: UInt64? = nil, effects: inout [Effect]) {
         guard let possibleLoss = client.possibleLoss else { return }
         client.possibleLoss = nil
-        // Logged before the report is sent: from here on the report itself has to be carried.
+        // Logged before the report is sent, because the report may be lost too and is then a possible loss itself.
         rememberPossibleLoss(of: client, effects: &effects)
         effects.append(
             .dropped(
@@ -126,8 +135,9 @@ extension DistributedCenter {
             effects: &effects)
     }
 
-    /// Marks the unacknowledged control signals of the client as possibly lost. They are sent again when the client
-    /// reads.
+    /// Marks control signals of the client as possibly lost. They are sent again when the client reads.
+    ///
+    /// - Parameter whateverConfirmed: whether acknowledged ones are marked too; otherwise only unacknowledged ones.
     func markControlUnacked(to client: Client, whateverConfirmed: Bool = false, effects: inout [Effect]) {
         if whateverConfirmed || client.isSuspensionUnacked { markSuspensionUnacked(of: client, effects: &effects) }
         if let revocation = client.revocation,
@@ -140,8 +150,8 @@ extension DistributedCenter {
             interestFollowers.contains(client.number) || valueFollowers.contains(client.number)
     }
 
-    /// Sends again the change signals about followed interest and values that may be lost, unless the client has asked
-    /// since.
+    /// Sends the signals about changed interest and removed values again, if they may be lost. A client that has asked
+    /// for the list since needs none.
     func resendControl(to client: Client, effects: inout [Effect]) {
         guard client.controlResendPending else { return }
         client.controlResendPending = false
@@ -151,6 +161,7 @@ extension DistributedCenter {
         tellValues(effects: &effects)
     }
 
+    /// Logs how many of the client's last sequence numbers may be lost; 0 when no possible loss is unreported.
     private func rememberPossibleLoss(of client: Client, upTo last: UInt64? = nil, effects: inout [Effect]) {
         guard remembersChanges else { return }
         let count = client.possibleLoss.map { $0.count + client.counts.sequence - (last ?? client.counts.sequence) }

@@ -1,26 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Clients with a channel (F2): their notifications are written to a socket of their own. The windows are the same. A
-/// window is acknowledged when all of it was written, as the client can read the bytes in the socket without the
-/// service.
+/// Clients with a channel (F2): a socket between client and service, on which notifications go beside the bus.
+///
+/// Windows work as on the bus, with another acknowledgment: a window is acknowledged when all of it is written to the
+/// socket. The reason: the client can read bytes in the socket even if the service ends. The events here come from the
+/// driver's channels (`Channels` in the service).
 extension DistributedCenter {
-    /// The messages that a client had not acknowledged on the bus when it got its channel.
+    /// The messages that a client had not acknowledged on the bus when its channel was opened.
     public struct SentBeforeChannel: Sendable {
-        /// Their size in bytes, with messages from before earlier channels, and replies.
+        /// Their size in bytes, with messages from before earlier channels, and with replies.
         public let byteCount: Int
-        /// Whether the channel waits for the acknowledgments, as the size is beyond the limit.
+        /// Whether the channel sends nothing before these messages are acknowledged, because there are too many bytes.
         public let needsAnswers: Bool
-        /// The number of probes that may still be answered.
+        /// The number of Pings on the bus whose answers may still come.
         public let probes: Int
-        /// Whether a backlog probe is under way.
+        /// Whether a socket backlog probe of the client is under way.
         public let isBacklogProbed: Bool
     }
 
-    /// Registers a channel of a connection, which is a client from now on.
+    /// Registers a new channel of a connection, which is a client from now on.
     ///
-    /// Messages that were sent to it on the bus are probed there once more. A small amount need not be acknowledged, so
-    /// that a client that reads only the channel is served too. Writes to the channel acknowledge nothing of it.
+    /// Messages that were sent to it on the bus are probed there once more. Writes to the channel do not acknowledge
+    /// them. The channel waits for their acknowledgment only if they are large: a client that reads only the channel
+    /// must be served too.
     ///
-    /// - Parameter maxUnasked: the size up to which the channel does not wait for acknowledgments, in bytes.
+    /// - Parameter maxUnasked: the size in bytes up to which the channel does not wait.
     /// - Throws: ``CenterError/limitExceeded(_:value:)`` or ``CenterError/shareExceeded(_:value:)`` for a new client
     ///   when there are too many clients.
     public func channelOpened(
@@ -41,7 +44,8 @@ extension DistributedCenter {
             isBacklogProbed: peer.flow.isBacklogProbed)
     }
 
-    /// Takes the bus's delivery of the client's end of the channel, and thus of all earlier messages to it.
+    /// Handles the bus's confirmation that it has carried the descriptor of the channel to the client. All earlier
+    /// messages on the bus have then reached the client as well.
     public func channelCarried(to name: ClientName, effects: inout [Effect]) {
         defer { eventEnded() }
         guard let client = clients[name] else { return }
@@ -50,8 +54,8 @@ extension DistributedCenter {
         forgetRevocation(knownTo: client, effects: &effects)
     }
 
-    /// Takes the end of the client's channel with control signals that the client may never read. They are sent again
-    /// on the bus, even if the client acknowledged them.
+    /// Handles the end of a channel with control signals that the client may never read. They are sent again on the
+    /// bus, even if the client acknowledged them.
     ///
     /// - Parameter revoked: the observers that these control signals revoked.
     public func channelEnded(of name: ClientName, revoked: Set<ObserverID>, effects: inout [Effect]) {
@@ -61,8 +65,8 @@ extension DistributedCenter {
         pump(client, effects: &effects)
     }
 
-    /// Takes the end of a channel before the bus was known to have carried its descriptor to the client. Control
-    /// signals that were sent since the channel was opened, or unacknowledged before, are sent again on the bus.
+    /// Handles the end of a channel before the bus had confirmed the delivery of its descriptor. Control signals that
+    /// were sent on the channel, or were unacknowledged before, are sent again on the bus.
     public func channelEndedUndelivered(of name: ClientName, effects: inout [Effect]) {
         defer { eventEnded() }
         guard let client = clients[name] else { return }
@@ -71,13 +75,14 @@ extension DistributedCenter {
         pump(client, effects: &effects)
     }
 
-    /// Takes an answer to a Ping that is no longer awaited: the client is known to answer.
+    /// Handles an answer to a Ping that nothing waits for. It shows that the client answers Pings.
     public func clientAnswers(_ name: ClientName) {
         defer { eventEnded() }
         peers[name]?.flow.noteAnswering()
     }
 
-    /// Takes an answer to a Ping that the client's channel waited for, as much had been sent on the bus before.
+    /// Handles an answer to a Ping from before the channel, for which the channel waits
+    /// (``SentBeforeChannel/needsAnswers``).
     public func channelAnswered(_ name: ClientName, effects: inout [Effect]) {
         defer { eventEnded() }
         guard let peer = peers[name] else { return }
@@ -85,20 +90,21 @@ extension DistributedCenter {
         confirm(peer.flow.answered(), of: peer, effects: &effects)
     }
 
-    /// Takes the end of a write: all bytes before the client's oldest probe were written to the channel.
+    /// Handles the end of a write: all bytes before the client's oldest probe are in the channel's socket, so they
+    /// count as acknowledged.
     public func channelDrained(_ name: ClientName, effects: inout [Effect]) {
         defer { eventEnded() }
         guard let peer = peers[name] else { return }
         confirm(peer.flow.answered(byPeer: false), of: peer, effects: &effects)
     }
 
-    /// Takes the end of a channel whose client may not have read all of it. The possible loss is reported at once,
-    /// ahead of the notifications that were not written.
+    /// Handles the end of a channel of which the client may not have read all. The possible loss is reported at once,
+    /// ahead of the notifications that were not written and are now sent on the bus.
     ///
     /// - Parameters:
     ///   - count: the maximum number of missing notifications.
-    ///   - losses: the maximum number of losses that were reported at the same time.
-    ///   - last: the number before the first notification that was not written; nil when all were written.
+    ///   - losses: the maximum number of reported losses in the missing messages.
+    ///   - last: the sequence number before the first notification that was not written; nil when all were written.
     public func channelCut(
         _ name: ClientName, atMost count: Int, losses: UInt64, last: UInt64?, effects: inout [Effect]
     ) {

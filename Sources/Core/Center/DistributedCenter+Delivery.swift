@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Queues of clients: scheduled and queued notifications, and losses (S2 to S4).
+/// The queue of each client: due and held notifications, its limits, and losses (S1 to S4, E1).
+///
+/// A due notification has a slot in the send schedule while its client reads, and leaves with it (`+Sending`).
+/// Otherwise it waits in the queue. When a queue is full, it is sent to a client that reads; a client that does not
+/// read loses the oldest notifications. Throttled notifications count in the queue too (`+Intervals`).
 extension DistributedCenter {
     // MARK: Delivery to clients
 
-    /// Schedules a notification in its lane (M6), after all held notifications of the client (S2, S3).
+    /// Makes a notification due in a lane (M6), behind all held notifications of the client: these become due first
+    /// (S2, S3).
     ///
-    /// - Returns: the lane in which it is scheduled; nil when the client does not read and the notification is queued.
+    /// - Returns: the lane in which it is scheduled; nil when the client does not read, and the notification waits in
+    ///   the queue.
     func deliver(
         _ notification: Notification, to client: Client, observers: ObserverList, in lane: DeliveryLane,
         effects: inout [Effect]
@@ -29,6 +35,9 @@ extension DistributedCenter {
     }
 
     /// Holds a notification until the client is resumed (S1).
+    ///
+    /// - Parameter coalescing: the observers for which it replaces an earlier held notification of the same key; nil
+    ///   for none.
     func hold(
         _ notification: Notification, for client: Client, observers: ObserverList, coalescing: ObserverList?,
         effects: inout [Effect]
@@ -43,21 +52,24 @@ extension DistributedCenter {
         enforceLimits(of: client, effects: &effects)
     }
 
+    /// Counts notifications that a newer one replaced in the queue of a client.
     func noteCoalesced(_ count: Int, of client: Client) {
         counters.coalesced += UInt64(count)
         client.coalesced += UInt64(count)
     }
 
-    /// Delivers all held notifications at once and in their order, before anything newer (S2).
+    /// Makes all held notifications due, in their order and before anything newer (S2), and sends them as far as the
+    /// event's budget goes. Called when the client is resumed, and before an immediate delivery to a suspended client.
     func flush(_ client: Client, effects: inout [Effect]) {
         guard client.queue.hasHeld || client.replays.hasHeld else { return }
-        // Pending replays go before all held notifications.
+        // Values that a held replay is to deliver are older, so replays become ready first.
         client.replays.release()
         guard client.queue.hasHeld else {
             remember(.flushed(client.name), effects: &effects)
             return pump(client, effects: &effects)
         }
-        // Due notifications leave together with the held ones, so from here on both are in the log.
+        // Due notifications now leave together with the held ones, which are in the log. The log records only that the
+        // next one left, so it must have both.
         rememberDue(of: client, effects: &effects)
         client.remembersDue = true
         if client.observersWithInterval > 0 { beginIntervalsOfHeld(of: client, effects: &effects) }
@@ -66,20 +78,23 @@ extension DistributedCenter {
         pump(client, effects: &effects)
     }
 
-    /// Begins the intervals of held notifications that are due now, the newest first up to a maximum.
+    /// Begins minimum intervals with held notifications that are due now: the newest ones, up to a maximum of
+    /// notifications and of steps.
     private func beginIntervalsOfHeld(of client: Client, effects: inout [Effect]) {
         let withInterval = Set(
             client.observers.lazy.filter { $0.value.registration.options.minimumInterval > 0 }.map(\.key))
         meter.count(client.observers.count)
         var (left, begun): (Int, [(Notification, ObserverList)]) = (Self.maxMarksBegun, [])
-        // For each notification key the observers whose intervals begin with a newer notification: once is enough.
+        // For each notification key, the observers whose interval a newer notification begins. An older one changes
+        // nothing.
         var haveBegun: [NotificationKey: Set<ObserverID>] = [:]
         func begin(_ ids: [ObserverID], _ begun: inout Set<ObserverID>) -> [ObserverID] {
             ids.filter { begun.insert($0).inserted }
         }
         for entry in client.queue.newestHeld(Self.maxIntervalsBegun).reversed() {
             let (ids, notification) = (entry.observers.ids, entry.notification)
-            // A few observers are compared with the whole list, of which eight fit into a cache line.
+            // A few observers are compared with the whole list, because eight numbers fit into a cache line, which is
+            // one step.
             let isFew = withInterval.count < Self.fewCompared
             let steps =
                 (isFew ? withInterval.count * (1 + ids.count / 8) : ids.count)
@@ -99,17 +114,19 @@ extension DistributedCenter {
         }
     }
 
-    /// The maximum number of held notifications whose intervals begin when they are due: the newest.
+    /// The maximum number of held notifications that begin intervals when they become due.
     private static let maxIntervalsBegun = 16_384
-    /// The maximum number of steps to find the observers with intervals. The memory that a client has for its intervals
-    /// ends at about this size.
+    /// The maximum number of steps to find the observers with intervals. A client can't remember many more intervals in
+    /// any case.
     private static let maxMarksBegun = 65_536
+    /// The number of observers below which a list is searched for each of them, instead of a set for each element.
     private static let fewCompared = 8
-    /// The bytes of a text that are hashed in one step.
+    /// The bytes of a name or object that are hashed in one step.
     private static let textBytesPerStep = 64
 
-    /// Sends a client that reads its control signals, losses, replays and flushed notifications, and schedules the
-    /// rest.
+    /// Sends a client that reads all that goes before its scheduled notifications: control signals, reports of losses,
+    /// replays, throttled notifications whose intervals have ended, and flushed notifications. Then it schedules the
+    /// other due ones. Called whenever the client may have begun to read.
     func pump(_ client: Client, effects: inout [Effect]) {
         guard client.reads else { return probeBacklogIfNeeded(for: client.peer, effects: &effects) }
         tellSuspension(of: client, effects: &effects)
@@ -131,7 +148,8 @@ extension DistributedCenter {
         giveSlots(to: client)
     }
 
-    /// Sends all due and held notifications to a client that reads, without the schedule, as its queue is nearly full.
+    /// Sends all due and held notifications to a client that reads, without the send schedule. Called when its queue is
+    /// nearly full.
     private func sendAll(to client: Client, effects: inout [Effect]) {
         flush(client, effects: &effects)
         pump(client, effects: &effects)
@@ -148,25 +166,25 @@ extension DistributedCenter {
 
     // MARK: Limits (S4, E1)
 
-    /// The maximum number of notifications that a new one removes from a client's queue (E8). It is exceeded while less
-    /// space was freed than the new notification may have taken. After a lowered limit, the next notifications continue
-    /// the removal.
+    /// The maximum number of notifications that one new notification removes from a client's queue (E8). More are
+    /// removed while the freed space may be less than the new notification takes. After a lowered limit the next
+    /// notifications continue the removal.
     ///
-    /// The same maximum holds for all clients together in one event. The rest is removed after the event
-    /// (``giveWay(effects:)``).
+    /// The same maximum holds for all clients together in one event. The driver continues after the event with
+    /// ``giveWay(effects:)``.
     private static let maxLostForRoom = SpentInEvent.maxLosses
 
-    /// Brings a queue within its limits. A client that reads is sent its queue; a client that does not read loses the
-    /// oldest notifications, and the loss is reported.
+    /// Brings a queue within its own limits, and all queues within their total. A client that reads is sent its queue.
+    /// A client that does not read loses its oldest notifications, and the loss is reported.
     func enforceLimits(of client: Client, effects: inout [Effect]) {
         noteGrowth(of: client)
         let isOverTotal = isOverTotal
         guard isOverTotal || isNearLimits(client) else { return }
-        // The queue is sent while an eighth of it is free, as later notifications wait there for the client's
-        // acknowledgment.
+        // The queue is sent while an eighth of it is still free: later notifications need the space while the client
+        // has not acknowledged these.
         if client.reads, isNearLimits(client) { sendAll(to: client, effects: &effects) }
-        // Expired notifications are still in the queue. They are removed with the next events, and nothing is lost for
-        // them.
+        // If the client still reads, this event may remove no more expired notifications. The next events remove them,
+        // and nothing else need be lost.
         guard !client.reads || spent.mayExpire else {
             owesRoom = owesRoom || isOverTotal
             return
@@ -177,7 +195,7 @@ extension DistributedCenter {
         while isOverLimits(client), hasTimeLeft() {
             rest -= 1
             if isOverBytes(client), forgetIdleIntervals(of: client) { continue }
-            // When too many observers wait for intervals, the oldest throttled notification is lost.
+            // If too many observers wait for intervals, the oldest throttled notification is lost.
             if !isOverBytes(client), client.queue.count <= limits[.queuedPerClient] {
                 guard loseOldestDelayed(of: client, effects: &effects) else { break }
                 continue
@@ -185,10 +203,10 @@ extension DistributedCenter {
             guard loseOldest(of: client, because: .queueFull, effects: &effects) else { break }
         }
         guard isOverTotal else { return }
-        // Scheduled notifications can be sent without a loss.
+        // Scheduled notifications can be sent, which frees space without a loss.
         takeAllTurns(effects: &effects)
-        // With an empty queue of this client the loop ends. The other queues have not grown, and were within a limit
-        // that was lowered since.
+        // The loop ends when this client's queue is empty. The other queues have not grown: if they are over the total,
+        // the limit was lowered.
         while !client.queue.isEmpty || client.queue.intervalBytes > 0, self.isOverTotal {
             guard spent.losses < SpentInEvent.maxLosses || spent.lostBytes < atLeast else { return owesRoom = true }
             let before = totals.waitingMemory
@@ -198,8 +216,8 @@ extension DistributedCenter {
         }
     }
 
-    /// Frees space in the largest queue of the largest account: sends it to a client that reads, or loses the oldest
-    /// notification. A client that does not read therefore never costs another account its notifications, with any
+    /// Frees space in the largest queue of the largest account: sends the queue to a client that reads, or loses its
+    /// oldest notification. A client that does not read therefore costs no other account a notification, with any
     /// number of connections (E4).
     ///
     /// - Returns: whether space was freed.
@@ -217,24 +235,30 @@ extension DistributedCenter {
             || loseOldest(of: largest, because: .totalQueueFull, effects: &effects)
     }
 
+    /// Whether the queues of all clients exceed their total limit.
     var isOverTotal: Bool { totals.waitingMemory > limits[.queuedBytes] }
 
+    /// Whether the client's queue exceeds one of its own limits: notifications, observers that wait for intervals, or
+    /// bytes.
     private func isOverLimits(_ client: Client) -> Bool {
         client.queue.count > limits[.queuedPerClient] || client.queue.countOfWaits > limits[.queuedPerClient]
             || isOverBytes(client)
     }
 
+    /// Whether the client's queue and the state of its intervals exceed their size limit.
     private func isOverBytes(_ client: Client) -> Bool {
         client.queue.byteCount + client.queue.intervalBytes > limits[.queuedBytesPerClient]
     }
 
-    /// Forgets the intervals without a throttled notification, which no observer waits for.
+    /// Forgets the running intervals in which no notification waits, to free memory. Their observers may get the next
+    /// notification early.
     ///
     /// - Returns: whether there were any.
     private func forgetIdleIntervals(of client: Client) -> Bool {
         changeQueue(of: client) { queue in queue.changeIntervals { $0.forgetIdle() } }
     }
 
+    /// Whether less than an eighth is free of one of the limits of the client's queue.
     private func isNearLimits(_ client: Client) -> Bool {
         func isNear(_ value: Int, _ limit: UInt64) -> Bool { UInt64(value) > limit - limit / 8 }
         return isNear(client.queue.count, limits[.queuedPerClient])
@@ -242,6 +266,7 @@ extension DistributedCenter {
             || isNear(client.queue.byteCount + client.queue.intervalBytes, limits[.queuedBytesPerClient])
     }
 
+    /// Loses the oldest notification of the client's queue. The client gets the report when it reads.
     private func loseOldest(of client: Client, because reason: DropReason, effects: inout [Effect]) -> Bool {
         let isFirst = client.unreportedLoss == nil
         guard dropOldest(of: client, because: reason) else { return false }
@@ -253,7 +278,7 @@ extension DistributedCenter {
         return true
     }
 
-    /// Loses the oldest throttled notification.
+    /// Loses the oldest throttled notification, and reports the loss.
     private func loseOldestDelayed(of client: Client, effects: inout [Effect]) -> Bool {
         guard
             let (notification, observers) = changeQueue(
@@ -264,13 +289,15 @@ extension DistributedCenter {
         return true
     }
 
-    /// Removes the oldest notification from the queue and notes the loss for the client's report, without counting it.
+    /// Removes the oldest notification from the queue and adds it to the unreported loss. The caller counts it: a
+    /// restored loss is counted in another way.
     func dropOldest(of client: Client, because reason: DropReason) -> Bool {
         guard let observers = changeQueue(of: client, { $0.dropOldest() }) else { return false }
         noteLoss(1, of: client, observers: observers, because: reason)
         return true
     }
 
+    /// Adds notifications to the client's unreported loss.
     private func noteLoss(
         _ count: UInt64, of client: Client, observers: ObserverList, because reason: DropReason
     ) {
@@ -288,10 +315,11 @@ extension DistributedCenter {
         client.unreportedLoss = loss
     }
 
-    /// The number of observers up to which a loss keeps removed observers.
+    /// The number of observers up to which an unreported loss may name observers that were removed since.
     private static let manyOfLoss = 128
 
-    /// Counts notifications as lost that were never in the queue, and reports the loss at once to a client that reads.
+    /// Counts notifications as lost that were never in the queue, and reports the loss. A client that reads gets it at
+    /// once.
     func lose(
         _ count: UInt64, of client: Client, observers: ObserverList, because reason: DropReason,
         effects: inout [Effect]
@@ -300,7 +328,7 @@ extension DistributedCenter {
         tellLoss(of: client, effects: &effects)
     }
 
-    /// Counts a loss without a report: ``tellLoss(of:effects:)`` must follow.
+    /// Counts a loss without the report of it: ``tellLoss(of:effects:)`` must follow in the same event.
     func countLost(
         _ count: UInt64, of client: Client, observers: ObserverList, because reason: DropReason,
         effects: inout [Effect]
@@ -312,6 +340,7 @@ extension DistributedCenter {
         if isFirst { effects.append(.overflowed(client.name, reason)) }
     }
 
+    /// Logs the unreported loss of a client. Then it reports the loss to a client that reads.
     func tellLoss(of client: Client, effects: inout [Effect]) {
         if let loss = client.unreportedLoss {
             remember(
@@ -325,12 +354,14 @@ extension DistributedCenter {
         }
     }
 
-    /// Reports the loss of the oldest notifications. Their place in the sequence is before the next delivery.
+    /// Sends the client the reports of its losses. The lost notifications take the sequence numbers before the next
+    /// delivery, so the client sees no other hole.
     func announceLoss(to client: Client, effects: inout [Effect]) {
         announcePossibleLoss(to: client, effects: &effects)
         guard let loss = client.unreportedLoss else { return }
         client.unreportedLoss = nil
         client.counts.sequence += loss.count
+        // Code under CARILLON_PLANTED injects a fault, in builds that test whether the simulation finds it (E7).
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.holeWithoutWord) { return }
         #endif
@@ -343,13 +374,14 @@ extension DistributedCenter {
             Self.signalSize + 8 * loss.observers.count, content: FlowWindow.NumberedContent(losses: loss.count),
             to: client.peer,
             effects: &effects)
-        // Logged after the report: a crash in between repeats the report and does not lose it.
+        // Logged after the report: a crash between the two repeats the report instead of losing it.
         remember(.lossAnnounced(client.name), effects: &effects)
     }
 
     // MARK: Accounting
 
-    /// Changes a queue and charges the difference. Every change goes through here, so that the totals stay right.
+    /// Changes the queue of a client, and charges or credits the difference of its size. Every change of a queue goes
+    /// through here, so that the totals stay right.
     @discardableResult
     func changeQueue<Result>(of client: Client, _ change: (inout DeliveryQueue) -> Result) -> Result {
         let (count, byteCount, intervalBytes) = (

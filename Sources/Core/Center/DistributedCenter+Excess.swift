@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/// The amount of a resource that does not count in its total, and the lowered limit.
+/// The excess of a resource, with the limit for which it was computed. The recovery log has it for a later process.
 public struct Excess: Equatable, Sendable {
+    /// The usage that does not count in the total, in the unit of the resource.
     public var amount: Int
+    /// The limit for which the excess was computed.
     public var limit: Int
 
     public init(amount: Int, limit: Int) {
@@ -11,42 +13,45 @@ public struct Excess: Equatable, Sendable {
     }
 }
 
-/// The state of a limit that may be lowered below the usage.
+/// The state of a limit that may be lower than the usage.
 struct Lowered {
-    /// The limit when the excess was last computed.
+    /// The limit when the excess was last computed; nil before the first time.
     var limit: Int?
-    /// The accounts with a part of the excess, and accounts that took over connections of these.
+    /// The accounts with a part of the excess. Accounts that took over a connection of these are included.
     var accounts: [AccountID: Account] = [:]
     /// The number of connections that moved to other accounts since the excess was distributed.
     var moves = 0
-    /// The last excess that was logged for a later process.
+    /// The last excess that was written to the recovery log.
     var remembered: Excess?
-    /// The excess of an earlier process, until ``DistributedCenter/restoreExcess(effects:)`` has processed it.
+    /// The excess that an earlier process logged, until ``DistributedCenter/restoreExcess(effects:)`` has processed it.
     var restored: Excess?
-    /// The maximum of the excess while restored connections turn out to belong to one process: the excess of the
-    /// earlier service. It holds until the limit is lowered again.
+    /// The maximum to which ``DistributedCenter/addExcess(of:_:)`` may raise the excess after a restart: the excess of
+    /// the earlier process. It holds until the limit is lowered again.
     var maxExcess = Int.max
 }
 
 /// Limits that were lowered below the usage (E1, E4).
 ///
-/// Nothing is taken away for a lowered limit. But the largest accounts could hold all of the new limit, and leave no
-/// capacity to others. Therefore the usage of an account beyond the new limit, its **excess**, does not count in the
-/// total. It ends when the account has given it back, or when others have given back so much that the total is within
-/// the limit. Meanwhile the account gets nothing more.
+/// A lowered limit takes nothing away. But the largest accounts could then hold all of the new limit and leave no
+/// capacity to others. Therefore the usage of an account beyond its maximum share of the new limit, its **excess**,
+/// does not count in the total. Meanwhile the account gets nothing more. Example: a limit is lowered to 1000, and one
+/// account uses 2000. Its maximum share is 875 (7/8), so its excess is 1125, and 125 are free for others.
 ///
-/// Only a lowered limit makes the excess grow: a restart of the service frees no more capacity (E3).
+/// The excess of an account ends when the account has given it back. It also ends when others have given back so much
+/// that the total is within the limit, with all usage counted.
+///
+/// Only a lowered limit makes the excess grow. Otherwise each restart of the service would free more capacity (E3).
 extension DistributedCenter {
-    /// The resources that have an excess. Queued notifications, and values of departed posters, are reclaimed instead.
-    /// Values of present posters, and waiting calls, have shares that always leave some capacity to others.
+    /// The resources that have an excess. Others need none: queued notifications, and values of departed posters, are
+    /// reclaimed; values of present posters, and waiting calls, have shares that always leave some capacity to others.
     static let withExcess: [Resource] = [
         .clients, .observers, .observerBytes, .queuedPostBytes, .answerBytes, .inFlightBytes,
     ]
 
-    /// The resources whose usage survives the process.
+    /// The resources whose usage survives the process, so that the recovery log has their excess.
     private static let withLastingExcess: [Resource] = [.clients, .observers, .observerBytes, .queuedPostBytes]
 
-    /// Applies changed limits, and unblocks connections that wait for quota.
+    /// Applies changed limits: computes the excess, and unblocks connections if the in-flight quota has grown.
     public func limitsChanged(effects: inout [Effect]) {
         defer { eventEnded() }
         findExcess()
@@ -55,12 +60,12 @@ extension DistributedCenter {
         unblock(effects: &effects)
     }
 
-    /// Computes the excess. Call after a change of limits.
+    /// Computes the excess of each resource after a change of limits. Without a lowered limit the excess can only
+    /// shrink. Exception: the excess of answers and in-flight bytes is always computed anew. It lasts only until
+    /// callers read, and the limit of answers depends on the remaining memory.
     private func findExcess() {
         for resource in Self.withExcess {
             let limit = limit(of: resource)
-            // The excess of the other resources shrinks by itself, and the limit of answers depends on the remaining
-            // memory.
             let isLasting = Self.withLastingExcess.contains(resource)
             let isLowered = lowered[resource]?.limit.map { limit < $0 || !isLasting } ?? true
             lowered[resource, default: Lowered()].limit = limit
@@ -70,7 +75,7 @@ extension DistributedCenter {
         }
     }
 
-    /// Computes the excess of restored state. Call after the last change of the earlier process.
+    /// Computes the excess of restored state. Call it once, after the last change of the earlier process.
     func restoreExcess(effects: inout [Effect]) {
         for resource in Self.withExcess {
             let limit = limit(of: resource)
@@ -79,7 +84,7 @@ extension DistributedCenter {
                 lowered[resource]?.maxExcess = before.amount
                 distribute(keptExcess(before.amount, of: resource), of: resource)
             } else {
-                // The limit may be lower than that of the earlier process.
+                // No excess was logged, or the limit is lower than that of the earlier process.
                 distribute(newExcess(of: resource), of: resource)
             }
             dropExcess(of: resource)
@@ -87,7 +92,7 @@ extension DistributedCenter {
         rememberExcess(effects: &effects)
     }
 
-    /// Logs changes of the excess.
+    /// Logs the excess of each resource for which it has changed.
     func rememberExcess(effects: inout [Effect]) {
         isExcessToRemember = false
         for resource in Self.withLastingExcess {
@@ -99,7 +104,7 @@ extension DistributedCenter {
         }
     }
 
-    /// The excess for a later process; before ``restoreExcess(effects:)`` that of the earlier one.
+    /// The excess for a snapshot of the state. Before ``restoreExcess(effects:)`` it is that of the earlier process.
     var rememberedExcess: [Change] {
         Self.withLastingExcess.compactMap { resource in
             guard let known = lowered[resource] else { return nil }
@@ -108,7 +113,9 @@ extension DistributedCenter {
         }
     }
 
-    /// Restores the excess of an earlier process.
+    /// Keeps the excess that an earlier process logged for ``restoreExcess(effects:)``.
+    ///
+    /// - Returns: false for a negative amount, which comes from corrupt bytes.
     func takeOver(_ before: Excess, _ key: Limits.Key) -> Bool {
         guard before.amount >= 0 else { return false }
         // Another version may have logged other resources.
@@ -119,10 +126,11 @@ extension DistributedCenter {
         return true
     }
 
-    /// Distributes the same excess again when enough connections have moved to other accounts, as after a restart. The
-    /// largest accounts get it. Call before a refusal because of excess.
+    /// Distributes the present excess again, to the accounts that are now the largest, if many connections have moved
+    /// to other accounts since. After a restart connections move when their processes are known. Call it before a
+    /// request is refused because of excess.
     ///
-    /// - Returns: whether an account may have less excess than before.
+    /// - Returns: whether it was distributed, so that an account may have less excess than before.
     func distributeExcess(of resource: Resource) -> Bool {
         guard excess[resource] > 0, let known = lowered[resource], known.moves > known.accounts.count / 4 else {
             return false
@@ -131,8 +139,10 @@ extension DistributedCenter {
         return true
     }
 
-    /// Distributes an excess to the accounts with the largest usage, so that their remaining usage is equal. Among
-    /// equal accounts the oldest get it.
+    /// Assigns an excess to the accounts with the largest usage, so that the remaining, counted usage of these accounts
+    /// is equal. Among equal accounts the oldest get it.
+    ///
+    /// - Parameter accounts: the accounts to consider; nil for all.
     private func distribute(_ amount: Int, of resource: Resource, among accounts: [Account]? = nil) {
         for account in lowered[resource, default: Lowered()].accounts.values { account.excess[resource] = 0 }
         lowered[resource]?.accounts = [:]
@@ -158,11 +168,11 @@ extension DistributedCenter {
         }
     }
 
-    /// The usage of a resource that counts against its limit.
+    /// The usage of a resource that counts against its limit: the total without the excess.
     func used(_ resource: Resource) -> Int { totals[resource] - excess[resource] }
 
-    /// The usage of accounts beyond their maximum share. Where the total is over its limit, it is at least so much that
-    /// some capacity is free.
+    /// The excess after a limit was lowered: the usage of accounts beyond their maximum share. If the total is over its
+    /// limit, the excess is at least so large that some capacity is free.
     private func newExcess(of resource: Resource) -> Int {
         meter.count(accountsByID.count)
         let share = maxShare(of: resource)
@@ -170,17 +180,19 @@ extension DistributedCenter {
         return totals[resource] - (totals[resource] > share.all ? min(counted, share.whenOver) : counted)
     }
 
-    /// The same excess as before, but at most so much as a new one would free.
+    /// The excess after a limit was raised or restored: the same amount, but at most the excess that would free some
+    /// capacity.
     private func keptExcess(_ amount: Int, of resource: Resource) -> Int {
         min(amount, max(0, totals[resource] - maxShare(of: resource).whenOver))
     }
 
+    /// The limit of a resource. That of answers may be lower than the configured one, when memory is short.
     private func limit(of resource: Resource) -> Int {
         resource == .answerBytes ? answerLimit : Int(limits[resource.limit])
     }
 
-    /// The maximum of all accounts together, the maximum of one account, and the usage that counts when the total is
-    /// over its limit. Small totals have no shares.
+    /// The maximum of all accounts together (`all`), the maximum of one account (`one`), and the usage that counts when
+    /// the total is over its limit (`whenOver`). Small totals have no shares, so `one` is all of it.
     private func maxShare(of resource: Resource) -> (all: Int, one: Int, whenOver: Int) {
         let limit = limit(of: resource)
         switch resource {
@@ -191,7 +203,7 @@ extension DistributedCenter {
         }
     }
 
-    /// Reduces the excess of an account that gave something back.
+    /// Reduces the excess of an account by an amount that the account has just given back.
     func noteGivenBack(_ amount: Int, of account: Account, _ resource: Resource) {
         let less = min(amount, account.excess[resource])
         account.excess[resource] -= less
@@ -200,13 +212,13 @@ extension DistributedCenter {
         if Self.withLastingExcess.contains(resource) { isExcessToRemember = true }
     }
 
-    /// Reduces the excess when the total is within its limit: each account keeps only the excess beyond the maximum
-    /// share.
+    /// Reduces the excess when the total is within its limit, with all usage counted. Each account then keeps only the
+    /// excess beyond its maximum share.
     private func dropExcess(of resource: Resource) {
         let share = maxShare(of: resource)
         guard let accounts = lowered[resource]?.accounts, totals[resource] <= share.all else { return }
         meter.count(accounts.count)
-        // Few accounts are left, as few can be beyond the maximum share. The next call is cheap.
+        // Few accounts remain, as few can be beyond the maximum share. The next call is therefore cheap.
         lowered[resource]?.accounts = accounts.filter { _, account in
             let rest = min(account.excess[resource], max(0, account.usage[resource] - share.one))
             excess[resource] -= account.excess[resource] - rest
@@ -215,12 +227,14 @@ extension DistributedCenter {
         }
     }
 
-    /// Moves a connection's part of the excess to its new account. Call after its usage has moved.
+    /// Moves a connection's part of the excess from its old account to its new one, in proportion to its usage. Call it
+    /// after its usage has moved.
     func moveExcess(of peer: Peer, from before: Account, to after: Account, effects: inout [Effect]) {
         for resource in Self.withExcess where peer.usage[resource] > 0 {
             if excess[resource] > 0 {
                 let (usage, all) = (peer.usage[resource], before.excess[resource])
                 let part = all.multipliedFullWidth(by: usage)
+                // At least so much that the old account's excess is not greater than its remaining usage.
                 let moved = max(
                     (before.usage[resource] + usage).dividingFullWidth(part).quotient, all - before.usage[resource])
                 before.excess[resource] -= moved
@@ -235,8 +249,9 @@ extension DistributedCenter {
         rememberExcess(effects: &effects)
     }
 
-    /// Adds the usage of an account beyond the maximum share to the excess after a restart. When
-    /// ``restoreExcess(effects:)`` ran, the connections of the process still had accounts of their own.
+    /// Adds the usage of an account beyond the maximum share to the excess, after a restart. When
+    /// ``restoreExcess(effects:)`` ran, each connection had an account of its own, and only together do they exceed the
+    /// share.
     private func addExcess(of account: Account, _ resource: Resource) {
         let more = min(
             account.usage[resource] - account.excess[resource] - maxShare(of: resource).one,

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Explanations of whether and when a client gets a notification (B3).
+/// Explanations for `Explain` and `carillon why`: whether and when a client would get a notification (B3).
 extension DistributedCenter {
-    /// Explains whether a client would get a notification that were posted now, with the style `now` and without
-    /// options. It changes nothing.
+    /// Explains whether a client would get a notification that is posted now, with the style `now` and without options.
+    /// It changes nothing.
     ///
     /// - Parameters:
-    ///   - name: the name of the notification; empty for all that the client's observers match.
-    ///   - object: the object of the notification; empty for none. Ignored where `name` is empty.
+    ///   - name: the name of the notification; empty for all notifications that the client's observers match.
+    ///   - object: the object of the notification; empty for none. Ignored if `name` is empty.
     /// - Returns: nil for an unknown client.
     public func explanation(of client: ClientName, name: String, object: String) -> Explanation? {
         defer { eventEnded() }
@@ -17,12 +17,14 @@ extension DistributedCenter {
         let matching = registrations.filter { name.isEmpty || $0.matches(name: name, object: object) }
             .sorted { $0.id < $1.id }
         meter.countSort(of: matching.count)
+        // The time until an observer's minimum interval ends, in microseconds; nil when the notification need not wait.
         func wait(_ registration: Registration) -> Int64? {
             guard registration.options.minimumInterval > 0, !name.isEmpty else { return nil }
             return client.queue.waitForInterval(
                 of: NotificationKey(name: name, object: object), for: registration.id, now: now)
         }
-        // S3: an observer that gets the notification at once makes all others that keep it get it at once.
+        // S3: if one observer gets the notification at once, all observers of the client that would keep it get it at
+        // once.
         let isFlushed =
             client.isSuspended && !name.isEmpty
             && matching.contains {
@@ -60,15 +62,17 @@ extension DistributedCenter {
     }
 }
 
-/// The facts that explain whether and when a client gets a notification. Other code phrases them.
+/// The facts that explain whether and when a client gets a notification. The service and the command make sentences of
+/// them.
 public struct Explanation: Sendable {
-    /// The fate of a notification for one observer.
+    /// The outcome of a notification for one observer.
     public enum Fate: Hashable, Sendable {
-        /// It is sent to the client when its slot in the send schedule comes.
+        /// It is sent in the order of the send schedule.
         case sent
-        /// It waits until the client reads (A4).
+        /// It waits in the queue until the client acknowledges earlier messages (A4).
         case waitsForReading
-        /// It is held until the client is resumed. A behavior that coalesces replaces the previous one (S1).
+        /// It is held until the client is resumed. For an observer that coalesces, it replaces the previous one of its
+        /// key (S1).
         case waitsForResuming
         /// It is throttled until the minimum interval of the observer ends, unless a newer one replaces it (R5).
         case waitsForInterval(microseconds: Int64)
@@ -80,17 +84,17 @@ public struct Explanation: Sendable {
     public struct Match: Sendable {
         public let registration: Registration
         public let fate: Fate
-        /// Whether notifications for more urgent run-loop modes are sent first (M6).
+        /// Whether notifications in more urgent lanes wait now, which are sent first (M6).
         public let isBehindUrgent: Bool
     }
 
-    /// The numbers of notifications of this name and object, or of all, that wait for the client.
+    /// The numbers of notifications that wait for the client: of the given name and object, or of all.
     public struct Waiting: Hashable, Sendable {
-        /// The due notifications, which wait until the client reads or for their slot.
+        /// Due notifications, which wait until the client reads or until their slot comes.
         public internal(set) var due = 0
-        /// The held notifications, which wait until the client is resumed.
+        /// Held notifications, which wait until the client is resumed.
         public internal(set) var held = 0
-        /// The throttled notifications, which wait for the end of an interval.
+        /// Throttled notifications, which wait for the end of a minimum interval.
         public internal(set) var throttled = 0
     }
 
@@ -99,16 +103,17 @@ public struct Explanation: Sendable {
     public let matches: [Match]
     /// When the client was last suspended or resumed, as ``Clock/time``; nil when unknown.
     public let suspensionTime: Int64?
+    /// The suspension that another program set for the client; nil for none.
     public let override: SuspensionOverride?
     public let waiting: Waiting
     /// The numbers of posts of this name and object in posting queues, which no client has received yet (Q7).
     public let queuedPosts: [PostingStyle: Int]
     /// The number of the client's observers with pending replays of values (R2).
     public let valuesToCome: Int
-    /// The number of waiting notifications that a newer one replaced, since this process knows the client.
+    /// The number of the client's waiting notifications that a newer one replaced, since this process knows the client.
     public let coalesced: UInt64
-    /// The reason of the client's last loss in this process.
+    /// The reason of the client's last loss in this process; nil for none.
     public let lastLoss: DropReason?
-    /// Whether all losses were reported to the client.
+    /// Whether all losses of the client were reported to it.
     public let isLossTold: Bool
 }

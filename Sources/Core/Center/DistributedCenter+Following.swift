@@ -1,13 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/// Clients that follow the interest of other clients (G4), so that a bridge brings in only wanted notifications. And
-/// clients that follow the retained values (G5), so that a bridge removes values elsewhere that are gone here.
+/// Followers: clients that ask for a list, and get a signal when it has changed.
+///
+/// - Followers of **interest** ask for the names that observers of other clients want (G4). A bridge thus brings in
+///   only wanted notifications from other machines.
+/// - Followers of **values** ask for the retained values (G5). A bridge thus removes values on other machines that were
+///   removed here.
+///
+/// The list is read in pages. After one signal the client gets no other before it reads the list from its beginning
+/// again, so that frequent changes cost little.
 extension DistributedCenter {
-    /// A part of the names that observers of other clients want. Monitors do not count.
+    /// A page of the names that observers of other clients want. Monitors do not count.
     public struct Wanted: Equatable, Sendable {
         /// The names in the order of their bytes.
         public let names: [String]
-        /// Whether an observer of any name exists.
+        /// Whether another client has an observer of any name.
         public let any: Bool
 
         public init(names: [String], any: Bool) {
@@ -16,13 +23,13 @@ extension DistributedCenter {
         }
     }
 
-    /// Returns the names that other clients want. A client that asks from the beginning gets one
-    /// ``Effect/interestChanged(_:)`` at the next change, and no other before it asks so again.
+    /// Returns a page of the names that other clients want, and makes the client a follower of interest. A client that
+    /// asks for the first page gets one ``Effect/interestChanged(_:)`` at the next change.
     ///
     /// - Parameters:
-    ///   - after: the last name that the client knows; empty for the beginning.
+    ///   - after: the last name of the previous page; empty for the first page.
     ///   - most: the maximum number of names.
-    ///   - room: the maximum size of the answer, in the unit of `byteCount`.
+    ///   - room: the maximum size of the page, in the unit of `byteCount`.
     ///   - byteCount: the size of a name in the answer. The first name is returned in any case.
     /// - Throws: ``CenterError/limitExceeded(_:value:)`` or ``CenterError/shareExceeded(_:value:)`` for a new client
     ///   when there are too many clients.
@@ -30,7 +37,7 @@ extension DistributedCenter {
         of name: ClientName, after: String, most: Int, room: Int, byteCount: (String) -> Int, effects: inout [Effect]
     ) throws(CenterError) -> Wanted {
         defer { eventEnded() }
-        // A client is watched, so that its end is noticed.
+        // A follower is a client: clients are watched, so that their departure is reported.
         let client = try client(name, effects: &effects)
         if interestFollowers.add(name, number: client.number) { remember(.interestFollowed(name), effects: &effects) }
         if after.isEmpty { interestFollowers.inform(client.number) }
@@ -40,16 +47,16 @@ extension DistributedCenter {
             any: interest.isAnyWanted(besides: client.number))
     }
 
-    /// Returns the retained values, whose content the caller leaves out. A client that asks from the beginning gets one
-    /// ``Effect/valuesRemoved(_:)`` when a value is removed without a replacement, and no other before it asks so
-    /// again. Removed values that it posted itself do not count.
+    /// Returns a page of the retained values, and makes the client a follower of values. A client that asks for the
+    /// first page gets one ``Effect/valuesRemoved(_:)`` when a value is removed without a replacement. The removal of
+    /// values that it posted itself does not count.
     ///
     /// - Parameters:
-    ///   - after: the last serial that the client knows; 0 for the beginning.
+    ///   - after: the last serial of the previous page; 0 for the first page.
     ///   - most: the maximum number of values.
-    ///   - room: the maximum size of the answer, in the unit of `byteCount`.
+    ///   - room: the maximum size of the page, in the unit of `byteCount`.
     ///   - byteCount: the size of a value in the answer. The first value is returned in any case.
-    /// - Returns: the values in the order of their serials.
+    /// - Returns: the values in the order of their serials. The caller's answer omits their content.
     /// - Throws: ``CenterError/limitExceeded(_:value:)`` or ``CenterError/shareExceeded(_:value:)`` for a new client
     ///   when there are too many clients.
     public func followValues(
@@ -57,7 +64,7 @@ extension DistributedCenter {
         effects: inout [Effect]
     ) throws(CenterError) -> [Notification] {
         defer { eventEnded() }
-        // A client is watched, so that its end is noticed.
+        // A follower is a client: clients are watched, so that their departure is reported.
         let client = try client(name, effects: &effects)
         removeExpired(effects: &effects)
         if valueFollowers.add(name, number: client.number) { remember(.valuesFollowed(name), effects: &effects) }
@@ -73,10 +80,11 @@ extension DistributedCenter {
 
     // MARK: Changes
 
-    /// Notes a change of interest. ``tellInterest(effects:)`` reports it to followers at the end of the event.
+    /// Notes the followers that a change of interest concerns. ``tellInterest(effects:)`` sends them the signals.
     func noteInterest(_ change: Interest.Change) {
         switch change {
         case .nobody: return
+        // Code under CARILLON_PLANTED injects a fault, in builds that test whether the simulation finds it (E7).
         #if CARILLON_PLANTED
             case .one where PlantedFault.strikes(.wishUntold): return
         #endif
@@ -85,11 +93,12 @@ extension DistributedCenter {
         }
     }
 
+    /// Sends the pending signals to followers of interest.
     func tellInterest(effects: inout [Effect]) {
         for name in interestFollowers.takeOutdated() { send(.interestChanged(name), to: name, effects: &effects) }
     }
 
-    /// Reports the removal of a value to the followers of values.
+    /// Sends followers of values the signal that a value was removed. Its poster gets none.
     func tellValueGone(of poster: ClientName, effects: inout [Effect]) {
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.removalUntold, oneOf: 4) { return }
@@ -98,11 +107,12 @@ extension DistributedCenter {
         tellValues(effects: &effects)
     }
 
+    /// Sends the pending signals to followers of values.
     func tellValues(effects: inout [Effect]) {
         for name in valueFollowers.takeOutdated() { send(.valuesRemoved(name), to: name, effects: &effects) }
     }
 
-    /// Sends a signal to a follower, and counts it in the window.
+    /// Sends a signal to a follower, and counts it in the follower's window.
     private func send(_ signal: Effect, to name: ClientName, effects: inout [Effect]) {
         guard let peer = peers[name] else { preconditionFailure("D8: a follower is a client") }
         effects.append(signal)
@@ -111,6 +121,7 @@ extension DistributedCenter {
 
     // MARK: Invariants
 
+    /// Checks that the index of wanted names has exactly the names of all observers, and that followers are clients.
     func checkFollowers() throws(BrokenInvariant) {
         var found = Interest(meter: meter)
         for client in clients.values {

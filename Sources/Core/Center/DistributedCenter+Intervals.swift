@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Throttled notifications, which wait for the end of a minimum interval (R5).
+/// Minimum intervals of observers, and the throttled notifications that wait for their ends (R5).
 ///
-/// Of each ``NotificationKey`` an observer with a minimum interval gets the first notification at once, and at the end
-/// of each interval the newest one of that time. An interval begins when a notification enters the client's queue, or
-/// when a throttled one is sent. Throttled notifications are logged, as they may wait for long. They are sent without a
-/// lane, as they may be older than queued notifications. All notifications that their observers got before are sent
-/// first.
+/// For each ``NotificationKey``, an observer with a minimum interval gets the first notification at once, and at the
+/// end of each interval the newest one of that time. An interval begins when a notification enters the client's queue,
+/// or when a throttled one is sent.
 ///
-/// A client has at most one timer, and none while it has no throttled notifications.
+/// Throttled notifications are logged, as they may wait for long. They are sent without a lane, when all notifications
+/// that their observers should get before have been sent.
+///
+/// A client has at most one timer, which the driver runs, and none without throttled notifications.
 extension DistributedCenter {
-    /// Returns the observers that get a notification now; the others are throttled.
+    /// Returns the observers of a client that get a notification now. For the others the notification is throttled.
     ///
-    /// - Parameter isWanted: selects observers by their behavior while the client is suspended.
+    /// - Parameters:
+    ///   - receiver: the client with its matching observers.
+    ///   - isWanted: selects observers by their behavior while the client is suspended.
     /// - Returns: nil when no observer gets it now.
     func observersNow(
         of receiver: Matches.Receiver, of matches: Matches, for notification: Notification,
@@ -30,6 +33,7 @@ extension DistributedCenter {
         let (admitted, hasReplaced, needsLess) = changeQueue(of: client) { queue in
             queue.admit(notification, for: wishes, now: time)
         }
+        // The new notification is smaller than the replaced one, which was blocked on the in-flight quota, and may fit.
         if needsLess { unblock(effects: &effects) }
         if hasReplaced { noteCoalesced(1, of: client) }
         if admitted.count < wishes.count {
@@ -46,8 +50,8 @@ extension DistributedCenter {
         return now.isEmpty ? nil : ObserverList(now.sorted())
     }
 
-    /// Begins the intervals of observers that get a notification regardless of them. It replaces their throttled
-    /// notifications.
+    /// Begins the intervals of observers that get a notification without a wait, such as a retained value. It replaces
+    /// their throttled notifications of the same key.
     func beginIntervals(
         of client: Client, for observers: ObserverList, with notification: Notification, effects: inout [Effect]
     ) {
@@ -63,6 +67,7 @@ extension DistributedCenter {
         remember(.throttleEnded(client.name, notification.kind, observers: replaced), effects: &effects)
     }
 
+    /// Returns those of the observers that have a minimum interval, with it, in the order of their numbers.
     func wishes(of client: Client, _ observers: [ObserverID]) -> [IntervalQueue.Wish] {
         meter.countSort(of: observers.count)
         return observers.sorted().compactMap { id in
@@ -74,13 +79,15 @@ extension DistributedCenter {
         }
     }
 
+    /// Returns a matching observer with its minimum interval.
     private static func wish(_ match: Matches.Match) -> IntervalQueue.Wish {
         IntervalQueue.Wish(
             observer: match.observer, interval: Int64(match.interval) * 1000,
             isImmediate: match.behavior == .deliverImmediately)
     }
 
-    /// Takes the end of ``Effect/startIntervalTimer(_:milliseconds:)``.
+    /// Handles the end of ``Effect/startIntervalTimer(_:milliseconds:)``: sends the throttled notifications that are
+    /// due.
     public func intervalTimerEnded(_ name: ClientName, effects: inout [Effect]) {
         defer { eventEnded() }
         guard let client = clients[name] else { return }
@@ -89,8 +96,10 @@ extension DistributedCenter {
         probeBacklogIfNeeded(for: client.peer, effects: &effects)
     }
 
-    /// Ends intervals early: when the client is suspended, except for observers that deliver immediately, or when the
-    /// queue has no space.
+    /// Ends intervals early and sends the throttled notifications. Called in two cases:
+    ///
+    /// - The client is suspended. Exception: observers that deliver immediately keep their intervals.
+    /// - The client's queue is full (`isQueueFull`). Then all intervals end.
     func flushThrottled(to client: Client, isQueueFull: Bool = false, effects: inout [Effect]) {
         guard client.queue.waitsForIntervals else { return }
         changeQueue(of: client) { queue in queue.changeIntervals { $0.flushThrottled(all: isQueueFull) } }
@@ -99,14 +108,14 @@ extension DistributedCenter {
     }
 
     /// Sends a client that reads the throttled notifications whose intervals have ended, as far as the in-flight quota
-    /// goes.
+    /// allows. One call sends a slice of them, and starts the timer for the others.
     func sendDelayed(to client: Client, effects: inout [Effect]) {
         guard client.reads, let end = client.queue.firstIntervalEnd else { return }
         let now = clock.uptime()
         guard max(end, client.nextLookAtIntervals) <= now else {
             return startIntervalTimer(of: client, effects: &effects)
         }
-        // The rest of a slice continues after a pause, so that other clients are served meanwhile.
+        // The next slice follows after a pause, so that other clients are served meanwhile.
         client.nextLookAtIntervals = now + Self.pauseBetweenLooks
         let due = changeQueue(of: client) { $0.dueByInterval(now: now) }
         for one in due {
@@ -114,7 +123,7 @@ extension DistributedCenter {
             meter.count()
             // S3: a delivery to a suspended client comes after its held notifications.
             if one.isImmediate, client.isSuspended { flush(client, effects: &effects) }
-            // Flushed notifications and values that are still waiting are older.
+            // Flushed notifications and replayed values that still wait are older, so they go first.
             guard client.reads, client.queue.isEmpty(.flushed), !client.replays.hasReady else { break }
             let isExpired = notification.expiry.map { $0 <= now } ?? false
             let entry = DueQueue.Entry(notification: notification, observers: ObserverList(observers))
@@ -136,15 +145,16 @@ extension DistributedCenter {
                 }
             }
             if isExpired { counters.expired += 1 } else { send(entry, to: client, effects: &effects) }
-            // Logged after the delivery: a crash in between repeats it and does not lose it.
+            // Logged after the delivery: a crash between the two repeats it instead of losing it.
             remember(.throttleEnded(client.name, kind, observers: observers), effects: &effects)
         }
         startIntervalTimer(of: client, effects: &effects)
     }
 
-    /// The time between two slices, in microseconds.
+    /// The pause between two slices, in microseconds.
     private static let pauseBetweenLooks: Int64 = 1000
 
+    /// Sends a throttled notification that has left the interval queue.
     private func send(_ entry: DueQueue.Entry, to client: Client, effects: inout [Effect]) {
         invariant(client.unreportedLoss == nil, "S4: a loss is announced before anything newer is delivered")
         let isCarried = entry.carriedBytes < maxBytes
@@ -161,8 +171,8 @@ extension DistributedCenter {
             effects: &effects)
     }
 
-    /// Starts the timer of a client that reads. When a client reads again, its throttled notifications are examined
-    /// anyway.
+    /// Starts the timer of a client that reads, unless an earlier one runs. A client that does not read needs none:
+    /// when it reads again, its throttled notifications are examined in any case.
     private func startIntervalTimer(of client: Client, effects: inout [Effect]) {
         guard client.reads, let first = client.queue.firstIntervalEnd else { return }
         let end = max(first, client.nextLookAtIntervals)

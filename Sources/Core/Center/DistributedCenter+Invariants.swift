@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Invariants between events, with any input: totals equal the sums of their parts, queues and index agree, and a
-/// client that left owns nothing.
+/// Invariants: conditions on the center's state that hold between events, with any input. Totals equal the sums of
+/// their parts, queues and index agree, and a client that left owns nothing.
 ///
-/// Cheap checks stand where an invariant could break, in every build: ``invariant(_:_:)``. The checks here visit all
-/// state.
+/// Cheap checks stand in the code where an invariant could break, and are in every build: ``invariant(_:_:)``. The
+/// checks here visit all state, and run in debug builds and tests. Their texts begin with the rule of
+/// `docs/semantics.md` that would be broken.
 extension DistributedCenter {
-    /// Ends an event. Debug builds then check the invariants, less often the more state there is. A check visits all
-    /// state, so that its cost stays a fraction of the work of the events. The model of the tests checks after each
-    /// event.
+    /// Ends an event. Every public method that is an event calls it with `defer`. It ends the count of steps, resets
+    /// the work budget, and gives slots to clients whose work was postponed. Debug builds then check the invariants,
+    /// the less often the more state there is, so that the cost of the checks stays a fraction of the work of the
+    /// events.
     ///
     /// - Parameter event: the name of the event for the meter.
     @inline(__always)
@@ -18,6 +20,7 @@ extension DistributedCenter {
         assert(isWholeIfDue())
     }
 
+    /// Checks the invariants if enough events have ended since the last check. Always true: an argument of `assert`.
     private func isWholeIfDue() -> Bool {
         guard checksInvariants else { return true }
         eventsSinceCheck += 1
@@ -33,7 +36,7 @@ extension DistributedCenter {
         return true
     }
 
-    /// Checks all invariants.
+    /// Checks all invariants. The tests compare the center with a model and call it after each event.
     package func checkInvariants() throws(BrokenInvariant) {
         // The steps of a check do not count for an event.
         defer { meter.forget() }
@@ -67,6 +70,7 @@ extension DistributedCenter {
         try checkFollowers()
     }
 
+    /// Checks the counts, the queue and the slots of one client.
     private func check(_ client: Client) throws(BrokenInvariant) {
         let name = client.name
         var (refusals, monitors, intervals) = (0, 0, 0)
@@ -85,7 +89,8 @@ extension DistributedCenter {
         try require(client.monitors == monitors, "B3: \(name) has \(monitors) observers that monitor")
         try require(client.activityEpoch <= lastActivityEpoch, "S5: no epoch is from the future")
         try client.queue.checkInvariants(of: name, lastSerial: lastSerial) { client.observers[$0] != nil }
-        // The state of a restored client is settled when the restoring ends.
+        // A restored client gets slots and announcements only when the restoring ends, so the other checks do not hold
+        // before.
         guard client.isWatched else { return }
         try require(!client.queue.hasHeld || client.isSuspended, "S2: only for a suspended client is anything held")
         guard client.reads else {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// Memory that tables have left unused (E8).
+/// The release of memory that hash tables keep after their entries are removed (E8).
 extension DistributedCenter {
-    /// Releases the unused memory of tables that are at most half full. It takes time in proportion to all state, so
-    /// call it while no client waits.
+    /// Releases the unused memory of tables that are at most half full. The driver calls it in a quiet moment after a
+    /// load, because it visits all state.
     public func releaseMemory() {
         defer { eventEnded() }
+        // The index moves its entries, so each observer gets its new position.
         index.releaseMemory { observer, position in
             meter.count()
             observer.client.observers[observer.id]?.position = position

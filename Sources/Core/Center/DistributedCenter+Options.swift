@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The options of clients (F1).
+/// The options of clients: batches, and details of notifications (F1).
 extension DistributedCenter {
-    /// Changes the options of a client for all that is sent from now on.
+    /// Changes the options of a client for all messages that are sent from now on. A connection without registrations
+    /// becomes a client.
     ///
     /// - Throws: ``CenterError/limitExceeded(_:value:)`` or ``CenterError/shareExceeded(_:value:)`` for a new client
     ///   when there are too many clients.

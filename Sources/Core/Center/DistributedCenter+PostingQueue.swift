@@ -1,33 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Posts that wait in their poster's queue (Q7): asap before when-idle, and coalescing among the posts of one poster.
+/// Posts that wait in their poster's queue (Q7): posts with the style `asap`, `when-idle` or `at-exit`.
 ///
-/// The order of one poster's posts (D4) is the order in which they leave the queue. A post without a style goes out at
-/// once, ahead of the poster's queued posts, as a queued post is meant for later. Queued posts are ordered by style,
-/// then by arrival. A post that coalesces goes to the tail. An at-exit post (R4) becomes an asap post when its poster
-/// leaves the bus.
+/// A queued post coalesces only with posts of the same poster. It is posted, and gets its serial, when it leaves the
+/// queue: that is its place in the order of the poster's posts (D4). Posts of style `now` go out at once, ahead of
+/// queued posts. Queued posts are ordered by style, then by arrival; a post that replaces others goes to the tail. An
+/// `at-exit` post (R4) becomes an `asap` post when its poster leaves the bus.
 extension DistributedCenter {
-    /// Whether posts of a style wait for this process. The driver decides when to post them, as it knows when it is
-    /// idle.
+    /// Whether queued posts of a style wait to be posted by this process. The driver decides when to post them, because
+    /// only it knows when the service is idle.
     public func hasQueuedPosts(_ style: PostingStyle) -> Bool {
         postingQueues.count(style) > 0 && !isEnding
     }
 
-    /// The number of posts in posting queues.
+    /// The number of posts in the queues of all posters.
     public var queuedPosts: Int { postingQueues.count }
 
-    /// Counts posts that an earlier process accepted and could not keep.
+    /// Counts posts that an earlier process accepted and could not save.
     public func countLostPosts(_ count: UInt64) {
         counters.lostPosts += count
     }
 
-    /// Posts queued posts, as many as one event may: fewer where many observers match.
+    /// Posts queued posts of a style. One event posts fewer than the limit if many observers match.
     ///
     /// - Parameter limit: the maximum number of posts.
     public func postQueued(_ style: PostingStyle, limit: Int, effects: inout [Effect]) {
         defer { eventEnded() }
         var (hasPosted, matched) = (false, 0)
-        // The log has a post as due to its receivers before it has left the posting queue. Both are in one group of
-        // records, so that it is in one place after a crash.
+        // Each post is logged as due to its receivers, and then as taken from the posting queue. Both records are
+        // written together, so that after a crash the post is in exactly one place.
         remembersStaged = remembersChanges
         defer { remembersStaged = false }
         for _ in 0..<limit {
@@ -42,7 +42,8 @@ extension DistributedCenter {
                 }
             }
             matched += stage(post, from: payer.name, payer: payer, effects: &effects).matched
-            // Credited last: a departed payer is forgotten with its last charge, and the post may have become a value.
+            // Credited last: a departed payer is forgotten with its last charge. By now the payer may be charged for
+            // the post as a retained value.
             giveBack(post.byteCount, of: payer)
             remember(.postTaken(payer.name, style), effects: &effects)
             sendOverfull(effects: &effects)
@@ -51,10 +52,10 @@ extension DistributedCenter {
         if hasPosted, remembersChanges { takeAllTurns(effects: &effects) }
     }
 
-    /// The observers that the posts of one event may match, without those of the last post.
+    /// The number of matching observers after which an event posts no further queued post.
     private static let maxMatched = 1024
 
-    /// Checks whether a post may be queued.
+    /// Checks whether a post may be queued. Posts that it would replace do not count.
     ///
     /// - Throws: ``CenterError/limitExceeded(_:value:)`` or ``CenterError/shareExceeded(_:value:)``.
     func checkQueueing(
@@ -78,22 +79,23 @@ extension DistributedCenter {
         remember(.postQueued(poster, post, coalescing: coalescing), effects: &effects)
     }
 
-    /// The size of a slice: the maximum number of queued posts or values that one event removes.
+    /// The maximum number of queued posts or values that one event removes: the size of a slice (E8).
     public static let partSize = 2048
 
-    /// Whether a removal in slices is under way, which is logged with its last slice only.
+    /// Whether a removal of posts in slices is under way. It is logged only with its last slice, so the log and the
+    /// queues differ until then.
     public var isAnythingInParts: Bool { postingQueues.isAnyFrozen }
 
-    /// Withdraws posts from the queues of a poster, of any style (Q3).
+    /// Removes a slice of the posts in the queues of a poster, of any style (Q3). Call it until no more are left.
     ///
-    /// Called for one slice after the other until none is left. In between the poster's queues are frozen: none of
-    /// their posts is posted, and nothing else may be done for the poster.
+    /// Between two slices the poster's queues are frozen: none of their posts is posted, and the driver serves no other
+    /// call of the poster.
     ///
     /// - Parameters:
     ///   - name: the name of the posts; empty for any.
     ///   - object: the object of the posts; empty for any.
     ///   - most: the maximum number of posts in a slice.
-    /// - Returns: the number of withdrawn posts, and whether more are left.
+    /// - Returns: the number of posts removed in this slice, and whether more are left.
     public func withdrawPosts(
         of poster: ClientName, name: String, object: String, atMost most: Int = DistributedCenter.partSize,
         effects: inout [Effect]
@@ -106,11 +108,13 @@ extension DistributedCenter {
         return part
     }
 
-    /// Removes a slice of the posts that a coalescing post replaces, when they are more than one event removes. Call it
-    /// before the post until it returns true, without other calls of the same poster in between.
+    /// Removes a slice of the queued posts that a coalescing post replaces, if they are more than one event may remove.
+    /// Call it before ``post(name:object:userInfo:options:from:as:effects:)`` until it returns true, without other
+    /// calls of the same poster in between.
     ///
-    /// - Returns: whether ``post(name:object:userInfo:options:from:as:effects:)`` may remove the rest. After false in
-    ///   an earlier call, that does not refuse the post.
+    /// The first call checks the post. After a slice was removed, the post is not refused any more.
+    ///
+    /// - Returns: whether few enough posts are left for the post itself to remove.
     /// - Throws: the errors of ``post(name:object:userInfo:options:from:as:effects:)``.
     public func removeCoalesced(
         name: String, object: String, userInfo: any UserInfo, options: PostOptions, from poster: ClientName,
@@ -136,7 +140,10 @@ extension DistributedCenter {
         return false
     }
 
-    /// Makes a post that goes out now replace similar posts in its poster's queue (Q2).
+    /// Lets a post with the style `now` replace similar posts in its poster's queue (Q2). It is delivered immediately
+    /// if one of them was to be.
+    ///
+    /// - Returns: the changed post.
     func replacingQueued(
         _ post: PendingPost, from poster: ClientName, coalescing: Set<CoalescingKey>, effects: inout [Effect]
     ) -> PendingPost {
@@ -152,6 +159,8 @@ extension DistributedCenter {
 
     // MARK: Accounting
 
+    /// Puts a post into its poster's queue, in the place of similar posts, and charges it.
+    ///
     /// - Returns: the number of similar posts that it replaced.
     func putInQueue(_ post: PendingPost, of payer: Peer, coalescing: Set<CoalescingKey>) -> Int {
         let before = postingQueues.byteCount
@@ -176,20 +185,22 @@ extension DistributedCenter {
         return (removed ?? nil) ?? PostingQueues.Removed()
     }
 
+    /// Removes posts from the queues of a poster, without a log entry.
     func withdrawQueued(
         of poster: ClientName, name: String, object: String, atMost most: Int = .max
     ) -> (count: Int, isMore: Bool) {
         changeQueues(of: poster) { $0.withdraw(of: poster, name: name, object: object, atMost: most) } ?? (0, false)
     }
 
-    /// Releases the at-exit posts of a poster that has left.
+    /// Makes the at-exit posts of a poster that has left ready to be posted.
     ///
-    /// - Returns: the number of released posts.
+    /// - Returns: the number of these posts.
     @discardableResult
     func releaseAtExit(of poster: ClientName) -> Int {
         postingQueues.releaseAtExit(of: poster, now: clock.uptime())
     }
 
+    /// Changes the queues of a poster and credits the freed bytes; nil for a poster without queued posts.
     private func changeQueues<Result>(
         of poster: ClientName, _ change: (inout PostingQueues) -> Result
     ) -> Result? {
@@ -200,6 +211,7 @@ extension DistributedCenter {
         return result
     }
 
+    /// Removes the first queued post of a style, which an earlier process has posted (E3).
     func takeQueued(_ style: PostingStyle, of poster: ClientName) -> Bool {
         guard let payer = postingQueues.payer(of: poster), let post = postingQueues.take(style, of: poster) else {
             return false
@@ -208,6 +220,7 @@ extension DistributedCenter {
         return true
     }
 
+    /// Credits queued posts. A poster that uses nothing else is forgotten.
     private func giveBack(_ byteCount: Int, of payer: Peer) {
         charge(payer, .queuedPostBytes, -byteCount)
         forgetIfUnused(payer)

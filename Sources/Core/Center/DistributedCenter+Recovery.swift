@@ -1,13 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Recovery: the state that survives the process, and its restoring (E3).
+/// Recovery (E3): the changes that the recovery log keeps, their restoring in a new process, and the handover to a new
+/// connection.
+///
+/// The driver restores in this order: ``restore(_:)`` for each logged change,
+/// ``restoreNumbers(lastSerial:lastObserver:)``, and ``finishRestoring(effects:)``. Until then clients are sent
+/// nothing.
 extension DistributedCenter {
+    /// Writes a change to the recovery log, if there is one. A change of the excess is written first.
     func remember(_ change: @autoclosure () -> Change, effects: inout [Effect]) {
         guard remembersChanges else { return }
         if isExcessToRemember { rememberExcess(effects: &effects) }
         effects.append(.remember(change()))
     }
 
-    /// Restores a change that an earlier process logged. A change that does not fit is ignored.
+    /// Restores a change that an earlier process logged. A change that contradicts the present state comes from a
+    /// damaged log and is ignored.
     ///
     /// - Returns: whether the change was applied.
     public func restore(_ change: Change) -> Bool {
@@ -15,6 +22,7 @@ extension DistributedCenter {
         return takeOver(change)
     }
 
+    /// Applies a change of an earlier process or center, as ``restore(_:)`` does.
     private func takeOver(_ change: Change) -> Bool {
         meter.count()
         switch change {
@@ -102,7 +110,7 @@ extension DistributedCenter {
             guard notification.serial <= Self.greatestNumber, retained.mayPut(notification.serial) else { return false }
             lastSerial = max(lastSerial, notification.serial)
             let poster = notification.poster
-            // Nothing shows whether a poster that is not a client is still there.
+            // Nothing shows yet whether a poster that is no client is still there. Until it calls, it counts as gone.
             let payer = restoredPayer(of: poster) ?? Peer(name: poster, account: account(.connection(poster)))
             if peers[poster] == nil { payer.isKnown = false }
             keep(RetainedValue(notification: notification, retention: retention, payer: payer))
@@ -128,11 +136,11 @@ extension DistributedCenter {
         case .postsWithdrawn(let poster, let name, let object):
             return withdrawQueued(of: poster, name: name, object: object).count > 0
         case .postTaken(let poster, let style): return takeQueued(style, of: poster)
-        // The restored counts include only the announced losses. The other losses are added here.
+        // The restored counts include only losses that were reported. The other losses are added here.
         case .lost(let name, let reason):
             return withClient(name) { if dropOldest(of: $0, because: reason) { $0.counts.dropped += 1 } }
         case .unreportedLoss(let name, let count, let observers, let reason):
-            // The count is added to numbers that may be at their maximum.
+            // A greater count comes from corrupt bytes, and could overflow the sum of counts.
             guard count <= Self.greatestNumber / 2 else { return false }
             return withClient(name) {
                 $0.counts.dropped &-= $0.unreportedLoss?.count ?? 0
@@ -148,7 +156,10 @@ extension DistributedCenter {
         }
     }
 
-    /// Restores a waiting notification for those of `observers` that the client has. Its serial is not assigned again.
+    /// Restores a waiting notification for those of `observers` that the client still has. Its serial is not assigned
+    /// again.
+    ///
+    /// - Parameter body: puts the notification into the client's queue; returns false if it does not fit there.
     private func restore(
         _ notification: Notification, of name: ClientName, for observers: [ObserverID],
         _ body: (Client, ObserverList) -> Bool
@@ -161,24 +172,30 @@ extension DistributedCenter {
         return true
     }
 
+    /// Calls `body` with the client of this name.
+    ///
+    /// - Returns: whether there is one.
     private func withClient(_ name: ClientName, _ body: (Client) -> Void) -> Bool {
         guard let client = clients[name] else { return false }
         body(client)
         return true
     }
 
+    /// Changes the queue of the client of this name.
+    ///
+    /// - Returns: whether there is one.
     private func queue(_ name: ClientName, _ body: (inout DeliveryQueue) -> Void) -> Bool {
         withClient(name) { changeQueue(of: $0, body) }
     }
 
-    /// Restores the numbers that an earlier process used up; none is assigned again. Call after the last change of that
-    /// process.
+    /// Restores the numbers that an earlier process used up, so that none is assigned again. Call it after the last
+    /// change of that process.
     ///
-    /// A numbered notification that may not have left that process counts as lost, as nothing shows whether it did. The
-    /// loss is announced to its client. The last of these may still be in the restored queue, whose lane is cleared up
-    /// to it.
+    /// The counters beside the log show how many of a client's last sequence numbers may not have left that process.
+    /// These notifications are reported to the client as lost. They may still be in the restored queue, if the log was
+    /// not written after they were sent. They are removed from it, so that none is both lost and delivered.
     public func restoreNumbers(lastSerial: UInt64, lastObserver: UInt64) {
-        // Observers come back client by client, but match in the order of registration.
+        // Observers were restored client by client, but must match in the order of registration.
         if !isIndexInOrder { index.sort { $0.id.rawValue } }
         isIndexInOrder = true
         for client in clients.values {
@@ -194,6 +211,7 @@ extension DistributedCenter {
             client.unreportedLoss = loss
             client.lastLoss = loss.reason
         }
+        // Code under CARILLON_PLANTED injects a fault, in builds that test whether the simulation finds it (E7).
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.serialTwice) { return }
         #endif
@@ -201,22 +219,23 @@ extension DistributedCenter {
         if lastObserver <= Self.greatestNumber { self.lastObserver = max(self.lastObserver, lastObserver) }
     }
 
-    /// One payer is charged for the queued posts, the connection and the values of a poster, in any order of restoring.
+    /// The peer of a poster, if there is one. The same peer must be charged for its queued posts, its connection and
+    /// its values, in any order of restoring.
     private func restoredPayer(of poster: ClientName) -> Peer? {
         postingQueues.payer(of: poster) ?? peers[poster] ?? retained.payer(named: poster)
     }
 
-    /// Marks all suspensions as unannounced, as the last changes may be missing in the log of the earlier process.
+    /// Marks all suspensions as not announced, because the last changes may be missing in the damaged log.
     public func markSuspensionsUnacked() {
         for client in clients.values { client.suspensionNoticePending = true }
     }
 
-    /// The maximum of a restored number: a greater one comes from corrupt bytes. Sums of several such numbers do not
+    /// The maximum of a restored number. A greater one comes from corrupt bytes. Sums of several such numbers do not
     /// overflow.
     private static let greatestNumber: UInt64 = 1 << 60
 
-    /// Takes the end of the connection, after which nothing can be sent. All due notifications are logged, including
-    /// scheduled ones, and unacknowledged control signals count as lost.
+    /// Handles the end of the service's connection to the bus, after which nothing can be sent. All due notifications
+    /// are logged, and unacknowledged control signals are marked as possibly lost.
     public func connectionEnded(effects: inout [Effect]) {
         defer { eventEnded() }
         meter.count(clients.count)
@@ -226,9 +245,8 @@ extension DistributedCenter {
         }
     }
 
-    /// Prepares the end of the process, which a later one follows. From now on clients are sent nothing, and all due
-    /// notifications are logged, including scheduled ones. Nothing would show whether the bus carried messages that are
-    /// sent so late.
+    /// Prepares the end of the process, which a later one continues. From now on clients are sent nothing, because
+    /// nothing would show whether the bus carried such late messages. All due notifications are logged instead.
     public func beginEnding(effects: inout [Effect]) {
         defer { eventEnded() }
         isEnding = true
@@ -237,11 +255,11 @@ extension DistributedCenter {
             client.isLeftToNext = true
             rememberDue(of: client, effects: &effects)
         }
-        // Their slots send nothing, and posters that wait for them get their answers.
+        // The slots send nothing now, but posters that wait for them get their answers.
         takeAllTurns(effects: &effects)
     }
 
-    /// Resumes sending after ``beginEnding(effects:)``, as the state for a later process cannot be kept.
+    /// Resumes sending after ``beginEnding(effects:)``, because the state for a later process can't be saved.
     public func cancelEnding(effects: inout [Effect]) {
         defer { eventEnded() }
         guard isEnding else { return }
@@ -253,9 +271,9 @@ extension DistributedCenter {
         }
     }
 
-    /// Takes over the logged state, the numbers and the counts of another center, which handles no more events. Call it
-    /// on a new center, after ``connectionEnded(effects:)`` on the other one. ``finishRestoring(effects:)`` must
-    /// follow.
+    /// Takes over the state, the numbers and the counters of another center, which handles no more events. The driver
+    /// calls it on a new center when the bus has closed the service's connection, after ``connectionEnded(effects:)``
+    /// on the old center. ``finishRestoring(effects:)`` must follow.
     public func takeOver(_ other: DistributedCenter) {
         defer { eventEnded() }
         counters.posted = other.counters.posted
@@ -276,14 +294,14 @@ extension DistributedCenter {
         restoreNumbers(lastSerial: other.lastSerial, lastObserver: other.lastObserver)
     }
 
-    /// Ends the restoring: watches and probes the restored clients, and sends them their due notifications. In answer
-    /// to a watch the driver reports a client that left the bus meanwhile.
+    /// Ends the restoring: watches and probes the restored clients, and sends them their due notifications. For a
+    /// client that left the bus meanwhile, the watch reports the departure.
     ///
-    /// Activity is not restored, as the desktop may have changed since. A client that activity had suspended is
-    /// resumed, and that is announced to it, until a source reports otherwise.
+    /// Activity is not restored, because it may have changed since. A client that inactivity had suspended is resumed,
+    /// and gets an announcement of that, until the desktop reports its activity again.
     public func finishRestoring(effects: inout [Effect]) {
         defer { eventEnded() }
-        // The earlier process may have ended before it could make space.
+        // The earlier process may have ended before it could bring the queues within their total limit.
         owesRoom = isOverTotal
         restoreExcess(effects: &effects)
         meter.count(retained.count + clients.count + peers.count)
@@ -291,17 +309,17 @@ extension DistributedCenter {
         for value in retained.all where value.isOfConnection && clients[value.notification.poster] == nil {
             removeRetained(value, effects: &effects)
         }
-        // Posters of values that are not clients may still be there; the bus reports if not.
+        // Posters of values that are no clients may still be there. The watch reports if one is not.
         for payer in retained.allPayers.sorted(by: { $0.name < $1.name }) where !payer.isKnown {
             watchDeparture(of: peer(payer.name, effects: &effects), effects: &effects)
         }
-        // No event would report the departure of these posters.
+        // These posters of at-exit posts are no clients, so they have left and no event would report it.
         for poster in postingQueues.postersUntilExit.sorted() where clients[poster] == nil {
             releaseAtExit(of: poster)
             remember(.clientGone(poster), effects: &effects)
         }
         for client in clients.values where !client.isWatched {
-            // The earlier process announced this to the client, where it read.
+            // The earlier process announced this suspension to the client, unless the log says otherwise below.
             client.announcedSuspension = (client.isSuspended, client.suspensionCause)
             client.peer.awaitsIdentity = restoresOnlyIdentified && !client.peer.isIdentified
             watch(client, effects: &effects)
@@ -322,7 +340,7 @@ extension DistributedCenter {
             #if CARILLON_PLANTED
                 if PlantedFault.strikes(.newServiceUntold) { continue }
             #endif
-            // The client may know an older state.
+            // The client may know an older list of names or values, so it gets a signal.
             interestFollowers.distrust(client.number)
             valueFollowers.distrust(client.number)
         }

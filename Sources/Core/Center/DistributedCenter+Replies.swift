@@ -1,20 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Replies to the calls of clients that have channels (F2, A4).
+/// Replies to the method calls of clients that have channels (F2, A4).
 ///
-/// The notifications for such a client are written to its channel, and unread ones use up its window. Its calls still
-/// come on the bus, and a single-threaded program waits for the reply before it reads anything else. Therefore the
-/// replies have a window of their own, which the client acknowledges on the bus.
+/// The notifications for such a client go to its channel, and unread ones use up its window. Its calls still come on
+/// the bus. A single-threaded program waits for the reply to its call before it reads anything else. Therefore the
+/// replies on the bus have a window of their own (``ReplyLine``), which the client acknowledges on the bus.
+///
+/// Without a channel the same replies are *answers* (`+Flow`).
 extension DistributedCenter {
-    /// The time at which a reply is sent.
+    /// The moment at which the driver sends a reply.
     public enum ReplyTurn: Sendable {
         case now
-        /// At an ``Effect/sendAnswer(_:)``, after the pending answers.
+        /// At an ``Effect/sendAnswer(_:)``, after the pending answers of a connection without a channel.
         case atSendAnswer
-        /// At an ``Effect/sendReply(_:)``, after the pending replies.
+        /// At an ``Effect/sendReply(_:)``, after the pending replies beside the channel.
         case atSendReply
     }
 
-    /// Counts a reply to a call of a connection on the bus. The driver keeps a reply that is not sent now.
+    /// Counts a reply on the bus to a call of a connection, with or without a channel. The driver keeps a reply that is
+    /// not sent now.
     public func mayReply(to name: ClientName, byteCount: Int, effects: inout [Effect]) -> ReplyTurn {
         if let peer = peers[name], peer.replies?.isInUse == true {
             defer { eventEnded() }
@@ -23,6 +26,9 @@ extension DistributedCenter {
         return mayAnswer(name, byteCount: byteCount, effects: &effects) ? .now : .atSendAnswer
     }
 
+    /// Counts a reply beside a channel.
+    ///
+    /// - Returns: whether to send it now.
     private func mayReply(to peer: Peer, byteCount: Int, effects: inout [Effect]) -> Bool {
         guard var line = peer.replies.take() else { return false }
         if line.kept.isEmpty, line.flow.isOpen, fitsInFlightQuota(for: peer, byteCount) {
@@ -44,6 +50,7 @@ extension DistributedCenter {
         return false
     }
 
+    /// Sends the pending replies of a client with a channel, as far as their window and the in-flight quota allow.
     func sendReplies(to peer: Peer, effects: inout [Effect]) {
         defer { findReplyWitness(for: peer, effects: &effects) }
         while let byteCount = peer.replies?.kept.first, peer.replies?.flow.isOpen == true {
@@ -56,8 +63,8 @@ extension DistributedCenter {
         }
     }
 
-    /// Sends the only pending reply although the window is full, as ``sendOnlyAnswer(to:effects:)`` does without a
-    /// channel.
+    /// Sends the only pending reply although the window is full, because the client may wait for it before it reads.
+    /// See ``sendOnlyAnswer(to:effects:)``.
     private func sendOnlyReply(to peer: Peer, effects: inout [Effect]) {
         peer.replies?.flow.allowSingleReplies()
         guard peer.replies?.kept.count == 1, let byteCount = peer.replies?.kept.first,
@@ -69,6 +76,7 @@ extension DistributedCenter {
         charge(peer, .inFlightBytes, byteCount)
     }
 
+    /// Counts a reply that is sent now, and probes the window of replies when it is full or quota is needed.
     private func countReply(_ byteCount: Int, to peer: Peer, effects: inout [Effect]) {
         charge(peer, .inFlightBytes, byteCount)
         lookForRoom(effects: &effects)
@@ -78,18 +86,20 @@ extension DistributedCenter {
         probeReplies(of: peer, effects: &effects)
     }
 
+    /// Sends a Ping on the bus that acknowledges the replies so far.
     private func probeReplies(of peer: Peer, effects: inout [Effect]) {
         peer.replies?.flow.probe()
         effects.append(.probeReplies(peer.name))
         findReplyWitness(for: peer, effects: &effects)
     }
 
-    /// Probes the replies that were sent since the last probe.
+    /// Probes the replies that were sent since the last probe, unless a probe is unanswered.
     func askForReplies(_ peer: Peer, effects: inout [Effect]) {
         guard let flow = peer.replies?.flow, flow.isIdle, flow.hasUnprobed else { return }
         probeReplies(of: peer, effects: &effects)
     }
 
+    /// Starts a socket backlog probe if replies or other connections wait, and the client never answers Pings.
     func findReplyWitness(for peer: Peer, effects: inout [Effect]) {
         guard let isKept = peer.replies.map({ !$0.kept.isEmpty }), isKept || isAnyBlocked else { return }
         guard peer.replies?.flow.needsBacklogProbe(isRoomWanted: isAnyBlocked, isAnswerDue: isKept) == true else {
@@ -100,14 +110,14 @@ extension DistributedCenter {
 
     // MARK: Acknowledgments
 
-    /// Takes the client's answer to ``Effect/probeReplies(_:)``.
+    /// Handles the client's answer to ``Effect/probeReplies(_:)``.
     public func repliesAnswered(by name: ClientName, effects: inout [Effect]) {
         defer { eventEnded() }
         guard let peer = peers[name], let byteCount = peer.replies?.flow.answered() else { return }
         confirmReplies(byteCount, of: peer, effects: &effects)
     }
 
-    /// Takes the result of a backlog probe, ``Effect/probeReplyBacklog(_:)``.
+    /// Handles the result of a socket backlog probe, ``Effect/probeReplyBacklog(_:)``.
     ///
     /// - Parameter hasRead: as for ``backlogProbed(_:hasRead:effects:)``.
     public func replyBacklogProbed(of name: ClientName, hasRead: Bool, effects: inout [Effect]) {
@@ -117,11 +127,13 @@ extension DistributedCenter {
         confirmReplies(byteCount, of: peer, effects: &effects)
     }
 
+    /// Handles an acknowledgment of replies: credits its bytes. Then pending replies are sent, and connections are
+    /// unblocked.
     private func confirmReplies(_ byteCount: Int, of peer: Peer, effects: inout [Effect]) {
         charge(peer, .inFlightBytes, -byteCount)
         sendReplies(to: peer, effects: &effects)
         lookForRoom(effects: &effects)
-        // Also after the end of the channel, so that the reply line can be forgotten.
+        // Also after the end of the channel: once all replies are acknowledged, their window can be removed.
         if isRoomWanted || peer.replies?.isInUse == false { askForReplies(peer, effects: &effects) }
         if byteCount > 0 { unblock(effects: &effects) }
         forgetRepliesIfOver(of: peer)
@@ -129,13 +141,14 @@ extension DistributedCenter {
 
     // MARK: Channel
 
-    /// Begins the reply line of a client that has a channel from now on.
+    /// Begins the separate window of replies, for a client that has a channel from now on.
     func beginReplies(of peer: Peer) {
         if peer.replies == nil { peer.replies = ReplyLine() }
         peer.replies?.hasChannel = true
     }
 
-    /// Takes the end of the client's channel. Its replies go the usual way after the pending ones.
+    /// Handles the end of the client's channel. The pending replies are sent first. Then the client gets answers like
+    /// any connection without a channel.
     public func channelGone(of name: ClientName, effects: inout [Effect]) {
         defer { eventEnded() }
         guard let peer = peers[name] else { return }
@@ -146,6 +159,7 @@ extension DistributedCenter {
         forgetRepliesIfOver(of: peer)
     }
 
+    /// Removes the window of replies when the channel has ended and all replies are acknowledged.
     private func forgetRepliesIfOver(of peer: Peer) {
         if peer.replies?.isOver == true { peer.replies = nil }
         forgetIfUnused(peer)

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Retained values (R1 to R3, R6): kept by ``NotificationKey``, replayed to observers that ask for them, read and
-/// removed.
+/// Retained values (R1 to R3, R6, R8): stored by ``NotificationKey``, replayed to new observers that ask for them, read
+/// and removed.
 ///
-/// No value is queued for an observer. Its replay is a cursor (``RetainedReplay``) that takes the values from the store
-/// when the in-flight quota has capacity. Thus each value is stored once, for any number of observers that ask.
+/// A value is not queued for each observer. The replay of an observer is a cursor (``RetainedReplay``) that takes the
+/// values from the store when the in-flight quota has capacity. Thus each value is stored once, for any number of
+/// observers.
 extension DistributedCenter {
-    /// A retained value for readers (R3).
+    /// A copy of a retained value, for callers that read values (R3).
     public struct Kept {
         public let notification: Notification
         public let retention: Retention
-        /// The expiry, in microseconds since 1970; nil for never. Only ``retainedValues(name:object:effects:)`` sets
-        /// it.
+        /// The expiry, in microseconds since 1970 in UTC; nil for never. Only ``retainedValues(name:object:effects:)``
+        /// sets it.
         public let expiryTime: Int64?
     }
 
-    /// Returns the values of this name and object, in the order of their serials.
+    /// Returns the values of this name and object, from all origins, in the order of their serials.
     ///
     /// - Parameters:
     ///   - name: the name; empty for any.
@@ -31,15 +32,16 @@ extension DistributedCenter {
         }
     }
 
-    /// Removes a slice of the values of this name and object, from all origins, the oldest first. Between slices other
-    /// clients may see that some are gone and the others are not.
+    /// Removes a slice of the values of this name and object, from all origins, the oldest first. Between two slices
+    /// other clients may see some of the values gone and others not.
     ///
     /// - Parameters:
     ///   - name: the name; empty for any.
     ///   - object: the object; empty for any.
-    ///   - through: the serial of the newest value to remove: values that are posted between the slices stay.
+    ///   - through: the serial of the newest value to remove. Values that are posted between the slices have greater
+    ///     ones, and stay.
     ///   - most: the maximum number of values in a slice.
-    /// - Returns: the number of removed values, and whether there may be more.
+    /// - Returns: the number of values removed in this slice, and whether there may be more.
     public func removeRetained(
         name: String, object: String, through: UInt64 = .max, atMost most: Int = DistributedCenter.partSize,
         effects: inout [Effect]
@@ -62,6 +64,7 @@ extension DistributedCenter {
     public func removeRetained(_ kind: NotificationKey, effects: inout [Effect]) -> Bool {
         defer { eventEnded() }
         removeExpired(effects: &effects)
+        // Code under CARILLON_PLANTED injects a fault, in builds that test whether the simulation finds it (E7).
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.neighborsRemoved) {
                 return removeRetained(name: kind.name, object: kind.object, effects: &effects).count > 0
@@ -74,7 +77,8 @@ extension DistributedCenter {
 
     // MARK: Retention
 
-    /// Checks whether a post may be retained.
+    /// Checks whether a post may be retained: whether the limits of its payer and origin, and the totals, have capacity
+    /// for the value.
     ///
     /// - Parameter peer: the payer of the value, even if it has left; nil for a connection that uses nothing yet.
     /// - Throws: ``CenterError/limitExceeded(_:value:)`` or ``CenterError/shareExceeded(_:value:)``.
@@ -90,7 +94,8 @@ extension DistributedCenter {
         let isOwn = before.map { retained.isCounted($0, for: peer) } ?? false
         let count = before == nil ? 1 : 0
         let bytes = post.byteCount + RetainedValue.overhead - (before?.byteCount ?? 0)
-        // A bridge posts for many machines: no machine uses up the capacity of the others.
+        // R6: a bridge posts for many machines. The limits hold for each machine, so that none uses up the space of
+        // others.
         let own = retained.share(of: peer?.name, from: post.kind.origin)
         try limits.check(.retainedPerClient, own.count + (isOwn ? 0 : 1))
         let ownBytes = own.byteCount - (isOwn ? before!.byteCount : 0)
@@ -99,7 +104,7 @@ extension DistributedCenter {
         try checkRoom(for: peer, .retainedBytes, adding: bytes)
     }
 
-    /// Removes values of departed posters, as far as this value needs the space.
+    /// Removes values of departed posters, as far as a new value needs the space. ``DepartedPayers`` has their order.
     private func makeRoom(for value: RetainedValue, effects: inout [Effect]) {
         func isTooMuch() -> Bool {
             let before = retained[value.notification.kind]
@@ -117,14 +122,15 @@ extension DistributedCenter {
         counters.displaced += 1
     }
 
-    /// Asks the bus to report the departure of a payer of values that is not a client.
+    /// Asks the driver to report the departure of a payer of values that is not a client.
     func watchDeparture(of payer: Peer, effects: inout [Effect]) {
         guard payer.isKnown, !payer.isClient, !payer.isDepartureWatched else { return }
         payer.isDepartureWatched = true
         effects.append(.watchDeparture(payer.name))
     }
 
-    /// Retains a notification, if its poster may still do so: the post may come out of a posting queue.
+    /// Retains a notification. A post from a posting queue may come from a poster that has left; then it is not
+    /// retained if the value would end with the poster's connection.
     ///
     /// - Parameter payer: the poster, even if it has left since.
     func retain(
@@ -144,7 +150,9 @@ extension DistributedCenter {
         remember(.retained(notification, retention), effects: &effects)
     }
 
-    /// - Returns: the retention of the value that it replaced.
+    /// Stores a value and charges its payer.
+    ///
+    /// - Returns: the retention of the value that it replaced; nil for none.
     @discardableResult
     func keep(_ value: RetainedValue) -> Retention? {
         let replaced = retained.put(value)
@@ -155,6 +163,7 @@ extension DistributedCenter {
         return replaced?.retention
     }
 
+    /// Removes a value: credits it, logs the removal, and sends the signals about it.
     func removeRetained(_ value: RetainedValue, effects: inout [Effect]) {
         let kind = value.notification.kind
         guard let removed = retained.remove(kind) else { return }
@@ -164,6 +173,7 @@ extension DistributedCenter {
         tellValueGone(of: value.notification.poster, effects: &effects)
     }
 
+    /// Credits a value that was removed. A payer that uses nothing else may be forgotten.
     func giveBack(_ value: RetainedValue) {
         charge(value.payer, .retained, -1)
         charge(value.payer, .retainedBytes, -value.byteCount)
@@ -172,7 +182,7 @@ extension DistributedCenter {
         forgetIfUnused(payer)
     }
 
-    /// Removes the values with `while-connected` of a poster that leaves.
+    /// Removes values with `while-connected` of a poster that leaves, the oldest first.
     func removeRetained(ofConnection poster: ClientName, atMost most: Int = .max, effects: inout [Effect]) {
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.staleValue) { return }
@@ -184,8 +194,9 @@ extension DistributedCenter {
         }
     }
 
-    /// Removes expired values. There is no timer: an expired value is gone for every event that looks. Each such event
-    /// removes a bounded number (``SpentInEvent/mayExpire``), and the others count until they are removed.
+    /// Removes expired values. There is no timer: every event that reads values removes expired ones first. One event
+    /// removes a bounded number (``SpentInEvent/mayExpire``). The others still count against the limits, but no reader
+    /// gets them.
     func removeExpired(effects: inout [Effect]) {
         guard !retained.isEmpty else { return }
         let now = clock.uptime()
@@ -198,7 +209,8 @@ extension DistributedCenter {
 
     // MARK: Other sessions (R8)
 
-    /// Returns the first value that other sessions also have, and its serial.
+    /// Returns the first value that other sessions also have, and its serial. The service sends a session the existing
+    /// values in this way.
     ///
     /// - Parameters:
     ///   - after: the serial is greater than this one.
@@ -214,7 +226,7 @@ extension DistributedCenter {
         )
     }
 
-    /// The serial of the last post.
+    /// The serial of the last post: the end of a replay of values to another session.
     public var newestSerial: UInt64 { lastSerial }
 
     /// The values that came from other sessions of this machine, in no particular order.
@@ -222,7 +234,7 @@ extension DistributedCenter {
         retained.fromSessions.map { Kept(notification: $0.notification, retention: $0.retention, expiryTime: nil) }
     }
 
-    /// Returns the value of a key.
+    /// Returns the value of a key; nil for none, and for an expired one.
     public func value(of kind: NotificationKey) -> Kept? {
         guard let value = retained[kind], !value.isOver(at: clock.uptime()) else { return nil }
         return Kept(notification: value.notification, retention: value.retention, expiryTime: nil)
@@ -230,7 +242,7 @@ extension DistributedCenter {
 
     // MARK: Replay (R2)
 
-    /// Begins the replay of values for an observer that was just registered.
+    /// Begins the replay of values for an observer that was just registered and has the option `retained`.
     func beginReplay(_ registration: Registration, to client: Client, effects: inout [Effect]) {
         #if CARILLON_PLANTED
             let isLookedAt = !PlantedFault.strikes(.expiredGiven)
@@ -254,7 +266,8 @@ extension DistributedCenter {
         }
     }
 
-    /// Sends pending replays to a client that reads, before anything newer, as far as the in-flight quota goes.
+    /// Sends the ready replays of a client that reads, before anything newer, as far as the in-flight quota allows. The
+    /// remaining values continue in the client's next slot.
     ///
     /// - Returns: the number of sent notifications.
     func sendReplays(to client: Client, effects: inout [Effect]) -> Int {
@@ -265,7 +278,8 @@ extension DistributedCenter {
             let isLookedAt = true
         #endif
         if isLookedAt { removeExpired(effects: &effects) }
-        // With expired values left, each observer's search would have to skip them.
+        // If the event may remove no more expired values, the search of each observer would have to skip them. It
+        // waits.
         guard retained.expired(at: clock.uptime()) == nil || !isLookedAt else {
             keepTurn(of: client)
             return 0
@@ -281,10 +295,10 @@ extension DistributedCenter {
         return count
     }
 
-    /// The maximum number of observers whose replays continue in one slot, before the slots of other clients.
+    /// The maximum number of messages of replays in one slot, before the slots of other clients.
     private static let maxOwedAtOnce = 128
 
-    /// Sends one message of one observer's replay.
+    /// Sends one message of one observer's replay: the next value, or a batch of values.
     ///
     /// - Returns: the number of sent notifications; nil when the in-flight quota has no capacity.
     private func send(_ before: RetainedReplay, to client: Client, effects: inout [Effect]) -> Int? {
@@ -335,11 +349,12 @@ extension DistributedCenter {
         for delivery in batch.deliveries {
             beginIntervals(of: client, for: delivery.observers, with: delivery.notification, effects: &effects)
         }
-        // Logged after the delivery: a crash in between repeats the values and does not lose them.
+        // Logged after the delivery: a crash between the two repeats the values instead of losing them.
         remember(.replays(client.name, replays), effects: &effects)
         return max(1, count)
     }
 
+    /// The next value of an observer's replay as a queue entry; nil at its end.
     private func next(of replays: RetainedReplay, _ registration: Registration) -> DueQueue.Entry? {
         #if CARILLON_PLANTED
             let now = PlantedFault.strikes(.expiredGiven) ? 0 : clock.uptime()
@@ -352,6 +367,7 @@ extension DistributedCenter {
 
     // MARK: Invariants
 
+    /// Checks the store, the charges for values, and the replays.
     func checkRetained() throws(BrokenInvariant) {
         try retained.checkInvariants(lastSerial: lastSerial)
         var usage: [ObjectIdentifier: (Peer, Int, Int)] = [:]

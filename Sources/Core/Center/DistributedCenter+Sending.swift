@@ -1,24 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The send schedule, by which due notifications leave (M6). The driver asks which lanes are ready and lets them send,
-/// at the priority of each lane. Sequence numbers are assigned here, in the order in which the client receives.
+/// Sending by the send schedule (M6): the order in which due notifications leave.
+///
+/// The schedule has a queue of slots for each lane. A slot names a client, and lets it send the first notification of
+/// its queue in that lane, or a batch. The driver asks which lanes are ready, and processes slots at the main-loop
+/// priority of each lane. A notification gets its sequence number when it is sent, because a client receives in that
+/// order.
 extension DistributedCenter {
-    /// Whether a slot in `lane` is ready.
+    /// Whether `lane` has a slot to process.
     public func isReady(_ lane: DeliveryLane) -> Bool {
         !schedule.isEmpty(lane)
     }
 
-    /// Whether a slot in any lane is ready.
+    /// Whether any lane has a slot to process.
     public var isAnythingReady: Bool { schedule.count > 0 }
 
-    /// Whether all slots before the watermark `mark` have been processed.
+    /// Whether all slots before the watermark `mark` have been processed. Then the post that got the mark may be
+    /// answered.
     public func hasPassed(_ mark: Watermark) -> Bool {
         schedule.hasPassed(mark)
     }
 
-    /// Sends the ready notifications of `lane` and of more urgent lanes, the most urgent first.
+    /// Processes the slots of `lane` and of more urgent lanes, the most urgent first.
     ///
-    /// - Parameter limit: the maximum number of slots. A slot that sends a batch counts each notification, and exceeds
-    ///   the limit by at most a ``Batch``.
+    /// - Parameter limit: the maximum number of slots. A slot that sends a batch counts each notification. It may
+    ///   exceed the limit by at most one ``Batch``.
     public func sendReady(upTo lane: DeliveryLane, limit: Int, effects: inout [Effect]) {
         defer { eventEnded() }
         var left = limit
@@ -27,9 +32,10 @@ extension DistributedCenter {
         }
     }
 
-    /// Sends all ready notifications, the most urgent first, as a barrier.
+    /// Processes all slots, the most urgent lane first. Afterwards all notifications of earlier posts have been sent to
+    /// the clients that read.
     ///
-    /// - Parameter isLast: whether no other event follows, so that the removal of expired notifications needs no bound.
+    /// - Parameter isLast: whether no other event follows. Then the removal of expired notifications has no bound.
     public func sendAllReady(isLast: Bool = false, effects: inout [Effect]) {
         defer { eventEnded() }
         takeAllTurns(effects: &effects)
@@ -40,7 +46,8 @@ extension DistributedCenter {
         }
     }
 
-    /// Processes all slots. Replays of values, which may be long, continue later.
+    /// Processes all slots of the send schedule. Replays of values may be long; they get new slots afterwards, which
+    /// are not processed here.
     func takeAllTurns(effects: inout [Effect]) {
         isDraining = true
         while let lane = schedule.first { takeSlot(in: lane, effects: &effects) }
@@ -49,7 +56,7 @@ extension DistributedCenter {
         replaysWhileDraining = []
     }
 
-    /// Gives a client that reads a slot in each lane in which it has due notifications and no slot.
+    /// Gives a client that reads one slot in each lane in which it has due notifications and no slot.
     func giveSlots(to client: Client) {
         guard client.reads else { return }
         for lane in DeliveryLane.allCases where !client.queue.isEmpty(lane) && client.queue[scheduledIn: lane] == 0 {
@@ -57,7 +64,8 @@ extension DistributedCenter {
         }
     }
 
-    /// Makes sure that the replays of a client that reads continue.
+    /// Gives a client that reads a slot for its ready replays of values, if it has none. Replays use the `immediate`
+    /// lane.
     func keepTurn(of client: Client) {
         guard client.reads, client.replays.hasReady, client.queue[scheduledIn: .immediate] == 0 else { return }
         if isDraining {
@@ -69,7 +77,7 @@ extension DistributedCenter {
         }
     }
 
-    /// Gives slots to clients that could not continue in the event that has ended.
+    /// Gives slots to the clients whose work the budget of the last event did not allow.
     func giveTurnsToWaiting() {
         let waiting = waitingForNextEvent
         waitingForNextEvent = []
@@ -78,11 +86,14 @@ extension DistributedCenter {
         }
     }
 
-    /// Sends the notifications beyond the maximum size of the schedule.
+    /// Processes slots until the schedule is within its maximum size, so that a burst of posts does not pile up in it.
     func sendOverfull(effects: inout [Effect]) {
         while schedule.isOverfull, let lane = schedule.first { takeSlot(in: lane, effects: &effects) }
     }
 
+    /// Processes the first slot of a lane. If its client does not read, it sends nothing. If more is due to the client
+    /// in this lane, the client gets a new slot behind all others, so that a client with a backlog delays nobody.
+    ///
     /// - Returns: the number of sent notifications.
     @discardableResult
     private func takeSlot(in lane: DeliveryLane, effects: inout [Effect]) -> Int {
@@ -90,8 +101,8 @@ extension DistributedCenter {
         guard let client = schedule.next(in: lane), client.reads else { return 0 }
         let wasOwed = client.replays.hasReady
         let count = sendFirst(of: lane, to: client, effects: &effects)
-        // The slot is used up, and its poster may get its answer. The notification may still wait, for the replay or
-        // for the next event, so it is logged.
+        // The slot is processed, and the poster that waits for it may get its answer. The notification itself may still
+        // wait, for a replay or for the next event, so it is logged.
         if client.replays.hasReady || !spent.mayExpire { rememberDue(of: client, effects: &effects) }
         if client.replays.hasReady {
             keepTurn(of: client)
@@ -108,17 +119,18 @@ extension DistributedCenter {
         return count
     }
 
-    /// Sends the first notification of a lane to a client that reads, or a batch to a client that wants batches.
+    /// Sends the first notification of a lane to a client that reads, or a batch to a client with the option `batches`.
+    /// The report of losses, replays and flushed notifications go first.
     ///
-    /// - Returns: the number of sent notifications. For a client that reads and has more in the lane, 0 means that this
-    ///   event may remove no more expired notifications (``SpentInEvent/mayExpire``).
+    /// - Returns: the number of sent notifications. 0 means that nothing is due, that the client is blocked, or that
+    ///   this event may remove no more expired notifications (``SpentInEvent/mayExpire``).
     @discardableResult
     func sendFirst(of lane: DeliveryLane, to client: Client, effects: inout [Effect]) -> Int {
         // S4: a loss is announced before anything newer is delivered.
         if client.unreportedLoss != nil { announceLoss(to: client, effects: &effects) }
         let replays = sendReplays(to: client, effects: &effects)
         guard client.reads, !client.replays.hasReady else { return replays }
-        // Flushed notifications go before anything newer.
+        // S2: flushed notifications go before anything newer, in any lane.
         let lane = client.queue.isEmpty(.flushed) ? lane : .flushed
         guard dropExpired(in: lane, of: client, effects: &effects) else { return replays }
         guard let first = client.queue.first(in: lane) else { return replays }
@@ -146,8 +158,8 @@ extension DistributedCenter {
         return replays + 1
     }
 
-    /// Reports a notification as lost that is too large for the bus. The report takes its place, before the next
-    /// notification.
+    /// Reports a notification as lost because it is too large for the bus. The report takes its sequence number, in its
+    /// place in the stream.
     func loseToBus(_ client: Client, effects: inout [Effect]) {
         client.counts.sequence += 1
         client.counts.dropped += 1
@@ -159,9 +171,9 @@ extension DistributedCenter {
         ]
     }
 
-    /// Removes expired notifications at the head of a lane: they get no number, and are no loss.
+    /// Removes expired notifications at the head of a lane. They get no sequence number and count as no loss.
     ///
-    /// - Returns: whether the head is not expired; false when one event may not remove more.
+    /// - Returns: whether the head of the lane is not expired; false when one event may remove no more.
     private func dropExpired(in lane: DeliveryLane, of client: Client, effects: inout [Effect]) -> Bool {
         while let expiry = client.queue.first(in: lane)?.notification.expiry, expiry <= clock.uptime() {
             guard spent.mayExpire else { return false }
@@ -174,15 +186,16 @@ extension DistributedCenter {
         return true
     }
 
-    /// Sends the due notifications of a lane in one message, as many as the batch, the bus and the in-flight quota
-    /// allow.
+    /// Sends the due notifications of a lane in one message: as many as the batch, the window, the bus and the
+    /// in-flight quota allow.
     private func sendBatch(of lane: DeliveryLane, to client: Client, effects: inout [Effect]) -> Int {
         var batch = Batch(maxBytes: client.peer.flow.room)
-        // Limited to the window, so that no more bytes are unacknowledged than with single notifications.
+        // Whether the next notification would not fit into the window. The message is limited to it, so that no more
+        // bytes are unacknowledged than with single notifications.
         var isFull = false
         while let next = client.queue.first(in: lane) {
             isFull = !batch.hasRoom(for: next.byteCount)
-            // The first one had not expired a moment ago.
+            // The first notification was checked before. An expired one behind it is left to the next slot.
             if !batch.deliveries.isEmpty, let expiry = next.notification.expiry, expiry <= clock.uptime() { break }
             guard next.carriedBytes < maxBytes, batch.takes(next, maxCarried: maxBytes),
                 fitsInFlightQuota(for: client.peer, next.byteCount, behind: batch.byteCount),
@@ -200,10 +213,11 @@ extension DistributedCenter {
         return count
     }
 
-    /// The maximum number and bytes of notifications in one batch, for a program that combines them again (F1).
+    /// The maximum number and size of the notifications in one message, for programs that combine several messages
+    /// again (F1).
     public static var maxTogether: (count: Int, byteCount: Int) { (Batch.maxCount, FlowWindow.bytes) }
 
-    /// Assigns the client's next sequence number to a notification.
+    /// Makes the delivery of a queue entry: assigns the client's next sequence number, and counts it as delivered.
     func makeDelivery(
         of entry: DueQueue.Entry, to client: Client, isRetained: Bool = false, isDelayed: Bool = false
     ) -> Delivery {
@@ -220,15 +234,17 @@ extension DistributedCenter {
             sequence: client.counts.sequence)
     }
 
-    /// Returns the expiry by the present clock time, which may have been set since the post. The remaining time counts.
+    /// Returns the expiry as a time of the clock, in microseconds since 1970. The remaining time is measured by the
+    /// uptime, as the clock may have been set since the post.
     func expiryTime(of notification: Notification) -> Int64? {
         notification.expiry.map { clock.time() + ($0 - clock.uptime()) }
     }
 
-    /// Logs notifications that left a lane, after they were sent: a crash in between repeats them, with their serials,
-    /// and does not lose them.
+    /// Logs that notifications left a lane, if they are in the log. Call it after they were sent: a crash between the
+    /// two sends them again, with the same serials, instead of losing them.
     private func noteSent(_ count: Int, of lane: DeliveryLane, to client: Client, effects: inout [Effect]) {
         guard client.remembersDue else { return }
+        // Code under CARILLON_PLANTED injects a fault, in builds that test whether the simulation finds it (E7).
         #if CARILLON_PLANTED
             let isLogged = !PlantedFault.strikes(.sentStaysLogged)
         #else
@@ -241,8 +257,8 @@ extension DistributedCenter {
         client.remembersDue = client.queue.hasDue
     }
 
-    /// Logs the due notifications of a client from now on, as they may have to wait for long. Notifications that are
-    /// only scheduled are not logged, as they are about to be sent.
+    /// Logs the due notifications of a client from now on, because they may wait for long. Notifications that are about
+    /// to be sent are not logged, to save the writes.
     func rememberDue(of client: Client, effects: inout [Effect]) {
         guard !client.remembersDue, client.queue.hasDue else { return }
         client.remembersDue = true

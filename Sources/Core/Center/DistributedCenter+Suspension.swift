@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Suspension of clients (S1, S2, S5).
+/// Suspension of clients (S1, S2, S5): the calls that change it, and its announcement to the client.
 ///
-/// Posts and changes of suspension are events of one sequence, that of the bus. Each post is before or after a change,
-/// in one epoch, so that a resume that races a post neither loses nor repeats.
+/// Three sources can decide, in this order: an override by another program, the client's own setting, and the activity
+/// of its application. Posts and changes of suspension are events in one order, that of the bus. A post is therefore
+/// before or after a resume, and is neither lost nor delivered twice.
 extension DistributedCenter {
-    /// Sets the client's own choice of suspension, which overrides the activity of its application (A2).
+    /// Sets the client's own suspension, which overrides the activity of its application (A2).
     ///
     /// - Throws: ``CenterError/limitExceeded(_:value:)`` or ``CenterError/shareExceeded(_:value:)`` for a new client
     ///   when there are too many clients.
@@ -16,8 +17,8 @@ extension DistributedCenter {
         changeSuspension(of: client, effects: &effects) { $0.explicitSuspension = isSuspended }
     }
 
-    /// Takes the client's own choice back: from now on activity decides, and without a source of activity the client is
-    /// active.
+    /// Removes the client's own setting: from now on the activity of its application decides. Without a source of
+    /// activity the client is active.
     ///
     /// - Throws: ``CenterError/limitExceeded(_:value:)`` or ``CenterError/shareExceeded(_:value:)`` for a new client
     ///   when there are too many clients.
@@ -27,10 +28,10 @@ extension DistributedCenter {
         changeSuspension(of: client, effects: &effects) { $0.explicitSuspension = nil }
     }
 
-    /// Sets the suspension of a client for another program, to test the client's application. It overrides the client's
-    /// own choice and activity, until it is taken back or the client leaves (B3).
+    /// Sets the suspension of a client on behalf of another program, to test the client's application (B3). It
+    /// overrides the client's own setting and activity, until it is removed or the client leaves.
     ///
-    /// - Parameter override: the suspension; nil takes it back.
+    /// - Parameter override: the suspension; nil removes the override.
     /// - Returns: whether the center knows the client.
     public func overrideSuspension(
         _ override: SuspensionOverride?, of name: ClientName, effects: inout [Effect]
@@ -41,19 +42,23 @@ extension DistributedCenter {
         return true
     }
 
-    /// Applies a change of the state that decides about suspension. A client that it resumes gets its held
-    /// notifications (S2).
+    /// Applies a change of the client that may suspend or resume it, with all consequences: the announcement, the log,
+    /// and for a resumed client the delivery of its held notifications (S2).
+    ///
+    /// - Parameter change: changes properties of the client that decide about suspension, such as its observers.
     func changeSuspension(of client: Client, effects: inout [Effect], _ change: (Client) -> Void) {
         let before = (client.isSuspended, client.suspensionCause)
         let (word, override) = (client.explicitSuspension, client.override?.isSuspended)
         let wasByActivity = client.isSuspendedByActivity
         change(client)
         if before.0 != client.isSuspended { client.suspensionTime = clock.time() }
+        // R5: throttled notifications were posted before the suspension, so they are sent before it is announced.
         if !before.0, client.isSuspended { flushThrottled(to: client, effects: &effects) }
         if before != (client.isSuspended, client.suspensionCause) { tellSuspension(of: client, effects: &effects) }
         if word != client.explicitSuspension {
             remember(.suspension(client.name, client.explicitSuspension), effects: &effects)
         }
+        // Code under CARILLON_PLANTED injects a fault, in builds that test whether the simulation finds it (E7).
         #if CARILLON_PLANTED
             let isOverrideKept = !PlantedFault.strikes(.overrideForgotten)
         #else
@@ -71,8 +76,8 @@ extension DistributedCenter {
         if before.0, !client.isSuspended { flush(client, effects: &effects) }
     }
 
-    /// Announces the suspension to a client that reads, if it does not know it. A client that does not read gets the
-    /// state of the time when it reads again.
+    /// Announces the suspension to a client that reads, unless the last announcement was the same. A client that does
+    /// not read gets the state of the moment when it reads again.
     func tellSuspension(of client: Client, effects: inout [Effect]) {
         guard client.reads else {
             noteSuspensionNoticePending(to: client, effects: &effects)
@@ -88,15 +93,14 @@ extension DistributedCenter {
         noteSuspensionNoticePending(to: client, effects: &effects)
     }
 
-    /// Marks the last announcement of suspension as possibly lost: it is sent again.
+    /// Marks the last announcement of suspension as possibly lost. It is sent again when the client reads.
     func markSuspensionUnacked(of client: Client, effects: inout [Effect]) {
         client.announcedSuspension = nil
         noteSuspensionNoticePending(to: client, effects: &effects)
     }
 
-    /// Logs whether a later process has to announce the suspension: the client does not know it, or has not
-    /// acknowledged the signal. This process may end before it sends the signal, or its connection before the bus has
-    /// carried it. A second announcement does no harm.
+    /// Logs whether a later process has to announce the suspension, because the client may not know it: the
+    /// announcement is not sent, or it is unacknowledged. A repeated announcement does no harm.
     func noteSuspensionNoticePending(to client: Client, effects: inout [Effect]) {
         let isKnown = client.knowsSuspension && !client.isSuspensionUnacked
         guard client.suspensionNoticePending == isKnown else { return }

@@ -1,83 +1,102 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// The state machine of the distributed center: the rules of parts N, D, S and E of `docs/semantics.md`.
+/// The core of the service: the rules of distributed notifications as one state machine (parts N, D, S and E of
+/// `docs/semantics.md`).
 ///
-/// Events are method calls, in the order in which the bus carried them. Decisions come out as ``Effect`` values. The
-/// center does no input or output and owns no timer or thread. All calls must come from one thread.
-///
-/// This file has registrations and status. The extensions have the rest:
-///
-/// - `+Posting`: matching and routing of a post. `+PostingQueue`: posts that wait for their style. `+Intervals`:
-///   minimum intervals.
-/// - `+Delivery`: queues and their limits. `+Sending`: the send schedule. `+Suspension` and `+Activity`: suspension.
-/// - `+Flow`: windows and the in-flight quota. `+Carrying`: losses by the bus. `+Channels` and `+Replies`: clients with
-///   channels.
-/// - `+Calling`: waiting calls. `+Backpressure`: backpressure on posters. `+Accounting` and `+Excess`: quotas.
-/// - `+Retained`: retained values. `+Following`: followers of interest and of values. `+Explaining`: explanations.
-/// - `+Recovery`: restart and recovery. `+Invariants`: conditions that hold between events.
+/// An event is a method call: a call of a client, a departure, an acknowledgment, the end of a timer. The driver
+/// (`CenterDriver` in the service) makes these calls in the order in which the bus carried their causes. The center
+/// appends its decisions to the list `effects`, and the driver carries them out. The center does no input or output and
+/// owns no timer or thread. All calls must come from one thread.
 ///
 /// After every event the driver sends the scheduled notifications: ``sendReady(upTo:limit:effects:)``.
 ///
-/// The state that each delivery touches is marked `@exclusivity(unchecked)` in release builds without the meter. A
-/// delivery has some fifty such checks, which took a sixth of the service's time for it. Overlapping accesses cannot
-/// escape the builds that keep the check: an access lasts as long as a method of a value that does not know the center,
-/// and there is one thread. Tests and the simulation run builds with the check.
+/// Words in all extensions:
+///
+/// - A **peer** is a connection that the center has state of. A **client** is a watched peer: it has registrations,
+///   options, a channel or an at-exit post, or follows interest or values.
+/// - A client **reads** while the center may send to it (``Client/reads``): above all, its window is not used up.
+/// - A **slot** is an entry of the send schedule: it lets its client send one due notification or batch.
+/// - To **remember** a change is to write it to the recovery log.
+/// - `meter` counts the steps of an event for the tests of E8. It has no effect on the rules.
+///
+/// This file has registrations, departures and status. The extensions have the rest:
+///
+/// - `+Posting`: matching and routing of a post. `+PostingQueue`: posts that wait in their poster's queue.
+///   `+Intervals`: minimum intervals.
+/// - `+Delivery`: queues, their limits and losses. `+Sending`: the send schedule. `+Suspension` and `+Activity`:
+///   suspension.
+/// - `+Flow`: windows and the in-flight quota. `+Carrying`: losses on the bus. `+Channels` and `+Replies`: clients with
+///   channels.
+/// - `+Calling`: waiting calls. `+Backpressure`: backpressure on posters. `+Accounting` and `+Excess`: quotas.
+/// - `+Retained`: retained values. `+Following`: followers of interest and of values. `+Explaining`: explanations.
+/// - `+Recovery`: restart and recovery. `+Options` and `+Memory`: options of clients, unused memory. `+Invariants`:
+///   conditions that hold between events.
+///
+/// The state that each delivery touches is marked `@exclusivity(unchecked)` in release builds without the meter. Each
+/// delivery has some fifty exclusivity checks, which took a sixth of the service's time for it. The marks are safe:
+/// there is one thread, and no access to such a value calls back into the center. Tests and the simulation run builds
+/// that keep the checks.
 public final class DistributedCenter {
+    /// The limits in effect. After a change call ``limitsChanged(effects:)``.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     public var limits: Limits
-    /// Whether restored clients are sent nothing before ``identify(_:as:identity:effects:)``. By then policy has
-    /// revoked the observers that it no longer allows (P3). Set before ``finishRestoring(effects:)``.
+    /// Whether restored clients are sent nothing before ``identify(_:as:identity:effects:)``. Before that call policy
+    /// revokes the observers that it no longer allows (P3). Set it before ``finishRestoring(effects:)``.
     public var restoresOnlyIdentified = false
+    /// All observers, for matching by name and object.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     var index = ObserverIndex<ExactText, ExactText, Observer>()
-    /// The names and objects of all registrations.
+    /// A filter of the names and objects of all registrations. The service's call queue asks it whether a post that it
+    /// has no space for may have observers.
     public internal(set) var observedTexts = TextFilter()
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     var clients: [ClientName: Client] = [:]
-    /// Whether the index has observers in the order of their numbers; false while observers are being restored.
+    /// Whether the index has observers in the order of their numbers. False while observers are being restored.
     var isIndexInOrder = true
-    /// The connections that the center keeps: clients, and other connections that use a resource.
+    /// The connections that the center has state of: clients, and others that use a resource.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     var peers: [ClientName: Peer] = [:]
     var accountsByID: [AccountID: Account] = [:]
-    /// The accounts by the size of the queues of their clients.
+    /// The accounts by the size of their clients' queues. The largest account loses notifications first.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     var accounts = LargestFirst<Account>()
     /// The usage of all connections together.
     var totals = Usage()
-    /// The part of ``totals`` that does not count against lowered limits.
+    /// The part of ``totals`` that does not count against lowered limits (``Excess``).
     var excess = Usage()
+    /// For each resource, the state of a limit that was lowered below the usage.
     var lowered: [Resource: Lowered] = [:]
-    /// Whether ``excess`` has changed since it was last logged.
+    /// Whether ``excess`` has changed since it was last written to the recovery log.
     var isExcessToRemember = false
     /// Clients under backpressure: their queues are half full although they read. Some may have left or been suspended
-    /// since.
+    /// since the last ``checkBackpressure()``.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     var congested: [Client] = []
-    /// The source of the times of posts.
+    /// The source of the times of posts and of expiry.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     public var clock = Clock.stopped
-    /// The size from which the bus is not known to carry a notification with its observers, in bytes. A notification of
-    /// this size or more is reported to its client as lost.
+    /// The size in bytes from which a notification with its observers may be too large for a message on the bus. A
+    /// notification of this size or more is reported to its client as lost.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     public var maxBytes = Int.max
+    /// The names that observers want, for followers of interest.
     var interest: Interest
     /// Clients that follow the interest of other clients (G4).
     var interestFollowers = Followers()
@@ -90,28 +109,29 @@ public final class DistributedCenter {
     var blockedOnQuota = BlockedOnQuota()
     /// Whether ``unblock(effects:)`` is running.
     var isUnblocking = false
-    /// Connections without registrations that are kept for unacknowledged replies or for their posts, the oldest first.
-    /// Some may be forgotten or may have become clients.
+    /// Connections that are not clients, kept for unacknowledged replies or for their posts, the oldest first. Some may
+    /// be forgotten or may have become clients since.
     var unregisteredPeers = Deque<Peer>()
-    /// The work of the current event that has a bound for each event (E8).
+    /// The work of the present event that all clients share (E8).
     var spent = SpentInEvent()
-    /// Whether an event ended with the queues over their total limit.
+    /// Whether an event ended with the queues over their total limit, so that ``giveWay(effects:)`` must continue.
     var owesRoom = false
     /// The approximate number of forgotten connections in ``unregisteredPeers``.
     var forgottenUnregistered = 0
-    /// Connections with calls that wait to be served, including connections that are otherwise forgotten.
+    /// Connections with calls that wait to be served. Some are in no other table: their peer is kept only for the
+    /// calls.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     var waitingCallers: [ClientName: Peer] = [:]
-    /// Connections with partly received posts.
+    /// Connections with posts that have arrived in part on their channel.
     var partHolders: [ClientName: Peer] = [:]
-    /// The waiting caller that was looked up last, as a flood comes from few callers.
+    /// The waiting caller that was looked up last: a cache, because a flood comes from few callers.
     var lastWaitingCaller: Peer?
-    /// Whether the in-flight quota is low, so that connections are probed early.
+    /// Whether the in-flight quota is low, so that connections are probed before their windows are full.
     var isQuotaLow = false
     var counters = Statistics()
-    /// The greatest serial that was assigned, including posts without a receiver.
+    /// The greatest serial that was assigned to a post, including posts without a receiver.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
@@ -121,34 +141,38 @@ public final class DistributedCenter {
         @exclusivity(unchecked)
     #endif
     public internal(set) var lastObserver: UInt64 = 0
+    /// The greatest epoch that was assigned to a change of activity (S5).
     var lastActivityEpoch: UInt64 = 0
-    /// Whether the configuration lets activity suspend clients; ``setAutomaticSuspension(_:effects:)``.
+    /// Whether the configuration lets inactivity suspend clients; ``setAutomaticSuspension(_:effects:)``.
     public internal(set) var suspendsAutomatically = true
-    /// Whether the driver wants ``Effect/remember(_:)``.
+    /// Whether the driver wants ``Effect/remember(_:)``: false without a recovery log.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     public var remembersChanges = false
-    /// Whether scheduled notifications are logged too. That is so for a post that leaves a posting queue, or replaces
-    /// accepted posts.
+    /// Whether notifications are logged although they are only scheduled, and thus about to be sent. That is so while a
+    /// post leaves a posting queue or replaces accepted posts: after a crash it must be in one place.
     var remembersStaged = false
     /// Whether the process is about to end (``beginEnding(effects:)``).
     var isEnding = false
+    /// The order in which due notifications are sent.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     var schedule: SendSchedule
-    /// Whether all slots of the send schedule are being processed, and the clients whose replays continue after that.
+    /// Whether all slots of the send schedule are being processed.
     var isDraining = false
+    /// The clients whose replays of values continue after that.
     var replaysWhileDraining: [Client] = []
-    /// Clients with more expired notifications than one event may remove. They continue with the next event.
+    /// Clients with more expired notifications than one event may remove. The next event continues with them.
     var waitingForNextEvent: [Client] = []
-    /// The identities of notifications that came from other sessions of the machine (G1), to detect duplicates.
+    /// The ids of notifications that came from other sessions of the machine (G1), to detect duplicates.
     var arrivals = Arrivals()
-    /// An empty value whose memory is reused from post to post.
+    /// An empty value whose memory is reused for the matches of the next post.
     var spareMatches = Matches()
-    /// The bytes that the driver holds for other sessions. They count in the total memory.
+    /// The bytes that the driver holds in queues for other sessions. They count in the total memory.
     public var bytesForSessions = 0
+    /// The numbers of departed clients (``Client/number``), for new clients.
     private var freeNumbers: [Int] = []
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
@@ -158,9 +182,11 @@ public final class DistributedCenter {
         @exclusivity(unchecked)
     #endif
     var retained: RetainedValues
+    /// The departed connections whose values are removed first when space is needed.
     var departed = DepartedPayers()
-    /// Whether debug builds check the invariants at the end of events; ``checkInvariants()``.
+    /// Whether debug builds check the invariants at the ends of events; ``checkInvariants()``.
     package var checksInvariants = true
+    /// The number of events since the last check of all invariants.
     var eventsSinceCheck = 0
     /// The counter of the steps of events (E8).
     package let meter = StepMeter()
@@ -181,14 +207,16 @@ public final class DistributedCenter {
         }
     }
 
-    /// The greatest numbers that were assigned to posts and to observers.
+    /// The greatest numbers that were assigned to posts and to observers. The recovery store reserves numbers beyond
+    /// them, so that a later process assigns none of them again.
     public var lastNumbers: (serial: UInt64, observer: UInt64) { (lastSerial, lastObserver) }
 
     public func limit(_ key: Limits.Key) -> UInt64 { limits[key] }
 
     // MARK: Observers (D2, D8)
 
-    /// Registers an observer of `client`. The empty string means any name, or any object.
+    /// Registers an observer of `client`. The empty string means any name, or any object. The observer may get a replay
+    /// of retained values.
     ///
     /// - Throws: ``CenterError/limitExceeded(_:value:)`` or ``CenterError/shareExceeded(_:value:)``.
     public func addObserver(
@@ -209,8 +237,8 @@ public final class DistributedCenter {
         let client = try client(clientName, effects: &effects)
         lastObserver += 1
         let id = registration.id
-        // An observer that refuses automatic suspension may resume the client, and receives none of the earlier
-        // notifications.
+        // An observer that refuses automatic suspension may resume the client. The notifications that were held until
+        // then do not go to the new observer.
         changeSuspension(of: client, effects: &effects) { insert(registration, of: $0) }
         remember(.observer(registration), effects: &effects)
         tellInterest(effects: &effects)
@@ -218,6 +246,7 @@ public final class DistributedCenter {
         return id
     }
 
+    /// Adds a registration to the client, the index and all counts, without an announcement.
     func insert(_ registration: Registration, of client: Client) {
         let position = index.insert(
             Observer(registration, of: client), name: registration.name.map(ExactText.init),
@@ -232,6 +261,7 @@ public final class DistributedCenter {
         }
         if registration.options.minimumInterval > 0 { client.observersWithInterval += 1 }
         charge(client.peer, .observers, 1)
+        // Code under CARILLON_PLANTED injects a fault, in builds that test whether the simulation finds it (E7).
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.uncountedObservers) { return }
         #endif
@@ -240,8 +270,8 @@ public final class DistributedCenter {
 
     /// Removes one observer of `client`, also from the notifications in the client's queue.
     ///
-    /// - Throws: ``CenterError/unknownObserver(_:)`` when the client has no observer with this number, even if another
-    ///   client has.
+    /// - Throws: ``CenterError/unknownObserver(_:)`` when the client has no observer with this number. An observer of
+    ///   another client counts as unknown.
     public func removeObserver(
         _ id: ObserverID, of clientName: ClientName, effects: inout [Effect]
     ) throws(CenterError) {
@@ -276,8 +306,8 @@ public final class DistributedCenter {
         return ids.count
     }
 
-    /// Removes observers of `client` that policy no longer allows (P2), and reports that to the client. Other numbers
-    /// in `ids` are ignored.
+    /// Removes observers of `client` that policy no longer allows (P2), and announces that to the client. Numbers in
+    /// `ids` that are not its observers are ignored.
     public func revoke(_ ids: Set<ObserverID>, of clientName: ClientName, effects: inout [Effect]) {
         defer { eventEnded() }
         guard let client = clients[clientName] else { return }
@@ -291,8 +321,8 @@ public final class DistributedCenter {
         tellInterest(effects: &effects)
     }
 
-    /// Reports revoked observers to a client that reads, unless it knows. A client that does not read gets the report
-    /// when it reads again.
+    /// Announces revoked observers to a client that reads, unless it was done. A client that does not read gets the
+    /// announcement when it reads again.
     func tellRevocation(to client: Client, effects: inout [Effect]) {
         forgetRevocation(knownTo: client, effects: &effects)
         guard let revocation = client.revocation, !revocation.unannounced.isEmpty else { return }
@@ -304,7 +334,7 @@ public final class DistributedCenter {
         client.revocation?.sentBytesWhenAnnounced = client.sentBytes
     }
 
-    /// Forgets the revocations that the client has acknowledged.
+    /// Forgets the revocations once the client has acknowledged their announcement.
     func forgetRevocation(knownTo client: Client, effects: inout [Effect]) {
         guard let revocation = client.revocation, revocation.unannounced.isEmpty,
             revocation.sentBytesWhenAnnounced <= client.peer.surelyConfirmedBytes
@@ -313,6 +343,7 @@ public final class DistributedCenter {
         remember(.revocationsKnown(client.name), effects: &effects)
     }
 
+    /// Removes observers from the client, the index, its replays and its queue, without an announcement.
     func remove(_ ids: Set<ObserverID>, of client: Client) {
         for id in ids {
             guard let registered = client.observers.removeValue(forKey: id) else { continue }
@@ -328,10 +359,12 @@ public final class DistributedCenter {
         changeQueue(of: client) { [isEmpty = client.observers.isEmpty] queue in
             if isEmpty { queue.removeAll() } else { queue.remove(ids) }
         }
-        // The replay has used up the slots of the notifications that waited behind it.
+        // While a replay was pending, it used the slots of the notifications behind it. Without the replay these need
+        // new slots.
         if wasOwed, !client.replays.hasReady { giveSlots(to: client) }
     }
 
+    /// Removes an observer from the index and from all counts.
     private func release(_ registered: Registered, of client: Client) {
         let registration = registered.registration
         if !registration.options.automaticSuspension { client.refusalsOfAutomation -= 1 }
@@ -352,18 +385,19 @@ public final class DistributedCenter {
         for text in [registration.name, registration.object] { text.map { observedTexts.remove($0) } }
     }
 
-    /// Whether the client has more state than one event may remove when it leaves.
+    /// Whether the client has more state than one event may remove when it leaves. Then the driver calls
+    /// ``takeApart(_:effects:)`` before ``clientDisappeared(_:effects:)``.
     public func takesPartsToLeave(_ name: ClientName) -> Bool {
         guard let client = clients[name] else { return false }
         return client.observers.count + client.queue.count + retained.count(ofConnection: name) > Self.partSize / 2
     }
 
-    /// Marks a client that left the bus and whose state is removed later. From now on it is sent nothing.
+    /// Marks a client that left the bus and whose state is removed later. From now on the center sends it nothing.
     public func noteLeft(_ name: ClientName) {
         clients[name]?.presence = .leaving
     }
 
-    /// Removes a part of the state of a client that left the bus. From the first part on the client is sent nothing.
+    /// Removes a slice of the state of a client that left the bus. From the first slice on the center sends it nothing.
     ///
     /// - Returns: whether more is left. After false the driver calls ``clientDisappeared(_:effects:)``.
     public func takeApart(_ name: ClientName, effects: inout [Effect]) -> Bool {
@@ -385,10 +419,11 @@ public final class DistributedCenter {
         return takesPartsToLeave(name)
     }
 
-    /// The steps of the removal of an observer, which is in several tables by name and by object.
+    /// The meter's steps for the removal of one observer, which is in several tables by name and by object.
     private static let stepsOfRemoval = 16
 
-    /// Forgets a client that left the bus, with all of its state (D8).
+    /// Handles the departure of a connection from the bus: forgets it with all of its state (D8), and releases its last
+    /// wills.
     public func clientDisappeared(_ name: ClientName, effects: inout [Effect]) {
         defer { eventEnded() }
         guard let client = clients[name] else {
@@ -404,6 +439,7 @@ public final class DistributedCenter {
         tellInterest(effects: &effects)
     }
 
+    /// Removes a client with its observers, queue and replays from all tables and counts.
     func forget(_ client: Client) {
         clients[client.name] = nil
         client.presence = .gone
@@ -413,7 +449,7 @@ public final class DistributedCenter {
         for registered in client.observers.values { release(registered, of: client) }
         client.observers = [:]
         client.replays = RetainedReplays()
-        // Its slots in the send schedule remain, as tombstones.
+        // Its slots in the send schedule remain, and send nothing.
         changeQueue(of: client) { $0.removeAll() }
         charge(client.peer, .clients, -1)
         client.peer.isClient = false
@@ -421,8 +457,11 @@ public final class DistributedCenter {
         freeNumbers.append(client.number)
     }
 
-    /// Returns the client of this name. A new client is watched and probed at once, so that its first acknowledgment
-    /// comes before a window is full.
+    /// Returns the client of this name, or makes the connection a client. A new client is watched, and probed at once,
+    /// so that its first acknowledgment comes before a window is full.
+    ///
+    /// - Throws: ``CenterError/limitExceeded(_:value:)`` or ``CenterError/shareExceeded(_:value:)`` when there are too
+    ///   many clients.
     func client(_ name: ClientName, effects: inout [Effect]) throws(CenterError) -> Client {
         if let client = clients[name] { return client }
         try checkRoom(for: peers[name], .clients, adding: 1)
@@ -434,6 +473,7 @@ public final class DistributedCenter {
 
     func client(of peer: Peer) -> Client? { peer.isClient ? clients[peer.name] : nil }
 
+    /// Makes a connection a client, without a check of limits.
     func makeClient(_ name: ClientName) -> Client {
         let peer = peer(name)
         let client = Client(
@@ -445,6 +485,7 @@ public final class DistributedCenter {
         return client
     }
 
+    /// Asks the driver to report the client's departure, and probes the client.
     func watch(_ client: Client, effects: inout [Effect]) {
         client.isWatched = true
         effects.append(.watch(client.name))
@@ -453,6 +494,7 @@ public final class DistributedCenter {
 
     // MARK: Status
 
+    /// The counters, and the present usage of each resource.
     public var statistics: Statistics {
         var statistics = counters
         statistics.clients = UInt64(clients.count)
@@ -471,7 +513,7 @@ public final class DistributedCenter {
         return statistics
     }
 
-    /// A number that grows with each registered observer.
+    /// A number that grows with each registration. The driver can tell by it that observers were added.
     public var registeredCount: UInt64 { index.orderOfNext }
 
     /// All clients, and other connections whose flow state is not ``FlowState/open``, the oldest connection first.
@@ -486,15 +528,15 @@ public final class DistributedCenter {
         return statuses.sorted { $0.name.isOlder(than: $1.name) }
     }
 
-    /// Returns connections that have posted, those with the most accepted posts first.
+    /// Returns connections that have posted, the most accepted posts first.
     ///
-    /// The center counts posts by connection. The posters are therefore clients, payers of retained values, and as many
-    /// unregistered peers as are kept (E4). Nothing reports that an unregistered peer left: it is listed until it is
-    /// forgotten.
+    /// The center counts posts only for connections that it keeps: clients, payers of retained values, and the newest
+    /// unregistered peers (E4). The departure of an unregistered peer is not reported to the center, so it may still be
+    /// listed.
     ///
     /// - Parameters:
     ///   - most: the maximum number of posters.
-    ///   - isWanted: whether a poster is wanted; called for each connection that has posted.
+    ///   - isWanted: whether to include a poster; called for each connection that has posted.
     public func posterStatuses(most: Int, where isWanted: (ClientName) -> Bool) -> [PosterStatus] {
         defer { eventEnded() }
         meter.count(peers.count)
@@ -503,15 +545,15 @@ public final class DistributedCenter {
         return Array(posters.sorted { $0.precedes($1) }.prefix(most))
     }
 
-    /// Counts refused posts of a connection, refused by the center or before they reached it.
+    /// Counts posts of a connection that were refused, by the center or by the driver before.
     public func postWasRefused(of poster: ClientName, count: UInt64 = 1) {
         peers[poster]?.refused += count
     }
 
-    /// The counts of `client`, without losses that were not reported to it.
+    /// The counts of deliveries and losses of `client`, without losses that were not reported to it.
     public func announcedCounts(of client: ClientName) -> ClientCounts? { clients[client]?.announcedCounts }
 
-    /// The number of notifications that wait for `client`, and of its unreported losses.
+    /// The number of notifications that wait for `client`, plus its unreported losses.
     public func waiting(for client: ClientName) -> UInt64 {
         clients[client].map { UInt64($0.queue.count) + ($0.unreportedLoss?.count ?? 0) } ?? 0
     }

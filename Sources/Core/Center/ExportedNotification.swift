@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A notification for the other sessions of the machine (G1). It was posted in this session like any other.
+/// A notification for the other sessions of the machine (G1): a post with the option `all-sessions`. The service sends
+/// it to their services over the system bus. In this session it is posted like any other.
 public struct ExportedNotification {
     public let name: String
     /// The empty string means "no object".
     public let object: String
     public let userInfo: any UserInfo
+    /// Whether suspended clients get it too (``PostOptions/deliverImmediately``).
     public let deliverImmediately: Bool
     /// The retention in this session; nil for a notification that is not retained.
     public let retention: Retention?

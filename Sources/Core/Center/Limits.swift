@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The limits of all resources that clients can use (E1). ``table`` defines them.
+/// The limits of all resources that clients can use (E1): numbers, or bytes for keys that end with `bytes` or `length`.
+/// The configuration file sets them. ``table`` has the default, the range and the reason of each.
 public struct Limits: Equatable, Sendable {
-    /// A limit, by its name on the bus, in errors and in the configuration file.
+    /// The key of a limit: its name on the bus, in errors and in the configuration file. A key with `per-client` limits
+    /// one connection; other keys limit the total of all connections, or a property of one message.
     public enum Key: String, CaseIterable, Sendable {
         case clients = "clients"
         case observers = "observers"
@@ -32,13 +34,16 @@ public struct Limits: Equatable, Sendable {
         case channelsPerProcess = "channels-per-process"
     }
 
+    /// A limit with its default and its range.
     public struct Row: Sendable {
         public let key: Key
+        /// The limit without a setting in the configuration file.
         public let standard: UInt64
-        /// The maximum that a configuration can set.
+        /// The maximum that the configuration file can set.
         public let hardMaximum: UInt64
-        /// The minimum that a configuration can set.
+        /// The minimum that the configuration file can set.
         public let minimum: UInt64
+        /// The reason of the default, for the documents.
         public let reason: String
 
         init(key: Key, standard: UInt64, hardMaximum: UInt64, minimum: UInt64 = 1, reason: String) {
@@ -49,10 +54,11 @@ public struct Limits: Equatable, Sendable {
             self.reason = reason
         }
 
-        /// The values that a configuration can set.
+        /// The values that the configuration file can set.
         public var range: ClosedRange<UInt64> { minimum...hardMaximum }
     }
 
+    /// All limits, in the order of their keys.
     public static let table: [Row] = [
         Row(
             key: .clients, standard: 4096, hardMaximum: 65_536,
@@ -142,8 +148,10 @@ public struct Limits: Equatable, Sendable {
             reason: "a program has one connection or a few; each channel takes a descriptor of the service"),
     ]
 
+    /// The limits in effect, by ``Key/index``.
     private var values: [UInt64]
 
+    /// Creates the default limits.
     public init() {
         values = Key.allCases.map { key in Self.row(key).standard }
     }
@@ -152,6 +160,7 @@ public struct Limits: Equatable, Sendable {
         table.first { $0.key == key }!
     }
 
+    /// The limit in effect; a greater value than the hard maximum is reduced to it.
     public subscript(key: Key) -> UInt64 {
         get { values[key.index] }
         set { values[key.index] = min(newValue, Self.row(key).hardMaximum) }
@@ -159,6 +168,7 @@ public struct Limits: Equatable, Sendable {
 }
 
 extension Limits.Key {
+    /// The position of the key in `allCases`.
     fileprivate var index: Int {
         switch self {
         case .clients: 0

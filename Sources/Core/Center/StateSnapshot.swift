@@ -1,37 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// A snapshot of all state that has to survive the process (E3): the shortest list of changes that restores it. The log
-/// is rewritten from it slice by slice while the center goes on (E8).
+/// A snapshot of all state that must survive the process (E3), as the shortest list of changes that restores it.
 ///
-/// A snapshot costs a little for each client, with any number of waiting notifications. It shares large values with the
-/// center until the center changes them, which copies each once. It holds the changes that it has not returned yet.
+/// The recovery store rewrites its log from a snapshot, a slice at a time, while the center continues with other events
+/// (E8). To take a snapshot costs a few steps for each client, with any number of waiting notifications: large parts
+/// are shared with the center, and copied when the center first changes them. The snapshot releases each part once it
+/// has returned the changes of it.
 ///
 /// Not thread-safe: use it on the center's thread only.
 public struct StateSnapshot {
+    /// The snapshot of one client.
     struct OfClient {
         let name: ClientName
         let counts: ClientCounts
-        /// The suspension, options and revocations of the client, and its subscriptions to interest and values.
+        /// Changes that restore the suspension, options, followed lists and revocations of the client.
         let state: [Change]
         let observers: [ObserverID: Registered]
-        /// The due notifications; nil when they are not logged.
+        /// The due notifications; nil when they are about to be sent and therefore not logged.
         let due: DeliveryQueue.Snapshot?
-        /// The waiting notifications; nil in a snapshot without queues.
+        /// The held and throttled notifications; nil in a snapshot without queues.
         let waiting: DeliveryQueue.Snapshot?
+        /// The unreported loss of the client.
         let loss: Change?
         let replays: RetainedReplays
     }
 
-    /// An iterator over a list of changes; nil behind the last.
+    /// An iterator over a list of changes. It returns nil after the last change.
     private typealias List = () -> Change?
 
-    /// The clients to come, in reverse order.
+    /// The clients whose changes have not begun, in reverse order, so that the next one is removed from the end.
     private var clients: [OfClient]
+    /// The retained values; nil once their changes have begun.
     private var values: RetainedValues.Snapshot?
+    /// The posting queues whose changes have not begun, in reverse order.
     private var posts: [PostingQueues.Snapshot]
     private var excess: [Change]
+    /// The lists of the present client that have not begun, in reverse order. Each closure makes its list.
     private var lists: [() -> List] = []
+    /// The list whose changes are being returned.
     private var current: List?
 
     init(
@@ -63,6 +70,7 @@ public struct StateSnapshot {
         return true
     }
 
+    /// Returns the next list of changes: clients, then values, then queued posts, then the excess; nil at the end.
     private mutating func nextList() -> List? {
         if let list = lists.popLast() { return list() }
         if let client = clients.popLast() {
@@ -80,7 +88,8 @@ public struct StateSnapshot {
         return Self.list(of: excess) { $0 }
     }
 
-    /// Returns the lists of a client; each is made when it is needed.
+    /// Returns the lists of a client's changes, in the order in which they must be restored. Each is made when it is
+    /// needed.
     private static func lists(of client: OfClient) -> [() -> List] {
         let name = client.name
         return [
@@ -120,9 +129,10 @@ public struct StateSnapshot {
 }
 
 extension DistributedCenter {
-    /// Takes a snapshot of all state that has to survive.
+    /// Takes a snapshot of all state that must survive the process.
     ///
-    /// - Parameter hasQueues: whether to include the queues of clients and posters.
+    /// - Parameter hasQueues: whether to include the queues of clients and posters. They are left out when the state
+    ///   would exceed `state-bytes`.
     public func snapshot(withQueues hasQueues: Bool = true) -> StateSnapshot {
         defer { eventEnded() }
         meter.count(clients.count * 4)
@@ -131,7 +141,7 @@ extension DistributedCenter {
             posts: hasQueues ? postingQueues.snapshots : [], excess: rememberedExcess)
     }
 
-    /// Calls `body` at once with all changes of a snapshot with queues.
+    /// Calls `body` with all changes of a snapshot with queues, without slices.
     public func forEachRememberedChange(_ body: (Change) -> Void) {
         var snapshot = snapshot()
         while snapshot.next(.max, body) {}

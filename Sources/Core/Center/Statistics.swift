@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The status of a client for other programs.
+/// The status of a client, or of another connection that does not acknowledge its messages. `ListClients` and `carillon
+/// clients` show it.
 public struct ClientStatus: Sendable {
     public let name: ClientName
     public let isSuspended: Bool
     public let cause: SuspensionCause
     public let observers: Int
-    /// Notifications that wait for the client.
+    /// Notifications that wait for the client: due, held or throttled.
     public let queued: Int
     public let delivered: UInt64
     public let dropped: UInt64
     public let flow: FlowState
-    /// Messages that were sent to the client and that it has not acknowledged.
+    /// The number of messages to the client that are not acknowledged.
     public let unconfirmed: Int
-    /// Accepted posts of the client.
+    /// Posts of the client that were accepted and posted, without queued ones.
     public let posted: UInt64
 
     init(_ peer: Peer, _ client: Client?) {
@@ -29,7 +30,7 @@ public struct ClientStatus: Sendable {
     }
 }
 
-/// The status of a connection that has posted, for other programs.
+/// The status of a connection that has posted. `ListPosters` and `carillon top` show it.
 public struct PosterStatus: Equatable, Sendable {
     public let name: ClientName
     public let identity: Identity
@@ -54,40 +55,43 @@ public struct PosterStatus: Equatable, Sendable {
     }
 }
 
-/// Counters over a center's life, and its present usage.
+/// The counters of a center since it began, and its present usage of resources. When the service gets a new connection
+/// to the bus, the next center takes over the counters.
+///
+/// Values in bytes are sizes as they count against the limits (``Limits``).
 public struct Statistics: Equatable, Sendable {
-    /// Posts that got a serial. Posts in posting queues are not among them.
+    /// Posts that were posted and got a serial. Posts that still wait in posting queues are not included.
     public internal(set) var posted: UInt64 = 0
-    /// Posts of these that no observer matched.
+    /// The part of ``posted`` that no observer matched; monitors do not count.
     public internal(set) var unmatched: UInt64 = 0
     /// Deliveries to clients.
     public internal(set) var delivered: UInt64 = 0
-    /// Notifications that clients missed or may have missed: beyond the limit of a queue, refused by the bus, or in
-    /// flight when a connection or the service ended.
+    /// Notifications that clients did not receive, or may not have received: a queue was full, the bus refused them, or
+    /// a connection or the service ended while they were in flight.
     public internal(set) var dropped: UInt64 = 0
     /// Held and throttled notifications, and posts in posting queues, that a newer one replaced.
     public internal(set) var coalesced: UInt64 = 0
-    /// Posts in posting queues that were lost, as an earlier process could not keep them when it ended.
+    /// Posts in posting queues that an earlier process could not save when it ended.
     public internal(set) var lostPosts: UInt64 = 0
-    /// Notifications that wait for clients.
+    /// Notifications that wait for clients now.
     public internal(set) var queued: UInt64 = 0
-    /// The size of waiting notifications, as it counts against the limits, in bytes.
+    /// The size of ``queued``, in bytes.
     public internal(set) var queuedBytes: UInt64 = 0
-    /// The state of minimum intervals, in bytes (R5).
+    /// The size of the state of minimum intervals, in bytes (R5).
     public internal(set) var intervalBytes: UInt64 = 0
-    /// Posts that wait in posting queues.
+    /// Posts in posting queues now.
     public internal(set) var queuedPosts: UInt64 = 0
-    /// The size of posts in posting queues, as it counts against the limits, in bytes.
+    /// The size of ``queuedPosts``, in bytes.
     public internal(set) var queuedPostBytes: UInt64 = 0
-    /// The size of in-flight messages, which were sent and not acknowledged, in bytes.
+    /// The size of the messages in flight, in bytes.
     public internal(set) var inFlightBytes: UInt64 = 0
-    /// The size of pending answers to callers that do not read, in bytes.
+    /// The size of pending answers, which wait until their callers read, in bytes.
     public internal(set) var answerBytes: UInt64 = 0
     /// The size of calls and partial posts that wait to be served, in bytes.
     public internal(set) var waitingCallBytes: UInt64 = 0
-    /// Retained values.
+    /// Retained values now.
     public internal(set) var retained: UInt64 = 0
-    /// The size of retained values, as it counts against the limits, in bytes.
+    /// The size of ``retained``, in bytes.
     public internal(set) var retainedBytes: UInt64 = 0
     /// Posts with `retain` that were not retained, as there was no space when they left their posting queue.
     public internal(set) var unretained: UInt64 = 0
@@ -97,8 +101,8 @@ public struct Statistics: Equatable, Sendable {
     public internal(set) var expired: UInt64 = 0
     public internal(set) var clients: UInt64 = 0
     public internal(set) var observers: UInt64 = 0
-    /// The size of registrations, as it counts against the limits, in bytes.
+    /// The size of all registrations, in bytes.
     public internal(set) var observerBytes: UInt64 = 0
-    /// The total memory, as it counts against the limits, in bytes.
+    /// The memory that the center holds for clients, in bytes; `memory-bytes` limits it.
     public internal(set) var memoryBytes: UInt64 = 0
 }

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The activity of the application behind a client, as far as the desktop reports it (A1).
+/// The activity of a client's application on the desktop, as `CarillonActivity` reports it to the center (A1). An
+/// inactive application can suspend its client.
 public enum Activity: String, Sendable, CaseIterable {
-    /// There is no source of activity, it was lost, or it knows no window of the client. Counts as active (A2).
+    /// No source reports activity, the source was lost, or the source knows no window of the client. It counts as
+    /// active (A2).
     case unknown = "unknown"
+    /// The application has the focus.
     case active = "active"
+    /// The application does not have the focus. Under `inactive-when=hidden`, none of its windows can be seen.
     case inactive = "inactive"
 }

@@ -1,122 +1,149 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// The center's state of one client.
+/// The center's state of one client: a connection with observers, options, queued notifications or followed lists.
+/// ``DistributedCenter`` creates it at the first such call, and removes it when the connection leaves the bus. The
+/// state of flow control and accounting is in its ``Peer``.
+///
+/// In these comments a client **reads** while it may be sent messages (``reads``). To **announce** is to send the
+/// client a control signal. A **restored** client comes from the recovery log of an earlier process of the service.
 final class Client {
     /// The client's connection, which is charged for its resources.
     let peer: Peer
-    /// A small number, unique among the present clients.
+    /// A small number, unique among the present clients, for tables that are arrays. It is reused after the client has
+    /// left.
     let number: Int
-    /// The client's observers and their places in the index.
+    /// The registrations of the client.
     var observers: [ObserverID: Registered] = [:]
 
-    /// Whether the bus was asked to report the client's departure. For a client of an earlier process that is done when
+    /// Whether the driver was asked to report when the client leaves the bus. A restored client is not watched before
     /// the restoring ends.
     var isWatched = false
-    /// Whether the service is about to end. Due notifications are then left to the next process.
+    /// Whether the service is about to end and leaves due notifications to the next process. The client is sent nothing
+    /// more.
     var isLeftToNext = false
+    /// Whether the client is on the bus.
     var presence = Presence.here
 
     enum Presence {
         case here
         /// The client left the bus; its state is removed slice by slice.
         case leaving
-        /// The client left the bus and has no state. It may have scheduled sends left, which send nothing.
+        /// The client left the bus and has no state. The send schedule may still refer to it, and then sends nothing.
         case gone
     }
 
+    /// The options that the client has set.
     var options = ClientOptions()
-    /// Whether the bus may have discarded a signal that something the client follows has changed (G4, G5).
+    /// Whether the bus may have discarded a control signal about a list that the client follows: the wanted names (G4)
+    /// or the retained values (G5). The signal is sent again when the client reads.
     var controlResendPending = false
-    /// The observers that policy took from the client (P3), until the client has confirmed that signal.
+    /// The observers that policy took from the client (P3). It is nil when the client has acknowledged the control
+    /// signal about them.
     var revocation: Revocation?
 
     // Suspension (S1)
-    /// The suspension that another program set for testing (B3). It overrides the client's own choice and activity.
+    /// The suspension that another program has set, to test the client's application (B3). It overrides the client's
+    /// own choice and activity.
     var override: SuspensionOverride?
-    /// The time of the last suspension or resumption, as ``Clock/time``; nil when it was before this process.
+    /// The time of the last suspension or resumption, as ``Clock/time``. It is nil when that was before this process,
+    /// or never.
     var suspensionTime: Int64?
-    /// The client's own choice; nil when it leaves suspension to the activity of its application.
+    /// The client's own choice. It is nil when the activity of its application decides.
     var explicitSuspension: Bool?
-    /// The activity of its application that counts: inactivity counts after it has lasted for 250 ms (A1).
+    /// The activity that decides about suspension. A change to inactive counts after 250 ms (A1).
     var activity = Activity.unknown
-    /// The activity that a source reported last, and its epoch (S5).
+    /// The last reported activity.
     var reportedActivity = Activity.unknown
+    /// The number of the last report of activity. A delay that belongs to an earlier report is ignored (S5).
     var activityEpoch: UInt64 = 0
-    /// The number of its observers with `automatic-suspension` false (A2).
+    /// The number of its observers with `automatic-suspension` false. While there are any, activity does not suspend
+    /// the client (A2).
     var refusalsOfAutomation = 0
-    /// The number of its observers that monitor (B3).
+    /// The number of its observers that are monitors: they get copies of posts and do not count as receivers (B3).
     var monitors = 0
     /// The number of its observers with a minimum interval (R5).
     var observersWithInterval = 0
     /// The end of the running interval timer, as ``Clock/uptime``; nil when none runs.
     var intervalTimerEnd: Int64?
-    /// The next time to look for due throttled notifications, as ``Clock/uptime``.
+    /// The earliest time of the next check for due throttled notifications, as ``Clock/uptime``.
     var nextLookAtIntervals: Int64 = 0
-    /// Whether the configuration allows automatic suspension.
+    /// Whether the configuration allows that activity suspends clients.
     var isAutomationOn = true
-    /// Whether an earlier process left the client suspended by activity, and the restoring has not ended yet (E3).
+    /// Whether activity had suspended the restored client in the earlier process. It is false once the restoring has
+    /// ended (E3).
     var wasSuspendedByActivity = false
 
-    /// The suspension that was announced to the client last; nil when that is unknown.
+    /// The state of suspension that was announced last. It is nil when the announcement may be lost.
     var announcedSuspension: (Bool, SuspensionCause)? = (false, .none)
-    /// The value of ``sentBytes`` after that announcement.
+    /// The value of ``sentBytes`` after that announcement. Once so many bytes are acknowledged, the client has it.
     var sentBytesWhenAnnounced: UInt64 = 0
-    /// Whether the log records that a later process has to announce the suspension again (E3), because the client may
-    /// not know it.
+    /// Whether the recovery log states that the next process must announce the suspension. That is the case until the
+    /// client has acknowledged the present state (E3).
     var suspensionNoticePending = false
 
+    /// The notifications that wait for the client.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     var queue: DeliveryQueue
-    /// The retained values that its observers have yet to get, in the order of their requests (R2).
+    /// The cursors over the retained values that its new observers are to get, in the order of their requests (R2).
     var replays = RetainedReplays()
-    /// The progress of the client while its queue is half full and it reads; nil otherwise.
+    /// The progress of the client at the last check of backpressure. It is nil unless the queue is half full and the
+    /// client reads.
     var backpressure: Backpressure?
-    /// Whether the client stopped reading while its queue was half full, and has confirmed nothing since.
+    /// Whether the client has acknowledged nothing for a second while its queue was half full. Posts are not delayed
+    /// for it. It ends at the next acknowledgment.
     var isSlowConsumer = false
-    /// Whether its due notifications are in the recovery log, because they have to wait. Otherwise they are about to be
-    /// sent.
+    /// Whether its due notifications are in the recovery log. They are not logged while they are about to be sent.
     var remembersDue = false
+    /// The numbers of its delivered and lost notifications.
     var counts = ClientCounts()
-    /// The counts that an earlier process left, until all of its state has been restored.
+    /// The counts in the recovery log of an earlier process. It is nil once all state has been restored.
     var restoredCounts: ClientCounts?
-    /// The number of waiting notifications that a newer one replaced, since this process knows the client.
+    /// The number of its waiting notifications that a newer one has replaced, in this process.
     var coalesced: UInt64 = 0
     /// The reason of the last loss.
     var lastLoss: DropReason?
-    /// The loss that was not announced yet.
+    /// The counted losses that no `Dropped` signal has reported yet.
     var unreportedLoss: Loss?
-    /// Whether the client has lost posts in the present event. The loss is announced at the end of the event.
+    /// Whether posts for the client were discarded in the present event. The loss is reported at the end of the event.
     var hasLostPosts = false
-    /// Messages that the bus may have lost, and whose loss was not announced yet.
+    /// Sent notifications that the bus may have lost, and that no `Dropped` signal has reported yet.
     var possibleLoss: PossibleLoss?
 
+    /// Counted losses that a `Dropped` signal is to report. They take sequence numbers when it is sent.
     struct Loss {
         var count: UInt64
+        /// The observers that miss any of them.
         var observers: ObserverSet
+        /// The reason of the first of them, or of a restart that has added to them.
         var reason: DropReason
     }
 
+    /// Observers that policy took from the client.
     struct Revocation {
-        /// The observers whose removal the client may not know, and of these the observers still to be announced.
+        /// The observers whose removal the client has not acknowledged.
         var observers: Set<ObserverID> = []
+        /// The part of ``observers`` whose removal is still to be announced.
         var unannounced: Set<ObserverID> = []
         /// The value of ``sentBytes`` after the last announcement.
         var sentBytesWhenAnnounced: UInt64 = 0
     }
 
+    /// The progress of a client, by which ``DistributedCenter/checkBackpressure()`` finds out whether it reads.
     struct Backpressure {
-        /// The bytes that the client had confirmed at the last check.
+        /// The bytes that the client had acknowledged at the last check.
         var confirmed: UInt64
-        /// The notifications that had been delivered to the client by the last check.
+        /// The number of notifications that had been sent to the client at the last check.
         var delivered: UInt64
-        /// The number of consecutive checks without newly confirmed bytes.
+        /// The number of consecutive checks without an acknowledgment. There are about 100 checks in a second.
         var idleChecks = 0
     }
 
+    /// Notifications that had sequence numbers, and may be lost.
     struct PossibleLoss {
+        /// An upper bound.
         var count: UInt64
         var reason: DropReason
     }
@@ -128,14 +155,15 @@ final class Client {
         self.isAutomationOn = isAutomationOn
     }
 
-    /// The counts as the client knows them: all deliveries, and the announced losses.
+    /// The counts that the client can know: all deliveries, and the reported losses.
     var announcedCounts: ClientCounts {
         var counts = counts
         counts.dropped -= unreportedLoss?.count ?? 0
         return counts
     }
 
-    /// Whether the service would send the client something if it read.
+    /// Whether the service has something to send as soon as the client reads: notifications, replays, reports of losses
+    /// or control signals.
     var awaitsSomething: Bool {
         queue.hasDue || replays.hasReady || queue.waitsForIntervals || unreportedLoss != nil || possibleLoss != nil
             || controlResendPending
@@ -145,10 +173,10 @@ final class Client {
     /// Whether the present suspension was announced to the client.
     var knowsSuspension: Bool { announcedSuspension.map { $0 == (isSuspended, suspensionCause) } ?? false }
 
-    /// Whether the last announcement of its suspension is not confirmed, and may be lost.
+    /// Whether the last announcement of its suspension is not acknowledged, and may be lost.
     var isSuspensionUnacked: Bool { sentBytesWhenAnnounced > peer.surelyConfirmedBytes }
 
-    /// Whether observers that policy took from the client have yet to be announced.
+    /// Whether a removal of observers by policy is still to be announced.
     var isRevocationPending: Bool { revocation?.unannounced.isEmpty == false }
 
     /// Records observers that policy took from the client, to be announced.
@@ -158,7 +186,8 @@ final class Client {
         revocation?.unannounced.formUnion(ids)
     }
 
-    /// All bytes sent to the client so far, without the replies beside its channel.
+    /// All bytes sent to the client, acknowledged or in flight. Replies that go on the bus beside a channel do not
+    /// count.
     var sentBytes: UInt64 {
         peer.confirmedBytes
             + UInt64(peer.usage[.inFlightBytes] - (peer.replies?.flow.unconfirmed.bytes ?? 0))
@@ -166,43 +195,53 @@ final class Client {
 
     var name: ClientName { peer.name }
 
-    /// Whether the client may be sent messages: its window is open, it is restored and identified, and the service is
-    /// not about to end. A client of an earlier process gets nothing before the restoring has ended; then the
-    /// announcement of its losses comes first.
+    /// Whether the client may be sent messages. All of these must hold:
+    ///
+    /// - It is on the bus, and the restoring of its state has ended.
+    /// - Its process is identified, if it is a restored client under a policy.
+    /// - Its window and the in-flight quota have space.
+    /// - The service is not about to end.
     var reads: Bool { isWatched && presence == .here && !isLeftToNext && !peer.awaitsIdentity && peer.flow.isOpen }
 
+    /// Whether the client is suspended. An override decides before the client's own choice, and that before activity.
     var isSuspended: Bool {
         #if CARILLON_PLANTED
+            // Injects a fault, in builds that test whether the simulation finds it (E7).
             if override == nil, decidingActivity == .inactive, PlantedFault.strikes(.activityOverWord) { return true }
         #endif
         return override?.isSuspended ?? explicitSuspension ?? (decidingActivity == .inactive)
     }
 
+    /// Whether the client is suspended, and for no other reason than inactivity.
     var isSuspendedByActivity: Bool {
         override == nil && explicitSuspension == nil && decidingActivity == .inactive
     }
 
+    /// The reason of the present state: of a suspension, or of its absence.
     var suspensionCause: SuspensionCause {
         if override != nil { return .override }
         if explicitSuspension != nil { return .explicit }
         return decidingActivity == .unknown ? .none : .activity
     }
 
-    /// The activity, if it may decide about suspension at all (A2).
+    /// The activity if it may decide about suspension (A2); otherwise ``Activity/unknown``.
     private var decidingActivity: Activity {
         isAutomationOn && refusalsOfAutomation == 0 ? activity : .unknown
     }
 }
 
-/// An entry of the index: the properties of an observer that a match needs. A match may visit a quarter of a million
-/// entries in a row, so an entry is small; ``Registered`` has the rest.
+/// An entry of ``DistributedCenter/index``: the properties of an observer that matching a post needs. It is small,
+/// because a post may match a quarter of a million observers in a row. ``Registered`` has the full registration.
 struct Observer {
     let client: Client
     let id: ObserverID
-    /// In milliseconds; 0 for none.
+    /// The minimum interval between two notifications of one key, in milliseconds; 0 for none.
     let interval: UInt32
+    /// The treatment of notifications while the client is suspended.
     let behavior: SuspensionBehavior
+    /// The lane of the observer's run-loop mode.
     let lane: DeliveryLane
+    /// Whether the observer gets copies of posts and does not count as a receiver (B3).
     let isMonitor: Bool
 
     init(_ registration: Registration, of client: Client) {
@@ -215,7 +254,7 @@ struct Observer {
     }
 }
 
-/// An observer of a client, with its place in the index.
+/// A registration of a client, with the position of its ``Observer`` in ``DistributedCenter/index``.
 struct Registered {
     let registration: Registration
     var position: ObserverIndex<ExactText, ExactText, Observer>.Position

@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The counts of a client's deliveries and losses.
+/// The numbers of a client's delivered and lost notifications. The service shows them in its status, and keeps them in
+/// the recovery files.
 public struct ClientCounts: Equatable, Sendable {
-    /// The sequence number of the last notification that was delivered, or announced as lost.
+    /// The last sequence number that a notification or a reported loss of the client has taken.
     public var sequence: UInt64
+    /// The number of notifications that were sent to the client.
     public var delivered: UInt64
+    /// The number of notifications that the client lost, reported or not.
     public var dropped: UInt64
 
-    // Open ends of an earlier process (E3); zero for a client of this process.
+    // The state at the end of an earlier process, in the counts that a new process restores (E3). In the counts of a
+    // present client these are zero.
 
-    /// The number of last sequence numbers whose notifications may not have left that process.
+    /// The number of the last sequence numbers for which nothing shows that the bus accepted the notification.
     public var unconfirmed: UInt64 = 0
-    /// The serial of the notification with the last of these numbers.
+    /// The serial of the notification with the last sequence number. A serial is the position of a notification among
+    /// all posts.
     public var lastSerial: UInt64 = 0
-    /// The number of waiting notifications that could not be preserved.
+    /// The number of waiting notifications that are not in the recovery files.
     public var unkept: UInt64 = 0
 
     public init(sequence: UInt64 = 0, delivered: UInt64 = 0, dropped: UInt64 = 0) {

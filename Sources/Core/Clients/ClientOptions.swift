@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The options with which a client asked to be served.
+/// The options that a client has set for all messages to it.
 public struct ClientOptions: Equatable, Sendable {
-    /// Whether the client gets all notifications that are due at a time in one batch (F1), even a single one.
+    /// Whether the client gets its notifications in batches: all that are due at a time in one message (F1). A single
+    /// notification is a batch too.
     public var batches = false
-    /// The details that the client wants with each notification, in batches and on its channel (P1).
+    /// The details that the client gets with each notification in batches and on its channel, such as the process of
+    /// the poster (P1).
     public var details: Details = []
 
     public init() {}

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The knowledge of whether a connection reads (A4, B6).
+/// The state of a connection's flow control, as the service shows it (A4, B6).
 public enum FlowState: String, Sendable, CaseIterable {
-    /// The connection may be sent more.
+    /// More messages may be sent.
     case open = "open"
-    /// The connection has used up its window, or is blocked on the in-flight quota of all connections; the rest waits.
+    /// No message is sent before an acknowledgment: two windows are unacknowledged, or the in-flight quota is used up.
+    /// Messages wait in the service.
     case waiting = "waiting"
-    /// The connection has used up its window and never answered a probe: it stopped early, or its library does not
-    /// answer. It is sent more as far as its unread socket data, or a slow fixed rate, allows (`docs/flow-control.md`).
+    /// Two windows are unacknowledged, and the connection has never answered a probe. The program may have stopped, or
+    /// its library does not answer. More is sent as the unread bytes of its socket, or a slow fixed rate, allow
+    /// (`docs/flow-control.md`).
     case unanswered = "unanswered"
 }

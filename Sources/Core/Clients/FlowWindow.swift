@@ -1,33 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The window of a connection: the messages that it was sent and has not acknowledged (A4, `docs/flow-control.md`).
+/// The flow control of one connection: the messages that it was sent and has not acknowledged (A4,
+/// `docs/flow-control.md`). ``DistributedCenter`` counts each message here, and sends nothing more while ``isOpen`` is
+/// false.
 ///
-/// After every 64 messages or 64 KiB the connection gets a probe (`Peer.Ping`, which D-Bus libraries answer by
-/// themselves, in order). With two unacknowledged windows, sending stops until an acknowledgment comes. This is safety,
-/// not policy: it never makes a client suspended.
+/// After every 64 messages or 64 KiB the connection gets a **probe**: a `Peer.Ping`, which D-Bus libraries answer by
+/// themselves and in order. The answer acknowledges all messages before the probe. The messages between two probes are
+/// a **window**. With two unacknowledged windows, sending stops until an acknowledgment comes. Further
+/// messages wait in the service, and do not fill the bounded queue of the bus. A closed window does not suspend a client.
 ///
-/// A connection that never answered a probe may be unable to answer (B6). The driver of the center then finds out in
-/// another way whether it reads. Where that is impossible, its oldest window counts as read from time to time.
+/// A connection that never answered a probe may be unable to answer (B6). The driver of the center then makes a
+/// **backlog probe**: it looks at the unread bytes of the connection's socket. Where that is impossible, the oldest
+/// window is assumed to be acknowledged after a while.
 struct FlowWindow {
-    /// The maximum number of messages in a window.
+    /// The number of messages after which a window is full.
     static let messages = 64
-    /// The size at which a window is full, in bytes, so that large notifications do not pile up either.
+    /// The bytes after which a window is full, so that large notifications do not accumulate either.
     static let bytes = 64 << 10
-    /// The maximum number of unacknowledged windows.
+    /// The maximum number of unacknowledged windows; sending stops at it.
     static let unanswered = 2
 
     /// An amount of sent messages.
     struct Amount: Equatable {
         var messages = 0
         var bytes = 0
-        /// The numbered content of the messages, without the parts that were written off.
+        /// The numbered content of the messages, without parts that ``writeOff()`` has returned.
         var told = NumberedContent()
     }
 
-    /// The content of messages that has sequence numbers. The client misses it when the messages do not reach it.
+    /// The content of messages that has sequence numbers. If the messages are lost, the client gets a report of so many
+    /// losses.
     struct NumberedContent: Equatable {
         /// The number of notifications. Each has one sequence number.
         var notifications = 0
-        /// The number of losses in `Dropped` signals. They take as many sequence numbers, which nothing else explains.
+        /// The number of losses that `Dropped` signals reported. Each has one sequence number too. If the signal is
+        /// lost, nothing else explains the missing numbers.
         var losses: UInt64 = 0
 
         mutating func add(_ other: Self) {
@@ -36,52 +42,55 @@ struct FlowWindow {
         }
     }
 
-    /// The messages since the last probe.
+    /// The messages since the last probe: the window that takes new messages.
     private var openWindow = Amount()
-    /// The messages before each unacknowledged probe, from the probe before it on; the oldest first.
+    /// The windows that were probed and not acknowledged, the oldest first.
     private var unacknowledgedWindows: [Amount] = []
-    /// The number of probes that were assumed acknowledged. Their answers may still come, before the answers of later
-    /// probes.
+    /// The number of windows that were assumed to be acknowledged. The answers to their probes may still come, before
+    /// those to later probes, and then acknowledge nothing.
     private var assumedAcked = 0
-    /// The numbered content that the bus carried before the connection had a channel. Acknowledgments on the channel
-    /// prove nothing about it.
+    /// The numbered content of unacknowledged messages on the bus from before the connection had a channel.
+    /// Acknowledgments on the channel prove nothing about it.
     private var staleContent = NumberedContent()
-    /// The number of probes sent over the bus before the connection had a channel, whose answers nothing waits for any
-    /// more. These answers come before all others.
+    /// The number of probes from before the channel whose answers are still expected. Nothing waits for them. They come
+    /// before all other answers on the bus.
     private var staleAcksExpected = 0
-    /// The size of the messages before these probes, in bytes.
+    /// The size of the messages before those probes, in bytes.
     private(set) var staleBytes = 0
+    /// Whether the connection itself has ever answered a probe.
     private var hasAnswered = false
-    /// Whether the connection has used up its windows without ever having answered.
+    /// Whether the connection needed a backlog probe and has never answered a probe.
     private(set) var isSilent = false
-    /// Whether the driver is finding out in another way whether the connection reads.
+    /// Whether a backlog probe is under way.
     private(set) var isBacklogProbed = false
-    /// Whether that is so although the connection answers probes. It may be a program of one thread that waits for a
-    /// reply to its call, and answers no Ping before it has the reply.
+    /// Whether a backlog probe is under way although the connection answers probes. A reply to one of its calls is
+    /// pending. A single-threaded program that waits for this reply answers no Ping before it.
     private var isBacklogProbedDuringCall = false
-    /// The number of acknowledgments until the bus has space for the connection again; 0 while it is not known to lack
-    /// space.
+    /// The number of acknowledgments after which the bus is known to have space for the connection again. It is 0
+    /// unless the bus refused a message.
     private var acksUntilUnblocked = 0
     /// Whether the connection waits for the in-flight quota, which all connections share.
     var isBlockedOnQuota = false
 
+    /// Whether a message may be sent now.
     var isOpen: Bool { unacknowledgedWindows.count < Self.unanswered && !isBlockedOnQuota && !isBlocked }
 
-    /// Whether the bus has no space for the connection, so that messages to it may be lost.
+    /// Whether the bus refused a message to the connection, so that further ones may be lost too.
     var isBlocked: Bool { acksUntilUnblocked > 0 }
 
-    /// Whether nothing more is sent before an acknowledgment comes.
+    /// Whether as many windows are unacknowledged as allowed.
     var isUsedUp: Bool { unacknowledgedWindows.count >= Self.unanswered }
 
+    /// The state for inspection.
     var state: FlowState { isSilent ? .unanswered : isOpen ? .open : .waiting }
 
-    /// Whether no acknowledgment is expected.
+    /// Whether no probe is unanswered. The open window may have messages.
     var isIdle: Bool { unacknowledgedWindows.isEmpty }
 
-    /// Whether messages were sent behind the last probe.
+    /// Whether messages were sent since the last probe.
     var hasUnprobed: Bool { openWindow.messages > 0 }
 
-    /// All messages that were sent and not acknowledged.
+    /// All messages that were sent and not acknowledged: those of the open window and of the unacknowledged windows.
     var unconfirmed: Amount {
         unacknowledgedWindows.reduce(into: openWindow) { sum, amount in
             sum.messages += amount.messages
@@ -90,7 +99,7 @@ struct FlowWindow {
         }
     }
 
-    /// The bytes until the window is full.
+    /// The bytes that fit into the open window before it is full.
     var room: Int { max(0, Self.bytes - openWindow.bytes) }
 
     /// Counts a message that is sent now.
@@ -98,7 +107,8 @@ struct FlowWindow {
     /// - Parameters:
     ///   - byteCount: the size of the message.
     ///   - told: its numbered content.
-    ///   - fills: whether the next message would not fit into the window.
+    ///   - fills: whether the next message would not fit into the window, so that the window is full regardless of its
+    ///     size.
     /// - Returns: whether the window is full, so that the connection has to be probed.
     mutating func sent(byteCount: Int, content told: NumberedContent, fills: Bool) -> Bool {
         openWindow.messages += 1
@@ -108,15 +118,19 @@ struct FlowWindow {
         return fills || openWindow.messages >= Self.messages || openWindow.bytes >= Self.bytes
     }
 
-    /// The number of replies that may still go, one at a time, although the window is used up. The connection answers
-    /// probes, and may be a program of one thread that waits for each reply. Whether it has read anything is unknown.
+    /// The number of replies that may still be sent, one at a time, although the windows are used up. The connection
+    /// answers probes, and may be a single-threaded program that waits for each reply. Nothing shows whether it has
+    /// read anything.
     private var answersAlone = 0
+    /// The number of such replies after each backlog probe.
     private static let maxAnswersAlone = 16
 
-    /// Allows some replies to go although the window is used up.
+    /// Allows 16 more replies to be sent although the windows are used up, after a backlog probe without a result.
     mutating func allowSingleReplies() { answersAlone = Self.maxAnswersAlone }
 
-    /// Counts a reply that is sent now although the window is used up, if one may go. No probe follows.
+    /// Counts a reply that is sent now although the windows are used up. No probe follows.
+    ///
+    /// - Returns: whether such a reply may be sent; otherwise nothing is counted.
     mutating func sendsSingleReply(byteCount: Int) -> Bool {
         guard answersAlone > 0, !isBlockedOnQuota else { return false }
         answersAlone -= 1
@@ -125,10 +139,11 @@ struct FlowWindow {
         return true
     }
 
-    /// Whether the connection answers probes. Then no window is assumed to have been read.
+    /// Whether the connection answers probes. Its windows are then never assumed to be acknowledged just because time
+    /// has passed.
     var answersProbes: Bool { hasAnswered }
 
-    /// Counts a probe that is sent now.
+    /// Counts a probe that is sent now: it closes the open window, and a new one begins.
     mutating func probe() {
         unacknowledgedWindows.append(openWindow)
         openWindow = Amount()
@@ -137,17 +152,18 @@ struct FlowWindow {
     /// The number of probes whose answers may still come.
     var unansweredProbes: Int { unacknowledgedWindows.count + assumedAcked }
 
-    /// Stops waiting for acknowledgments of messages on the bus, because the connection gets a channel.
+    /// Stops waiting for acknowledgments of messages on the bus, because the connection gets a channel. Their content
+    /// becomes stale: it counts as possibly lost if the bus ends.
     mutating func abandonBusAcks() {
         staleBytes += unconfirmed.bytes
         staleContent.add(writeOff())
         staleAcksExpected += unansweredProbes
     }
 
-    /// Takes an acknowledgment of any kind.
+    /// Takes an acknowledgment: an answer to a probe, or the end of a write to a channel.
     ///
-    /// - Parameter byPeer: whether the connection itself sent it, and is thus known to answer.
-    /// - Returns: the number of bytes that it confirms.
+    /// - Parameter byPeer: whether the connection itself sent it, and thus is known to answer.
+    /// - Returns: the number of bytes that it acknowledges.
     mutating func answered(byPeer: Bool = true) -> Int {
         guard assumedAcked > 0 || !unacknowledgedWindows.isEmpty else { return 0 }
         if byPeer {
@@ -157,6 +173,7 @@ struct FlowWindow {
         }
         isSilent = false
         if isBlocked { acksUntilUnblocked -= 1 }
+        // This answer belongs to a window that was assumed to be acknowledged before.
         guard assumedAcked == 0 else {
             assumedAcked -= 1
             return 0
@@ -164,7 +181,8 @@ struct FlowWindow {
         return unacknowledgedWindows.removeFirst().bytes
     }
 
-    /// Takes an answer on the bus from a connection that has or had a channel.
+    /// Takes an answer on the bus from a connection that has or had a channel. It shows that the connection answers,
+    /// and acknowledges nothing but stale messages.
     mutating func noteAnswering() {
         hasAnswered = true
         isSilent = false
@@ -176,15 +194,14 @@ struct FlowWindow {
     /// Whether the next answer on the bus belongs to a probe from before the channel.
     var expectsStaleAck: Bool { staleAcksExpected > 0 }
 
-    /// Blocks sending until all outstanding probes have been answered. The last of them was sent just now: earlier
-    /// answers prove nothing about the present space on the bus.
+    /// Blocks sending after the bus refused a message, until all outstanding probes are answered. The last of them was
+    /// sent just now: earlier answers show nothing about the present space on the bus.
     mutating func block() {
         acksUntilUnblocked = assumedAcked + unacknowledgedWindows.count
     }
 
-    /// Writes off the unacknowledged messages, which may not have reached the connection.
-    ///
-    /// - Returns: their numbered content; each part is returned only once.
+    /// Returns the numbered content of the unacknowledged messages, which may be lost. It is returned only once, so
+    /// that a loss is not counted twice.
     mutating func writeOff() -> NumberedContent {
         var told = unconfirmed.told
         told.add(staleContent)
@@ -194,12 +211,16 @@ struct FlowWindow {
         return told
     }
 
-    /// Whether the driver must now find out in another way whether the connection reads. If so, the window expects the
-    /// result. A connection that waits for the in-flight quota may block itself with its own unacknowledged messages.
+    /// Decides whether the driver must make a backlog probe now. If true, the window expects its result
+    /// (``backlogProbed(all:)``).
+    ///
+    /// A probe is needed if the connection cannot be sent more, or its unacknowledged messages take in-flight quota
+    /// that others wait for. A connection that waits for the quota may wait for its own messages. A connection that
+    /// answers probes needs it only while a reply to it is pending.
     ///
     /// - Parameters:
-    ///   - isRoomWanted: whether connections wait for the in-flight quota, of which this one may hold a part.
-    ///   - isAnswerDue: whether a reply to one of its calls waits.
+    ///   - isRoomWanted: whether any connection waits for the in-flight quota.
+    ///   - isAnswerDue: whether a reply to a call of this connection is pending.
     mutating func needsBacklogProbe(isRoomWanted: Bool, isAnswerDue: Bool) -> Bool {
         let takesRoom = isRoomWanted && unacknowledgedWindows.contains { $0.bytes > 0 }
         guard isUsedUp || isBlocked || isBlockedOnQuota && !isIdle || takesRoom, !hasAnswered || isAnswerDue,
@@ -211,11 +232,11 @@ struct FlowWindow {
         return true
     }
 
-    /// Takes the result of looking for unread messages.
+    /// Takes the result of a backlog probe.
     ///
-    /// - Parameter isAll: whether everything sent before has been read. Otherwise the oldest window alone is assumed to
-    ///   have been read, and none of a connection that answers probes.
-    /// - Returns: the number of bytes that it confirms.
+    /// - Parameter isAll: whether the connection has read all messages. Otherwise nothing shows that, and a while has
+    ///   passed: the oldest window is assumed to be acknowledged, unless the connection answers probes.
+    /// - Returns: the number of bytes that count as acknowledged.
     mutating func backlogProbed(all isAll: Bool) -> Int {
         guard isBacklogProbed else { return 0 }
         isBacklogProbed = false

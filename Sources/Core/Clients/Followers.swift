@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// The clients that follow wanted names (G4) or retained values (G5).
+/// The clients that follow a list of the center: the wanted names (G4) or the retained values (G5). The center has one
+/// value of this type for each of the two lists, and sends a control signal to the clients that it returns.
 ///
-/// A client that has requested the list from its beginning is informed of the next change, once. It gets no further
-/// signal before it has requested the list again. A change thus costs O(1) for each client and each of its requests.
+/// A client that requests the list from its beginning is informed. The next change makes it outdated, and the client
+/// gets one signal. It gets no further signal before it requests the list again. Therefore many changes in a row cost
+/// one signal for each client.
+///
+/// Clients are identified by their small numbers (``Client/number``).
 package struct Followers: Equatable {
-    /// The names of the followers, by client number.
+    /// All followers: their bus names by client number.
     private var names: [Int: ClientName] = [:]
-    /// The followers that know the present state.
+    /// The followers that have requested the list since its last change.
     private var informed: Set<Int> = []
-    /// The followers whose knowledge is outdated, and which are to be informed.
+    /// The followers for which the list has changed and whose signal is to be sent. It is empty between two events.
     private var outdated: Set<Int> = []
 
     package init() {}
@@ -22,6 +26,7 @@ package struct Followers: Equatable {
         outdated.releaseMemory()
     }
 
+    /// Whether the client with this number is a follower.
     package func contains(_ number: Int) -> Bool { names[number] != nil }
 
     /// Adds a follower.
@@ -38,20 +43,21 @@ package struct Followers: Equatable {
         outdated.remove(number)
     }
 
-    /// Has a follower informed that may have missed a signal, unless it has requested the list since. An earlier
-    /// process may not have sent the signal, or the bus may have refused it.
+    /// Marks a follower as outdated if it may have missed a signal. A follower that has requested the list since its
+    /// last change needs no signal. An earlier process may not have sent the signal, or the bus may have refused it.
     package mutating func distrust(_ number: Int) {
         if contains(number), !informed.contains(number) { outdated.insert(number) }
     }
 
-    /// Notes a change for one follower.
+    /// Notes a change of the list for one follower. A follower that is not informed has had its signal, and is not
+    /// marked again.
     package mutating func changed(for number: Int) {
         if informed.remove(number) != nil { outdated.insert(number) }
     }
 
-    /// Notes a change for all followers, except for a client that knows it.
+    /// Notes a change of the list for all followers.
     ///
-    /// - Parameter number: the number of that client; nil when no client knows the change.
+    /// - Parameter number: the client that caused the change and knows it; nil when there is none.
     package mutating func changed(forAllBut number: Int?) {
         guard !informed.isEmpty else { return }
         let own = number.flatMap { informed.remove($0) }
@@ -59,7 +65,7 @@ package struct Followers: Equatable {
         informed = own.map { [$0] } ?? []
     }
 
-    /// Returns the followers to inform now, in the order of their numbers. They count as informed of the change.
+    /// Returns the followers that get a signal now, in the order of their numbers, and ends their mark as outdated.
     package mutating func takeOutdated() -> [ClientName] {
         guard !outdated.isEmpty else { return [] }
         defer { outdated = [] }
@@ -73,7 +79,9 @@ package struct Followers: Equatable {
         outdated.remove(number)
     }
 
-    /// - Parameter number: the number of the client of this name, if there is one.
+    /// Checks all conditions that hold between two events, in debug builds and the simulation.
+    ///
+    /// - Parameter number: returns the number of the client with this name; nil when there is none.
     func checkInvariants(number: (ClientName) -> Int?) throws(BrokenInvariant) {
         for (own, name) in names {
             try require(number(name) == own, "G4, G5: \(name), which follows, is a client")

@@ -1,49 +1,58 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// The order in which due notifications leave the service, for each lane a queue of scheduled sends (M6).
+/// The order in which due notifications leave the service. Each ``DeliveryLane`` has a FIFO queue of **scheduled
+/// sends** (M6). A scheduled send names a client, which is sent its next due notification of the lane. The
+/// notifications themselves are in the ``DeliveryQueue`` of the client.
 ///
-/// A client that reads has a scheduled send for each notification that was just put into its lane, so that the order
-/// within a lane is global, over all clients (D4). A client that returns with a backlog has one scheduled send at a
-/// time, and gets a new one at the end while more is due. The scheduled sends of a client that stops reading have no
-/// effect.
+/// A client that reads gets a scheduled send for each new notification. The order within a lane is thus that of the
+/// posts, over all clients (D4). A client that returns with a backlog has one scheduled send at a time, and gets a new
+/// one at the end while more is due. Other clients are thus served in between. A scheduled send of a client that
+/// stopped reading does nothing.
 ///
-/// When notifications go together in a batch, the scheduled sends of the others become tombstones. A tombstone keeps
-/// its place until those before it are over, and does not count. Otherwise a queue full of them would push out each
-/// single notification that comes.
+/// A batch takes several notifications with one scheduled send. The surplus ones of the client become **tombstones**:
+/// they keep their places, so that watermarks stay valid, and do not count in ``count``. Otherwise a schedule full of
+/// tombstones would count as overfull, and each new notification would be sent at once and alone.
 struct SendSchedule {
-    /// The maximum number of scheduled notifications: matched, and waiting while others go first. Beyond it each new
-    /// one has the first one sent, so that a burst can't pile up here. More urgent notifications can overtake this many
+    /// The maximum number of scheduled sends. Beyond it each new notification causes the first one to be sent, so that
+    /// a burst does not accumulate here. It is also the number of notifications that a more urgent one can overtake
     /// while clients read.
     static let maxCount = 1024
     /// The maximum size of scheduled notifications, in bytes.
     static let maxBytes = 1 << 20
 
+    /// The right of a client to be sent one due notification.
     private struct ScheduledSend {
         let client: Client
+        /// The size of the notification for which it was scheduled, in bytes; 0 for a backlog.
         let byteCount: Int
     }
 
+    /// The schedule of one lane.
     private struct Line {
         var schedule = Deque<ScheduledSend>()
-        /// The number of all scheduled sends so far, and of the finished ones.
+        /// The number of sends that were ever appended; a position for watermarks.
         var begun: UInt64 = 0
+        /// The number of sends that were taken or dropped. All before this position are finished.
         var over: UInt64 = 0
     }
 
     private let meter: StepMeter
+    /// By the raw value of ``DeliveryLane``.
     private var lines = DeliveryLane.allCases.map { _ in Line() }
     /// The number of scheduled sends, without tombstones.
     private(set) var count = 0
-    /// The size of the scheduled notifications, with tombstones.
+    /// The size of the scheduled notifications, in bytes, with tombstones.
     private var byteCount = 0
 
     init(meter: StepMeter) {
         self.meter = meter
     }
 
+    /// Whether the schedule is beyond its maximum, so that the first sends must be made now.
     var isOverfull: Bool { count > Self.maxCount || byteCount > Self.maxBytes }
 
+    /// Whether a lane has no scheduled send.
     func isEmpty(_ lane: DeliveryLane) -> Bool { lines[lane.rawValue].schedule.isEmpty }
 
     /// The most urgent lane with a scheduled send.
@@ -54,7 +63,8 @@ struct SendSchedule {
 
     /// Schedules a send to the client at the end of a lane.
     ///
-    /// - Parameter byteCount: the size of the notification; 0 for a backlog, which counts against the limits of queues.
+    /// - Parameter byteCount: the size of the notification, in bytes. It is 0 for a backlog, which counts against the
+    ///   limits of queues instead.
     mutating func append(_ client: Client, in lane: DeliveryLane, byteCount: Int) {
         client.queue[scheduledIn: lane] += 1
         let line = lane.rawValue
@@ -81,8 +91,8 @@ struct SendSchedule {
         return turn.client
     }
 
-    /// Leaves a client no more scheduled sends in `lane` than it has due notifications there. The surplus belongs to
-    /// notifications that went in a batch, and becomes tombstones.
+    /// Makes the surplus sends of a client in `lane` tombstones, so that it has no more scheduled sends than due
+    /// notifications there. Call it after a batch.
     mutating func tombstone(_ client: Client, in lane: DeliveryLane) {
         let surplus = client.queue[scheduledIn: lane] - client.queue.count(in: lane)
         guard surplus > 0 else { return }
@@ -92,7 +102,8 @@ struct SendSchedule {
         dropTombstones(in: lane)
     }
 
-    /// Drops tombstones at the head of a lane.
+    /// Removes tombstones at the head of a lane. The tombstones of a client come before its scheduled sends there, so
+    /// that a count for each client is enough to find them.
     private mutating func dropTombstones(in lane: DeliveryLane) {
         let line = lane.rawValue
         while let first = lines[line].schedule.first, first.client.queue[tombstonesIn: lane] > 0 {
@@ -104,6 +115,8 @@ struct SendSchedule {
         }
     }
 
+    /// Checks all conditions that hold between two events, in debug builds and the simulation.
+    ///
     /// - Parameter clients: the present clients.
     func checkInvariants(clients: [ClientName: Client]) throws(BrokenInvariant) {
         var counts: [ObjectIdentifier: [Int]] = [:]
@@ -145,12 +158,14 @@ struct SendSchedule {
         Watermark(lane: lane, position: lines[lane.rawValue].begun)
     }
 
+    /// Whether all sends before a watermark are finished.
     func hasPassed(_ mark: Watermark) -> Bool {
         lines[mark.lane.rawValue].over >= mark.position
     }
 }
 
-/// A position in the schedule of a lane, behind a scheduled notification.
+/// A position in the schedule of a lane, behind a scheduled notification. A post is answered when the schedule has
+/// passed it: its notifications have then been sent.
 public struct Watermark: Sendable {
     public let lane: DeliveryLane
     fileprivate let position: UInt64

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The reason why a client is suspended or not.
+/// The statement that decides whether a client is suspended. The service sends it with each change of suspension.
 public enum SuspensionCause: String, Sendable {
-    /// Nothing suspends the client.
+    /// No statement: the client is not suspended.
     case none = "none"
-    /// The client's own choice.
+    /// The client's own choice, `SetSuspended`.
     case explicit = "explicit"
-    /// The activity of its application.
+    /// The activity of the client's application on the desktop.
     case activity = "activity"
-    /// The choice of another program that tests the application (B3).
+    /// The override of a program that tests the application (B3).
     case override = "override"
 }

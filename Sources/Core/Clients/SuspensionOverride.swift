@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The suspension that a program set for another client, to test that client's application (B3).
+/// A suspension or resumption of a client that another program has set, to test the client's application (B3). It has
+/// precedence over the client's own choice and over activity.
 public struct SuspensionOverride: Sendable {
+    /// False keeps the client resumed.
     public let isSuspended: Bool
-    /// The client that set it; nil when that was before this process.
+    /// The connection of the program; nil for an override from an earlier process of the service.
     public let author: ClientName?
-    /// The identity of that client at the time, since a command leaves a moment later.
+    /// The identity of the program when it set the override. It is stored here, because a command leaves the bus a
+    /// moment later.
     public let identity: Identity?
 
     public init(isSuspended: Bool, author: ClientName? = nil, identity: Identity? = nil) {

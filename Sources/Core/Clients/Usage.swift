@@ -1,26 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A kind of resource that clients make the service hold, with a unit of its own (E4).
+/// A resource that clients make the service use. Each has a limit for all connections together, and is charged to the
+/// account of the connection (E4).
 enum Resource: Int, CaseIterable {
-    /// Clients: connections with observers, options or other state of their own in the center.
+    /// The number of clients: connections with observers, options or other state of their own.
     case clients
+    /// The number of registrations.
     case observers
-    /// Registrations with their names and objects, in bytes.
+    /// The registrations with their names and objects, in bytes.
     case observerBytes
-    /// Notifications that wait for a client, with the lists of its observers, in bytes.
+    /// Notifications that wait for a client, with their lists of observers, in bytes.
     case queuedBytes
-    /// The state of minimum intervals, in bytes. It counts with the waiting notifications.
+    /// The state of minimum intervals (``IntervalQueue``), in bytes. Its limit is that of ``queuedBytes``.
     case intervalBytes
-    /// Posts in their poster's queue, in bytes.
+    /// Posts that wait in the queue of their poster, in bytes.
     case queuedPostBytes
-    /// Replies that are kept for a caller that does not read, in bytes.
+    /// Pending replies: they wait for a caller that does not read, in bytes.
     case answerBytes
-    /// Sent and unconfirmed messages, in bytes.
+    /// Messages that are sent and not acknowledged, in bytes.
     case inFlightBytes
-    /// Calls that wait to be served, in bytes.
+    /// Calls in the call queue, in bytes.
     case waitingCallBytes
-    /// Posts that have partly arrived on a channel, in bytes. They count with the waiting calls.
+    /// Posts of which a part has arrived on a channel, in bytes. Their limit is that of ``waitingCallBytes``.
     case partBytes
-    /// Retained values.
+    /// The number of retained values.
     case retained
     /// Retained values, in bytes.
     case retainedBytes
@@ -43,10 +45,11 @@ enum Resource: Int, CaseIterable {
 }
 
 extension Resource {
-    /// The memory of a client besides its registrations, in bytes: its entries in tables.
+    /// The memory of a client in the tables of the service, without its registrations, in bytes.
     private static let clientSize = 2048
 
-    /// The memory of an amount, in bytes; 0 where another resource counts it, or the bus holds it.
+    /// Returns the memory that an amount takes, in bytes. It is 0 where another resource counts that memory, or the bus
+    /// has it.
     func memory(_ amount: Int) -> Int {
         switch self {
         case .clients: amount * Self.clientSize
@@ -58,8 +61,10 @@ extension Resource {
     }
 }
 
-/// An amount of each resource.
+/// The amounts of all resources that a connection, an account, or the service uses. An amount is a number or bytes, as
+/// its ``Resource`` states.
 struct Usage: Equatable {
+    /// By the raw value of ``Resource``.
     private var amounts = SIMD16<Int>()
 
     subscript(resource: Resource) -> Int {
@@ -77,12 +82,12 @@ struct Usage: Equatable {
         return rest.isZero
     }
 
-    /// The memory of resources that can't be reclaimed, in bytes.
+    /// The memory that cannot be reclaimed, in bytes.
     var lastingMemory: Int {
         Resource.clients.memory(self[.clients]) + self[.observerBytes] + self[.queuedPostBytes] + self[.answerBytes]
             + self[.waitingCallBytes] + self[.partBytes] + self[.retainedBytes]
     }
-    /// The memory of waiting notifications, in bytes.
+    /// The memory of waiting notifications, in bytes. It can be reclaimed: the oldest notifications are dropped.
     var waitingMemory: Int { self[.queuedBytes] + self[.intervalBytes] }
 
     static func += (left: inout Usage, right: Usage) { left.amounts &+= right.amounts }

@@ -1,26 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A detail of a notification that a client can ask for, besides its content (P1).
+/// A piece of information about a notification besides its name, object and userInfo. A client gets the details that it
+/// asked for with its option `details` (P1).
 public enum Detail: String, Sendable, CaseIterable {
+    /// The user of the poster's process.
     case userID = "uid"
+    /// The poster's process.
     case processID = "pid"
+    /// The kernel's short name of the poster's program.
     case process = "process"
+    /// The poster's application ID.
     case application = "app"
+    /// The systemd unit of the poster's process.
     case unit = "unit"
-    /// The machine of a notification from outside, as its poster states; absent for this machine.
+    /// The machine from which the notification came, as its poster states. It is absent for this machine.
     case host = "host"
-    /// The user of the session in which it was posted, as its poster states; absent for this user.
+    /// The user of the session from which the notification came, as its poster states. It is absent for this session,
+    /// and where the poster does not state it.
     case user = "user"
-    /// Whether it is a retained value from before the registration.
+    /// Whether it is a retained value from before the registration of the observer.
     case retained = "retained"
     /// The time when it was posted.
     case time = "time"
-    /// Whether it was posted to be retained as the value of its name and object (R1).
+    /// Whether it was posted with a retention, so that it became the value of its name and object (R1).
     case kept = "kept"
     /// The time when it expires; absent when it never does.
     case expiry = "expiry"
-    /// Whether it is retained only until its poster leaves the bus (R1).
+    /// Whether its retention ends when its poster leaves the bus (R1).
     case whileConnected = "while-connected"
-    /// Whether it was posted for the other sessions of the machine, too (G1).
+    /// Whether it was posted to all sessions of the machine (G1).
     case allSessions = "all-sessions"
 
     /// Whether the detail identifies the poster. A sandbox may not ask for such details (P2).
@@ -32,11 +39,11 @@ public enum Detail: String, Sendable, CaseIterable {
     }
 }
 
-/// A set of details.
+/// A set of details, with one bit for each.
 public struct Details: OptionSet, Sendable {
     public let rawValue: UInt16
 
-    /// The number is part of the recovery log's format.
+    /// The bits are a part of the recovery log's format.
     public init(rawValue: UInt16) {
         self.rawValue = rawValue
     }
@@ -80,6 +87,6 @@ public struct Details: OptionSet, Sendable {
 
     public func contains(_ detail: Detail) -> Bool { contains(Details(detail)) }
 
-    /// The details in the set, in the order of the D-Bus interface.
+    /// The details in the set, in the order of the cases.
     public var all: [Detail] { Detail.allCases.filter { contains($0) } }
 }

@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The identity of a connection's process, as the bus and the kernel reported it at the first call (P1). Unknown parts
-/// are nil: they are never guessed.
+/// The identity of a poster: its process, user, application and sandbox (P1). The driver of the center reads them from
+/// the bus and the kernel at the first call of a connection. A part that is unknown is nil, and never guessed.
 ///
-/// All posts of a connection share one instance, so the identity is still known after the connection has left.
+/// All posts of a connection share one instance. It stays with a waiting post after the connection has left.
 public final class Identity: Sendable {
-    /// The user of the process, as the bus verified it.
+    /// The user ID of the process, as the bus verified it.
     public let userID: UInt32?
-    /// The process, as the bus verified it.
+    /// The process ID, as the bus verified it.
     public let processID: UInt32?
-    /// The kernel's short name of the program, which the program can change.
+    /// The kernel's short name of the program. The program can change it.
     public let process: String?
-    /// The id of the application, as its desktop file is named. It comes from the sandbox or the systemd unit.
+    /// The application ID, which is the name of its desktop file without `.desktop`. It comes from the sandbox or the
+    /// systemd unit.
     public let application: String?
-    /// The application in whose sandbox the process runs, by Flatpak or snap.
+    /// The application ID that Flatpak or snap states for a process in a sandbox; nil outside of a sandbox.
     public let sandbox: String?
     /// The systemd unit of the process.
     public let unit: String?
-    /// The origin of its posts, as the poster states; nil for this session.
+    /// The origin that the poster states for its posts; nil for posts of this session.
     public let origin: OutsideOrigin?
-    /// The size that counts against the limits, in bytes.
+    /// The size that counts against the limits of queues, in bytes.
     public let byteCount: Int
 
     public init(
@@ -37,14 +38,14 @@ public final class Identity: Sendable {
         }
     }
 
-    /// Returns this identity with an origin, for posts from there.
+    /// Returns this identity with an origin, for a post that the process brings in from another machine or session.
     public func withOrigin(_ origin: OutsideOrigin) -> Identity {
         Identity(
             userID: userID, processID: processID, process: process, application: application, sandbox: sandbox,
             unit: unit, origin: origin)
     }
 
-    /// The estimated size of the object, its texts and headers, in bytes.
+    /// The estimated size of the object and of the headers of its texts, in bytes.
     private static let overhead = 64
 }
 

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// A pattern for names of notifications as users write it: one name, all names below a prefix with a dot, or all names.
+/// A pattern for names of notifications, as policy files, the configuration of sessions and the bridge have it. It is
+/// one name, all names below a prefix (`org.example.*`), or all names (`*`).
 ///
 /// Names are compared byte for byte (D2).
 package enum NamePattern: Hashable, Sendable, CustomStringConvertible {
     case all
-    /// The prefix with the dot at its end: `org.example.`.
+    /// All names that begin with this prefix and are longer. The prefix has the dot at its end: `org.example.`.
     case below(String)
+    /// One name.
     case exactly(String)
 
-    /// - Parameter text: `*`, `org.example.*` or `org.example.Ding`; the result is nil for any other form.
+    /// Parses a pattern.
+    ///
+    /// - Parameter text: `*`, `org.example.*` or `org.example.Ding`. Any other form gives nil.
     package init?(_ text: String) {
         if text == "*" {
             self = .all
@@ -23,9 +27,13 @@ package enum NamePattern: Hashable, Sendable, CustomStringConvertible {
         }
     }
 
-    /// - Parameter name: the name; empty for any name, which only ``all`` matches.
+    /// Whether the pattern matches a name.
+    ///
+    /// - Parameter name: the name of a post or of an observer. It is empty for an observer of any name, which ``all``
+    ///   alone matches.
     package func matches(_ name: String) -> Bool {
         #if CARILLON_PLANTED
+            // Injects a fault, in builds that test whether the simulation finds it (E7).
             if case .below(let prefix) = self, PlantedFault.strikes(.prefixWithoutDot) {
                 return name.utf8.starts(with: prefix.utf8.dropLast())
             }
@@ -37,13 +45,14 @@ package enum NamePattern: Hashable, Sendable, CustomStringConvertible {
         }
     }
 
-    /// Returns patterns for the names that both lists match.
+    /// Returns the intersection of two lists: patterns for the names that both lists match. Policies use it where a
+    /// list may only restrict another one.
     package static func common(of one: [NamePattern], and other: [NamePattern]) -> [NamePattern] {
         let (first, second) = (Index(one), Index(other))
         return one.filter(second.covers) + other.filter { !first.contains($0) && first.covers($0) }
     }
 
-    /// A list of patterns, indexed for many lookups.
+    /// A list of patterns as sets, so that a lookup does not depend on the length of the list.
     private struct Index {
         private var hasAll = false
         private var exact: Set<ExactText> = []
@@ -59,6 +68,7 @@ package enum NamePattern: Hashable, Sendable, CustomStringConvertible {
             }
         }
 
+        /// Whether the list has this very pattern.
         func contains(_ pattern: NamePattern) -> Bool {
             switch pattern {
             case .all: hasAll
@@ -67,10 +77,11 @@ package enum NamePattern: Hashable, Sendable, CustomStringConvertible {
             }
         }
 
-        /// Whether the list matches all names of a pattern.
+        /// Whether the list matches all names that a pattern matches.
         func covers(_ pattern: NamePattern) -> Bool {
             if hasAll || contains(pattern) { return true }
-            // A prefix may end at any dot. A name is longer than its prefix.
+            // Each part of the text up to a dot may be a prefix in the list. The last character is no end of a prefix, as
+            // a name is longer than its prefix.
             return switch pattern {
             case .all: false
             case .below(let text), .exactly(let text):
@@ -93,13 +104,14 @@ package enum NamePattern: Hashable, Sendable, CustomStringConvertible {
         left.description.utf8.elementsEqual(right.description.utf8)
     }
 
-    /// An entry of a list that is neither a name nor a prefix.
+    /// The error for an entry of a list that is no pattern.
     package struct Malformed: Error {
         package let text: String
-        /// The mark that the entry probably does not mean as part of a name, though a name may contain it.
+        /// The character in the entry that was probably meant as a separator, for the error message. A name may contain
+        /// it.
         fileprivate var mark: String?
 
-        /// The error message for the author of the list.
+        /// The error message for the user that wrote the list.
         ///
         /// - Parameter key: the key of the list in the configuration.
         package func reason(for key: String) -> String {
@@ -108,14 +120,14 @@ package enum NamePattern: Hashable, Sendable, CustomStringConvertible {
         }
     }
 
-    /// Reads names between semicolons, as in lists of configuration files; a last semicolon may follow.
+    /// Parses a list of patterns between semicolons, as in configuration files. A last semicolon is allowed.
     package static func list(_ value: String) throws(Malformed) -> [NamePattern] {
         var patterns: [NamePattern] = []
         for part in parts(of: value) { patterns.append(try read(part)) }
         return patterns
     }
 
-    /// Splits a list at semicolons. White space around entries, and empty entries, are removed.
+    /// Splits a list at semicolons. White space around entries is removed, and so are empty entries.
     package static func parts(of value: String) -> [String] {
         value.split(separator: ";").compactMap { part in
             let text = part.drop { $0.isWhitespace }
@@ -123,9 +135,10 @@ package enum NamePattern: Hashable, Sendable, CustomStringConvertible {
         }
     }
 
+    /// Parses one entry of a list, and rejects entries that are probably two names.
     package static func read(_ text: String) throws(Malformed) -> NamePattern {
         if text.utf8.contains(UInt8(ascii: ",")) { throw Malformed(text: text, mark: "a comma") }
-        // A name may contain white space, but between two names with dots it is probably meant as a separator.
+        // A name may contain white space. Between two names with dots it was probably meant as a separator.
         if text.split(whereSeparator: \.isWhitespace).filter({ $0.utf8.contains(UInt8(ascii: ".")) }).count > 1 {
             throw Malformed(text: text, mark: "white space between names")
         }

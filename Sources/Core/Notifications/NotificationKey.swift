@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// The key by which one notification replaces another: as a retained value (R1), as a held notification (S1), or as a
-/// notification that waits for an interval (R5). Notifications of different origins never replace each other; this
-/// session is an origin too (G3).
+/// The name, object and origin of a notification. A newer notification of the same key replaces an older one: as a
+/// retained value (R1), as a held notification that coalesces (S1), or during a minimum interval (R5).
+///
+/// The origin is a part of the key, so that a notification from another session or machine never replaces one of this
+/// session (G3). Texts are compared byte for byte.
 public struct NotificationKey: Hashable, Sendable {
     private let exactName: ExactText
     private let exactObject: ExactText
-    /// Nil for this session.
+    /// The session or machine from which the notification came; nil for this session.
     public let origin: OutsideOrigin?
 
     public var name: String { exactName.text }
@@ -18,6 +20,7 @@ public struct NotificationKey: Hashable, Sendable {
         exactName = ExactText(name)
         exactObject = ExactText(object)
         #if CARILLON_PLANTED
+            // Injects a fault, in builds that test whether the simulation finds it (E7).
             var origin = PlantedFault.strikes(.placeIgnored) ? nil : origin
             if let host = origin?.host, PlantedFault.strikes(.userIgnored) {
                 origin = try? OutsideOrigin(host: host, user: nil)
@@ -28,5 +31,6 @@ public struct NotificationKey: Hashable, Sendable {
 }
 
 extension Notification {
+    /// The key of this notification.
     public var kind: NotificationKey { NotificationKey(name: name, object: object, origin: identity?.origin) }
 }

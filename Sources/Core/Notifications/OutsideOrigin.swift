@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// The origin of a notification from outside the session (G3), as its poster states. A notification of this session has
-/// none. A notification from outside therefore cannot pretend to be local.
+/// The origin of a notification from another machine or session (G3): a claim of its poster, which is a bridge or the
+/// service of another session. A notification of this session has no origin. A notification with an origin therefore
+/// cannot pass for a local one.
 public struct OutsideOrigin: Hashable, Sendable {
     /// The machine; nil for this one.
     public let host: String?
-    /// The user in whose session the notification was posted there; nil where the poster does not state it.
+    /// The user of the session in which it was posted; nil where the poster does not state it.
     public let user: String?
 
     /// The maximum length of each part, in bytes; it exceeds the length of any host name.
     public static let maxBytes = 255
 
-    /// Creates an origin; nil when both parts are nil.
+    /// Creates an origin; the result is nil when both parts are nil.
     ///
     /// - Parameters:
     ///   - host: the machine; nil for this one.
-    ///   - user: the user of the session; may be nil.
+    ///   - user: the user of the session; nil where it is not stated.
     /// - Throws: ``CenterError/invalidOption(_:reason:)`` for a part that is empty, longer than ``maxBytes``, or
     ///   contains a NUL character.
     public init?(host: String?, user: String?) throws(CenterError) {
@@ -38,9 +39,10 @@ public struct OutsideOrigin: Hashable, Sendable {
         }
     }
 
+    /// The size of both texts, in bytes.
     var byteCount: Int { (host?.utf8.count ?? 0) + (user?.utf8.count ?? 0) }
 
-    // Byte for byte, as names are compared.
+    // Texts are compared byte for byte, like names.
 
     public static func == (left: OutsideOrigin, right: OutsideOrigin) -> Bool {
         left.host.map(ExactText.init) == right.host.map(ExactText.init)

@@ -1,40 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// The index of the names that observers want (G4), for programs that bring notifications from elsewhere.
+/// The wanted names: the names that observers are registered for, with the clients that have these observers (G4). A
+/// bridge asks for them, to bring only wanted notifications into the session (`FollowInterest`). ``DistributedCenter``
+/// has one value, and updates it with each registration. Monitors are not in it.
 ///
-/// A client that asks for wanted names gets those of other clients, so each name has its clients, by their numbers. An
-/// observer that is added or removed costs O(1) while others of its name stay, and O(log n) otherwise, since the names
-/// are sorted.
+/// Clients are identified by their small numbers (``Client/number``). A client that asks gets the names that other
+/// clients want, so each name has all of its clients.
+///
+/// An observer costs O(1) if its name has other observers, and O(log n) otherwise, as the names are sorted.
 struct Interest: Equatable {
-    /// The clients with observers of a name, and the number of their observers.
+    /// The clients with observers of one name, and the number of observers of each.
     private enum Clients: Equatable {
+        /// A single client, by its number.
         case one(Int, observers: Int)
-        /// At least two clients.
+        /// At least two clients: the number of observers by client number.
         case many([Int: Int])
     }
 
-    /// The clients for which the names that others want have changed.
+    /// The effect of a changed observer: the clients for which the names that others want have changed.
     enum Change {
+        /// No client.
         case nobody
+        /// All clients except for this one, whose observer is the first or was the last of the name.
         case everybody(but: Int)
+        /// This client alone. It is the only client with observers of the name, besides the one whose observer changed.
         case one(Int)
     }
 
     private let meter: StepMeter
     private var names = SteadyDictionary<ExactText, Clients>()
+    /// The clients with observers of any name; nil when there are none.
     private var any: Clients?
+    /// The keys of ``names`` in the order of their bytes, so that a caller can read them page by page.
     private var order = SortedSet<ExactText>()
 
     init(meter: StepMeter) {
         self.meter = meter
     }
 
+    /// Releases memory that removed names have left unused (E8).
     mutating func releaseMemory() {
         names.releaseMemory()
         order.releaseMemory()
     }
 
+    /// Adds an observer of a client.
+    ///
     /// - Parameter name: nil for any name.
     mutating func add(_ name: String?, of client: Int) -> Change {
         guard let name = name.map(ExactText.init) else { return Self.add(client, to: &any) }
@@ -42,6 +54,8 @@ struct Interest: Equatable {
         return Self.add(client, to: &names[name])
     }
 
+    /// Removes an observer that was added.
+    ///
     /// - Parameter name: nil for any name.
     mutating func remove(_ name: String?, of client: Int) -> Change {
         guard let name = name.map(ExactText.init) else { return Self.remove(client, from: &any) }
@@ -50,6 +64,7 @@ struct Interest: Equatable {
         return change
     }
 
+    /// Counts one more observer of a client.
     private static func add(_ client: Int, to clients: inout Clients?) -> Change {
         switch clients {
         case nil:
@@ -69,6 +84,7 @@ struct Interest: Equatable {
         }
     }
 
+    /// Counts one observer of a client less.
     private static func remove(_ client: Int, from clients: inout Clients?) -> Change {
         switch clients {
         case .one(client, let count)? where count > 1:
@@ -94,12 +110,13 @@ struct Interest: Equatable {
     /// Whether a client other than this one observes any name.
     func isAnyWanted(besides client: Int) -> Bool { any.map { Self.isWanted($0, besides: client) } ?? false }
 
-    /// Returns the names behind `name` that a client other than this one observes, in the order of their bytes.
+    /// Returns a page of the names that a client other than this one observes, in the order of their bytes.
     ///
     /// - Parameters:
+    ///   - name: the last name of the page before; the empty string for the first page.
     ///   - most: the maximum number of names.
     ///   - room: the maximum sum of their sizes, in bytes. The first name is returned in any case.
-    ///   - byteCount: the size of a name, in bytes.
+    ///   - byteCount: returns the size of a name, in bytes.
     func names(
         after name: String, most: Int, besides client: Int, room: Int, byteCount: (String) -> Int
     ) -> [String] {
@@ -114,6 +131,7 @@ struct Interest: Equatable {
         return found
     }
 
+    /// Whether a client other than this one is among the clients of a name.
     private static func isWanted(_ clients: Clients, besides client: Int) -> Bool {
         if case .one(client, _) = clients { false } else { true }
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The number of a registration, unique in the life of a center.
+/// The number of a registration. Numbers ascend in the order of registration, and are not reused, even by a later
+/// process of the service.
 public struct ObserverID: RawRepresentable, Hashable, Comparable, Sendable {
     public let rawValue: UInt64
 

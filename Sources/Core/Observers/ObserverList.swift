@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The observers of one delivery, in registration order. Most deliveries have a single observer, which costs no
-/// allocation.
+/// The observers of one client that are to get one notification, in registration order, which is the order of their
+/// IDs. It is never empty. Most deliveries have a single observer, and then the list needs no allocation.
 public enum ObserverList: Equatable, Sendable {
     case one(ObserverID)
     case many([ObserverID])
@@ -26,8 +26,8 @@ public enum ObserverList: Equatable, Sendable {
         }
     }
 
-    /// The size besides the list's own place, in bytes. Each of several lists that share memory counts in full, since
-    /// on the bus and in the state on disk they share nothing.
+    /// The size by which the list counts against limits, in bytes, without the list's own value. Lists that share
+    /// memory count in full each, because on the bus and on disk they share nothing.
     var byteCount: Int {
         switch self {
         case .one: 0
@@ -35,16 +35,17 @@ public enum ObserverList: Equatable, Sendable {
         }
     }
 
-    /// Returns the same list, in the memory of `other` where that is equal. Notifications that wait for the same
+    /// Returns the same list, in the memory of `other` if both are equal. Notifications that wait for the same
     /// observers thus share one list.
     func shared(with other: ObserverList?) -> ObserverList {
         if let other, other == self { other } else { self }
     }
 
-    /// Returns the list without `removed`, in the same memory if it has none of them.
+    /// Returns the list without some observers. It shares the memory of this list if it has none of them.
     ///
-    /// - Parameter removed: in ascending order, like the list.
-    /// - Returns: the rest, nil when no observer is left, and the number of steps.
+    /// - Parameter removed: the observers, in ascending order.
+    /// - Returns: `rest`, the remaining list; nil when no observer is left. `steps`, the number of steps for
+    ///   ``StepMeter``.
     func removing(_ removed: [ObserverID]) -> (rest: ObserverList?, steps: Int) {
         switch self {
         case .one(let id): return (removed.position(of: id) == nil ? self : nil, 1)
@@ -58,10 +59,13 @@ public enum ObserverList: Equatable, Sendable {
         }
     }
 
-    /// Removes observers from one list after the other. A list that is shared is searched once, and stays shared.
+    /// A removal of the same observers from many lists, one after the other. Equal lists in a row are computed once,
+    /// and share memory afterwards.
     struct Removal {
+        /// In ascending order.
         private let removed: [ObserverID]
         private let meter: StepMeter
+        /// The list of the last call, and its result.
         private var last: (before: ObserverList, after: ObserverList?)?
 
         init(_ removed: Set<ObserverID>, meter: StepMeter) {
@@ -70,6 +74,7 @@ public enum ObserverList: Equatable, Sendable {
             meter.countSort(of: removed.count)
         }
 
+        /// Returns a list without the observers; nil when none is left.
         mutating func callAsFunction(_ list: ObserverList) -> ObserverList? {
             if let last, last.before == list { return last.after }
             let (rest, steps) = list.removing(removed)

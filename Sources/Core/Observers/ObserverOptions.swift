@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The treatment of notifications that an observer matches while its client is suspended (S1).
+/// The treatment of notifications for an observer while its client is suspended (S1).
 public enum SuspensionBehavior: String, Sendable, CaseIterable {
+    /// The observer gets none of them.
     case drop = "drop"
+    /// The newest notification of each name and object is held until the client is resumed.
     case coalesce = "coalesce"
+    /// All notifications are held until the client is resumed.
     case hold = "hold"
+    /// Notifications are delivered in spite of the suspension, after the held ones.
     case deliverImmediately = "deliver-immediately"
 }
 
-/// The run-loop mode with which an observer can register at the service (M6).
+/// The run-loop mode of an observer, as the service knows it: the urgency of its notifications (M6).
 public enum RunLoopMode: String, Sendable, CaseIterable {
     case `default` = "default"
     case modalPanel = "modal-panel"
@@ -17,10 +21,12 @@ public enum RunLoopMode: String, Sendable, CaseIterable {
 /// The options of an observer.
 public struct ObserverOptions: Hashable, Sendable {
     public var suspensionBehavior: SuspensionBehavior
-    /// Whether inactivity may suspend the client. False keeps the whole client from being suspended by inactivity (A2).
+    /// Whether the activity of the application may suspend the client. One observer with false keeps the whole client
+    /// from being suspended in this way (A2).
     public var automaticSuspension: Bool
     public var runLoopMode: RunLoopMode
-    /// Whether the observer monitors (B3). Posters do not count a monitor as a receiver, and it is never suspended.
+    /// Whether the observer is a monitor (B3). It does not count as a receiver of a post, and gets notifications also
+    /// while its client is suspended.
     public var isMonitor: Bool
     /// Whether the observer gets the retained values that exist when it registers (R2).
     public var wantsRetained: Bool
@@ -40,6 +46,6 @@ public struct ObserverOptions: Hashable, Sendable {
         self.minimumInterval = minimumInterval
     }
 
-    /// The effective behavior while the client is suspended.
+    /// The behavior that applies: that of a monitor is always immediate delivery.
     public var behaviorWhileSuspended: SuspensionBehavior { isMonitor ? .deliverImmediately : suspensionBehavior }
 }

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The set of one client's observers that lost something, in the order of their numbers.
+/// The set of one client's observers that lost notifications, for the report of the loss (`Dropped`).
 ///
-/// A client loses many notifications in a row, mostly for the same observers, perhaps for all that it has. A list that
-/// equals the last one costs a comparison of bytes, and a short list a search for each observer.
+/// A client may lose many notifications in a row, mostly for the same observers. Therefore a list that equals the last
+/// added one costs only a comparison. A list that is much shorter than the set costs a search for each of its
+/// observers.
 public struct ObserverSet: Equatable, Sendable, ExpressibleByArrayLiteral {
     /// In ascending order.
     public private(set) var ids: [ObserverID] = []
+    /// The last added long list. All of its observers are in the set.
     private var last: ObserverList?
 
     /// Creates an empty set.
@@ -23,9 +25,9 @@ public struct ObserverSet: Equatable, Sendable, ExpressibleByArrayLiteral {
     /// The number of observers.
     public var count: Int { ids.count }
 
-    /// Adds the observers of a loss.
+    /// Adds the observers of a list.
     ///
-    /// - Returns: the number of steps: cache lines or observers that were visited.
+    /// - Returns: the number of steps for ``StepMeter``: cache lines or observers that were visited.
     mutating func formUnion(_ list: ObserverList) -> Int {
         switch list {
         case .one(let id): return insert(id)
@@ -44,15 +46,16 @@ public struct ObserverSet: Equatable, Sendable, ExpressibleByArrayLiteral {
         }
     }
 
-    /// The comparisons of a search in the longest lists; eight of them are a step. The observers of a list that is
-    /// shorter than the set by this factor are searched for one by one.
+    /// The number of comparisons of a binary search in the longest lists; eight of them count as a step. A list that is
+    /// shorter than the set by this factor is searched for, and not merged.
     private static let longSearch = 16
-    /// The maximum number of observers that are inserted one by one, each of which moves the observers behind it.
+    /// The maximum number of observers that are inserted one by one. Each insertion moves the observers behind it.
     private static let shortList = 8
 
+    /// Adds observers in any order, by a merge of two sorted lists.
     mutating func formUnion(_ added: some Sequence<ObserverID>) {
         var added = Array(added)
-        // Observers in registration order are usually in the order of their numbers.
+        // Observers in registration order are usually sorted already.
         if zip(added, added.dropFirst()).contains(where: { $0 > $1 }) { added.sort() }
         guard !ids.isEmpty else {
             ids = added
@@ -71,12 +74,14 @@ public struct ObserverSet: Equatable, Sendable, ExpressibleByArrayLiteral {
         ids = merged
     }
 
-    /// Removes the observers that no longer exist.
+    /// Keeps only the observers for which `isThere` is true. A client may register and remove observers without end,
+    /// and the set would grow.
     mutating func keep(where isThere: (ObserverID) -> Bool) {
         ids.removeAll { !isThere($0) }
         last = nil
     }
 
+    /// Removes repeated elements of the sorted list.
     private mutating func removeDoubles() {
         guard zip(ids, ids.dropFirst()).contains(where: ==) else { return }
         ids = ids.enumerated().filter { $0.offset == 0 || ids[$0.offset - 1] != $0.element }.map(\.element)
@@ -84,6 +89,8 @@ public struct ObserverSet: Equatable, Sendable, ExpressibleByArrayLiteral {
 
     private func contains(_ id: ObserverID) -> Bool { ids.position(of: id) != nil }
 
+    /// Inserts an observer unless the set has it.
+    ///
     /// - Returns: the number of steps.
     private mutating func insert(_ id: ObserverID) -> Int {
         let place = ids.place(of: id)

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Lists in the ascending order of their observers' numbers.
+/// Binary search and removal in lists that are in the ascending order of their elements' observer IDs.
+/// ``IntervalQueue``, ``ObserverList`` and ``ObserverSet`` use them.
 extension Array {
-    /// The first place whose observer has no smaller number. O(log ``count``).
+    /// Returns the first index whose observer is not less than `wanted`. O(log ``count``).
     ///
-    /// - Parameter id: the observer of an element.
+    /// - Parameter id: returns the observer of an element.
     func place(of wanted: ObserverID, by id: (Element) -> ObserverID) -> Int {
         var (start, end) = (0, count)
         if let last, id(last) < wanted { start = end }
@@ -14,7 +15,7 @@ extension Array {
         return start
     }
 
-    /// Removes the elements at these places, which are in ascending order.
+    /// Removes the elements at these indexes, which are in ascending order. O(``count``).
     mutating func remove(at places: [Int]) {
         guard var kept = places.first else { return }
         var next = 0
@@ -31,18 +32,19 @@ extension Array {
 }
 
 extension [ObserverID] {
-    /// Returns the places of `list` with an observer of `self`. Both lists are in ascending order. The cheapest of
-    /// three ways is used: a search for each element of one list in the other, in either direction, or a walk along
-    /// both.
+    /// Returns the indexes of `list` whose observers are in `self`: an intersection. Both lists are in ascending order.
     ///
-    /// - Parameter id: the observer of a place.
-    /// - Returns: the places in ascending order, and the number of steps: groups of eight comparisons, or visited cache
-    ///   lines.
+    /// The cheapest of three ways is used. It searches for each element of one list in the other, in either direction,
+    /// or walks along both.
+    ///
+    /// - Parameter id: returns the observer of an element of `list`.
+    /// - Returns: `places`, the indexes in ascending order. `steps`, the number of steps for ``StepMeter``: groups of
+    ///   eight comparisons, or visited cache lines.
     func places<Entry>(in list: [Entry], _ id: (Entry) -> ObserverID) -> (places: [Int], steps: Int) {
         guard let first, let last, let highest = list.last, id(list[0]) <= last, first <= id(highest) else {
             return ([], 0)
         }
-        // The ranges in which the lists overlap.
+        // Only the ranges in which the lists overlap are compared.
         var own = self[place(of: id(list[0]))..<Swift.min(count, place(of: id(highest)) + 1)]
         let other = list.place(of: first, by: id)..<Swift.min(list.count, list.place(of: last, by: id) + 1)
         var places: [Int] = []
@@ -66,13 +68,13 @@ extension [ObserverID] {
         return (places, 1 + Swift.min(walking, ownSearching, otherSearching) / 8)
     }
 
-    /// The approximate number of comparisons of a search in the longest lists.
+    /// The approximate number of comparisons of a binary search in the longest lists.
     private static let stepsOfSearch = 16
 
-    /// The first place whose observer has no smaller number, in a list in ascending order. O(log ``count``).
+    /// Returns the first index whose observer is not less than `id`. O(log ``count``).
     func place(of id: ObserverID) -> Int { place(of: id) { $0 } }
 
-    /// The place of an observer in a list in ascending order; nil when it is not in the list. O(log ``count``).
+    /// Returns the index of an observer; nil when the list does not have it. O(log ``count``).
     func position(of id: ObserverID) -> Int? {
         let place = place(of: id)
         return place < count && self[place] == id ? place : nil

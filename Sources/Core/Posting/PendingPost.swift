@@ -1,24 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-/// An accepted post that was not posted yet. It is matched, and gets its serial, when it is posted.
+/// An accepted post that is not matched yet. It waits in its poster's queue for its posting style, or is matched at
+/// once. The center assigns its serial when it is matched.
 public struct PendingPost {
     public let name: String
     /// The empty string means "no object".
     public let object: String
+    /// The property list of the post, in encoded form.
     public let userInfo: any UserInfo
     /// See ``PostOptions/deliverImmediately``.
     public var deliverImmediately: Bool
+    /// The time at which it is to be posted.
     public var style: PostingStyle
-    /// The identity of the poster, also after it has left; nil where it is unknown.
+    /// The process of the poster; nil where it is unknown. It stays here after the poster has left.
     public var identity: Identity?
-    /// Whether other sessions get the notification, too (G1).
+    /// Whether the other sessions of the machine get the notification too (G1).
     public var goesToAllSessions = false
-    /// Whether observers have got the notification already, in another way.
+    /// Whether a copy of the post came before, on another path from the same session. Observers then do not get it
+    /// again; it is only retained.
     var isTold = false
-    /// How the notification is retained; nil when it is not.
+    /// The retention that makes the notification a retained value; nil for none.
     public var retention: Retention?
-    /// See ``Notification/expiry``; nil while it waits for its poster's exit.
+    /// The time after which the notification is not delivered, as ``Clock/uptime``, in microseconds. It is nil for
+    /// never, and while the post waits for the exit of its poster.
     public var expiry: Int64?
-    /// The expiry in seconds from its poster's exit; nil for never, and for a post of another style.
+    /// For an at-exit post, the expiry in seconds from the exit of its poster. It is nil for never, and for other
+    /// posts.
     public var secondsAfterExit: UInt32?
 
     public init(
@@ -33,6 +39,7 @@ public struct PendingPost {
         self.identity = identity
     }
 
+    /// The key of the notification.
     var kind: NotificationKey { NotificationKey(name: name, object: object, origin: identity?.origin) }
 
     /// The size that counts against the limits, in bytes.
@@ -40,11 +47,11 @@ public struct PendingPost {
         name.utf8.count + object.utf8.count + userInfo.heldByteCount + (identity?.byteCount ?? 0) + Self.overhead
     }
 
-    /// The estimated size of an entry, its links and its index entries, in bytes.
+    /// The estimated size of the entry in the queue, its links and its index entries, in bytes.
     private static let overhead = 384
 
-    /// Takes over from the similar posts that it replaces: the most urgent style, and whether one of them was to be
-    /// delivered immediately (Q3).
+    /// Takes over two properties of the queued posts that this post replaces: the most urgent style, and immediate
+    /// delivery if any of them had it (Q3).
     mutating func takeOver(from replaced: PostingQueues.Removed) {
         style = min(style, replaced.style)
         deliverImmediately = deliverImmediately || replaced.deliverImmediately

@@ -2,17 +2,22 @@
 import CarillonCollections
 
 /// The queue of one poster's posts that wait for their posting style (Q7): first in, first out within a style.
+/// ``PostingQueues`` owns the queues of all posters.
 ///
-/// Every post is in four lists: of its style, its name, its object, and of both. Similar posts, with which a new one
-/// coalesces, are thus found without a search. Insertion, removal and coalescing are amortized O(1), however many posts
-/// wait.
+/// A new post coalesces with queued ones of the same name, object, or both. To find these without a search, every post
+/// is in four linked lists: of its style, of its name, of its object, and of both. Insertion, removal and coalescing
+/// are amortized O(1) for each post.
+///
+/// At-exit posts of a poster are in a queue of their own. When the poster leaves, ``release(now:number:)`` makes them
+/// `asap` posts without a change of each post.
 final class PostingQueue {
+    /// A name and an object.
     private struct Pair: Hashable {
         let name: ExactText
         let object: ExactText
     }
 
-    /// A post, stored apart from its node, since nodes lie in one array and may be copied.
+    /// A post outside of its node. The nodes are in one array, which is copied when it grows or a snapshot holds it.
     private final class Queued {
         let post: PendingPost
 
@@ -21,17 +26,20 @@ final class PostingQueue {
         }
     }
 
+    /// An element of the four lists of a post.
     private struct Node {
+        /// Nil in a free slot.
         var queued: Queued?
         var post: PendingPost? { queued?.post }
-        /// The position among all posts of all posters that were ever queued.
+        /// The position among all posts that were ever queued, over all posters.
         var number: UInt64
         var byteCount: Int
-        /// By ``Kind``.
+        /// The neighbors in the four lists, by the raw value of ``Kind``.
         var previous: SIMD4<Int32>
         var next: SIMD4<Int32>
     }
 
+    /// The four lists that a post is in, by the part that their posts have in common.
     private enum Kind: Int {
         case style
         case name
@@ -39,6 +47,7 @@ final class PostingQueue {
         case pair
     }
 
+    /// A linked list of nodes with its totals.
     private struct List {
         var first: Int32 = none
         var last: Int32 = none
@@ -49,12 +58,14 @@ final class PostingQueue {
         var isEmpty: Bool { first == none }
     }
 
+    /// An array of nodes with reusable slots. A slot is an index of the array.
     private struct Nodes {
         private var storage: [Node] = []
         private var freeSlots: [Int32] = []
 
         subscript(slot: Int32) -> Node { storage[Int(slot)] }
 
+        /// The number of nodes in use.
         var used: Int { storage.count - freeSlots.count }
 
         mutating func allocate(_ post: PendingPost, number: UInt64) -> Int32 {
@@ -74,9 +85,9 @@ final class PostingQueue {
             return storage[Int(slot)].queued.take()!.post
         }
 
-        /// Gives up unused places.
+        /// Moves the nodes to an array without free slots.
         ///
-        /// - Returns: the new slot of each node.
+        /// - Returns: for each old slot the new one.
         mutating func releaseMemory() -> [Int32] {
             var moved = [Int32](repeating: none, count: storage.count)
             var rest: [Node] = []
@@ -96,8 +107,10 @@ final class PostingQueue {
             return moved
         }
 
+        /// The number of slots, with free ones.
         var capacity: Int { storage.count }
 
+        /// Appends a node to a list of this kind.
         mutating func link(_ slot: Int32, _ kind: Kind, into list: inout List) {
             storage[Int(slot)].previous[kind.rawValue] = list.last
             if list.last == none { list.first = slot } else { storage[Int(list.last)].next[kind.rawValue] = slot }
@@ -106,6 +119,7 @@ final class PostingQueue {
             list.byteCount += storage[Int(slot)].byteCount
         }
 
+        /// Removes a node from its list of this kind.
         mutating func unlink(_ slot: Int32, _ kind: Kind, from list: inout List) {
             let previous = storage[Int(slot)].previous[kind.rawValue]
             let next = storage[Int(slot)].next[kind.rawValue]
@@ -117,27 +131,30 @@ final class PostingQueue {
     }
 
     private let meter: StepMeter
-    /// The poster, which is charged for the queue.
+    /// The connection of the poster, which is charged for the queue.
     let payer: Peer
     private var nodes = Nodes()
-    /// By ``PostingStyle/order``; the list of ``PostingStyle/now`` stays empty.
+    /// The lists of the styles, by ``PostingStyle/order``; the list of ``PostingStyle/now`` stays empty.
     private var styles = PostingStyle.allCases.map { _ in List() }
+    /// The lists by name, by object, and by both.
     private var names = SteadyDictionary<ExactText, List>()
     private var objects = SteadyDictionary<ExactText, List>()
     private var pairs = SteadyDictionary<Pair, List>()
+    /// The number of posts, and their size in bytes.
     private(set) var count = 0
     private(set) var byteCount = 0
-    /// A place in the round-robin of queues. It is empty after the queue gave it up, which it does before it is freed.
+    /// An element of the round-robin of a style in ``PostingQueues``. When a queue gives up its place, the element
+    /// stays there without a queue.
     final class Place {
         unowned var queue: PostingQueue?
 
         init(_ queue: PostingQueue) { self.queue = queue }
     }
 
-    /// By ``PostingStyle/order``; nil where this queue has no place.
+    /// The places of this queue in the round-robins, by ``PostingStyle/order``; nil where it has none.
     var places = PostingStyle.allCases.map { _ -> Place? in nil }
-    /// The time when the poster left, as ``Clock/uptime``, and the position of its departure among all queued posts.
-    /// Since then the at-exit posts are to be posted as soon as possible.
+    /// The departure of the poster: its time as ``Clock/uptime``, and its position among all queued posts. From then on
+    /// the at-exit posts are due as `asap` posts. Nil before.
     private var exit: (time: Int64, number: UInt64)?
 
     init(payer: Peer, meter: StepMeter) {
@@ -147,16 +164,17 @@ final class PostingQueue {
 
     var poster: ClientName { payer.name }
 
+    /// Whether no post of a style waits.
     func isEmpty(_ style: PostingStyle) -> Bool { list(of: style).isEmpty }
 
-    /// By ``PostingStyle/order``: the number of posts.
+    /// The number of posts by ``PostingStyle/order``.
     var counts: SIMD4<Int> {
         var counts = SIMD4<Int>()
         for style in PostingStyle.allCases { counts[style.order] = list(of: style).count }
         return counts
     }
 
-    /// By ``PostingStyle/order``: the number of posts with this name and object.
+    /// The number of posts with this name and object, by ``PostingStyle/order``.
     func counts(name: String, object: String) -> SIMD4<Int> {
         let queued = pairs[Pair(name: ExactText(name), object: ExactText(object))]?.counts ?? SIMD4()
         var counts = SIMD4<Int>(truncatingIfNeeded: queued)
@@ -164,21 +182,23 @@ final class PostingQueue {
         return counts
     }
 
+    /// The posts of a style. After the departure of the poster, the at-exit posts count as `asap` posts.
     private func list(of style: PostingStyle) -> List {
         guard exit != nil else { return styles[style.order] }
         return style == .asap ? styles[PostingStyle.atExit.order] : List()
     }
 
-    /// Releases the at-exit posts of a poster that has left: they are to be posted as soon as possible.
+    /// Makes the at-exit posts of a poster that has left due as soon as possible.
     ///
     /// - Parameters:
     ///   - now: ``Clock/uptime``, from which `expires-after` counts.
-    ///   - number: the position among all posts that were ever queued.
+    ///   - number: the position of the departure among all queued posts.
     func release(now: Int64, number: UInt64) {
         invariant(styles[PostingStyle.atExit.order].count == count, "R4: what waits for an exit stands apart")
         exit = (now, number)
     }
 
+    /// Returns a post with the style and expiry that it has since the departure of the poster.
     private func released(_ post: PendingPost) -> PendingPost { Self.released(post, exit) }
 
     private static func released(_ post: PendingPost, _ exit: (time: Int64, number: UInt64)?) -> PendingPost {
@@ -189,7 +209,8 @@ final class PostingQueue {
         return post
     }
 
-    /// The position of the first post of a style among all posts that were ever queued; nil when there is none.
+    /// The position of the first post of a style among all queued posts of all posters; nil when there is none.
+    /// Released posts have the position of the departure.
     func firstNumber(of style: PostingStyle) -> UInt64? {
         let slot = list(of: style).first
         return slot == none ? nil : exit?.number ?? nodes[slot].number
@@ -223,10 +244,11 @@ final class PostingQueue {
         return slot == none ? nil : released(remove(slot))
     }
 
-    /// Gives up unused places when few are used, so that memory is freed while some posts stay.
+    /// Moves the posts to a smaller array when less than a sixteenth of the slots is used. Otherwise the memory of a
+    /// burst would stay as long as one post stays.
     private func releaseMemory() {
         guard nodes.capacity > Self.keptPlaces, nodes.used < nodes.capacity / 16 else { return }
-        // Each node is moved, and its four lists are updated.
+        // Each node moves, and so do the ends of its four lists.
         meter.count(nodes.capacity / 8 + 4 * nodes.used)
         let moved = nodes.releaseMemory()
         func move(_ list: List) -> List {
@@ -240,13 +262,14 @@ final class PostingQueue {
         pairs.updateValues(move)
     }
 
+    /// The number of slots whose memory is kept.
     private static let keptPlaces = 1024
 
-    /// The number of places for which the queue has memory, for inspection.
+    /// The number of slots for which the queue has memory, for inspection.
     var capacity: Int { nodes.capacity }
 
-    /// Returns the number and size of posts that equal this name and object in all parts that `coalescing` lists. An
-    /// empty set makes no post similar.
+    /// Returns the number and size of the posts that equal this name and object in all parts that `coalescing` lists.
+    /// For an empty set the result is 0.
     func similar(
         name: String, object: String, coalescing: Set<CoalescingKey>
     ) -> (count: Int, byteCount: Int) {
@@ -254,8 +277,10 @@ final class PostingQueue {
         return (list.count, list.byteCount)
     }
 
-    /// Removes some of the similar posts, the oldest first.
+    /// Removes posts that equal this name and object in all parts that `coalescing` lists, the oldest first, and calls
+    /// `body` with each.
     ///
+    /// - Parameter most: the maximum number of posts.
     /// - Returns: the number of removed posts.
     func removeSimilar(
         name: String, object: String, coalescing: Set<CoalescingKey>, atMost most: Int,
@@ -265,8 +290,9 @@ final class PostingQueue {
         return remove(list, kind, atMost: most, body)
     }
 
-    /// Removes some posts of any kind, style by style, in each the oldest first.
+    /// Removes posts of any name and object, style by style, the oldest of a style first.
     ///
+    /// - Parameter most: the maximum number of posts.
     /// - Returns: the number of removed posts.
     func removeAny(atMost most: Int) -> Int {
         var count = 0
@@ -276,6 +302,9 @@ final class PostingQueue {
         return count
     }
 
+    /// Removes the first posts of a list, and calls `body` with each.
+    ///
+    /// - Returns: their number.
     private func remove(_ list: List, _ kind: Kind, atMost most: Int, _ body: (PendingPost) -> Void) -> Int {
         var (slot, count) = (list.first, 0)
         while slot != none, count < most {
@@ -283,14 +312,16 @@ final class PostingQueue {
             body(released(remove(slot)))
             (slot, count) = (next, count + 1)
         }
-        // Each post is looked up by its name, its object, and both.
         meter.count(Self.stepsOfRemoval * count)
         releaseMemory()
         return count
     }
 
+    /// The steps of a removal (``StepMeter``): a post is looked up by its name, by its object, and by both.
     private static let stepsOfRemoval = 16
 
+    /// Returns the list of the posts that equal a name and an object in the parts that `coalescing` lists; nil when
+    /// there are none.
     private func list(
         of name: String, _ object: String, _ coalescing: Set<CoalescingKey>
     ) -> (kind: Kind, list: List)? {
@@ -303,6 +334,8 @@ final class PostingQueue {
         }
     }
 
+    /// Checks all conditions that hold between two events, in debug builds and the simulation.
+    ///
     /// - Parameter lastNumber: the greatest number of any post.
     func checkInvariants(lastNumber: UInt64) throws(BrokenInvariant) {
         func count(_ lists: some Sequence<List>) -> (Int, Int) {
@@ -332,6 +365,7 @@ final class PostingQueue {
         }
     }
 
+    /// Removes a post from its four lists. An empty list of a name or object is forgotten.
     private func remove(_ slot: Int32) -> PendingPost {
         let post = nodes[slot].post!
         let (name, object) = (ExactText(post.name), ExactText(post.object))
@@ -357,5 +391,5 @@ extension SIMD4 where Scalar: FixedWidthInteger {
     }
 }
 
-/// No slot: the end of a list.
+/// The absence of a slot: the end of a list.
 private let none: Int32 = -1

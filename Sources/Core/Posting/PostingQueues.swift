@@ -1,24 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// The queues of all posters with queued posts.
+/// The queues of all posters' posts that wait for their posting style (Q7). ``DistributedCenter`` appends posts, and
+/// takes the next one when the driver asks for posts of a style.
 ///
-/// Posters are served round-robin, so that a long queue of one holds up no other. A poster that left the bus keeps its
-/// queue until it is empty, because accepted posts are posted.
+/// Posters are served round-robin for each style, so that a long queue of one delays no other. A poster that has left
+/// the bus keeps its queue until it is empty, because accepted posts are posted.
 ///
-/// Posts with the style `at-exit` (R4) are in a queue of their own, which is not served until their poster leaves.
+/// Posts with the style `at-exit` (R4) are in a queue of their own, which is not served before their poster leaves.
+/// From then on they are due as soon as possible, behind the other `asap` posts of the poster.
 ///
-/// Many posts are removed slice by slice, with other events in between. Until the last slice the poster's queues are
-/// frozen: none of their posts is posted.
+/// A removal of many posts is done in slices, with other events in between. Until the last slice the queues of the
+/// poster are **frozen**: none of its posts is posted. Otherwise a post could be posted although it is to be replaced
+/// or withdrawn.
 struct PostingQueues {
-    /// The posts that were removed from a poster's queues, as far as the post that replaces them takes over from them
-    /// (Q3).
+    /// The posts that a coalescing post replaces and that were removed so far: their number, and the properties that
+    /// the new post takes over from them (Q3).
     struct Removed {
         fileprivate(set) var count = 0
         /// The most urgent style of the removed posts.
         fileprivate(set) var style = PostingStyle.atExit
+        /// Whether any of the removed posts had immediate delivery.
         fileprivate(set) var deliverImmediately = false
 
+        /// Counts a removed post.
         fileprivate mutating func note(_ post: PendingPost) {
             count += 1
             style = min(style, post.style)
@@ -27,21 +32,25 @@ struct PostingQueues {
     }
 
     private let meter: StepMeter
+    /// The queues of posters, without at-exit posts.
     private var queues: [ClientName: PostingQueue] = [:]
+    /// The at-exit posts of posters that are on the bus.
     private var untilExit: [ClientName: PostingQueue] = [:]
-    /// The at-exit queues of posters that have left. Their posts are posted as soon as possible, behind other `asap`
-    /// posts of the same poster.
+    /// The at-exit posts of posters that have left. They are due as `asap` posts.
     private var released: [ClientName: PostingQueue] = [:]
     /// The posters whose queues are frozen, with the posts that were removed so far.
     private var frozen: [ClientName: Removed] = [:]
-    /// By ``PostingStyle/order``: one place for each queue that may have a post of the style.
+    /// The round-robin of each style, by ``PostingStyle/order``. A queue with a post of the style has one place in it,
+    /// unless it is frozen.
     private var lines = PostingStyle.allCases.map { _ in Deque<PostingQueue.Place>() }
-    /// By ``PostingStyle/order``: the number of places that were given up.
+    /// The number of places in each round-robin that queues have given up, by ``PostingStyle/order``.
     private var emptyPlaces = PostingStyle.allCases.map { _ in 0 }
+    /// The position of the last queued post or departure.
     private var lastNumber: UInt64 = 0
+    /// The number of all queued posts, and their size in bytes.
     private(set) var count = 0
     private(set) var byteCount = 0
-    /// By ``PostingStyle/order``: the number of posts, without frozen queues.
+    /// The number of posts that may be posted, by ``PostingStyle/order``: without frozen queues.
     private var counts = SIMD4<Int>()
 
     /// Releases memory that departed posters have left unused (E8).
@@ -62,34 +71,38 @@ struct PostingQueues {
     /// Whether any poster's queues are frozen.
     var isAnyFrozen: Bool { !frozen.isEmpty }
 
+    /// Whether the queues of a poster are frozen.
     func isFrozen(_ poster: ClientName) -> Bool { isAnyFrozen && frozen[poster] != nil }
 
+    /// The queues of all posters.
     private var all: [PostingQueue] { Array(queues.values) + untilExit.values + released.values }
 
+    /// The queues of a poster, of which it may have three.
     private func all(of poster: ClientName) -> [PostingQueue] {
         [queues[poster], untilExit[poster], released[poster]].compactMap(\.self)
     }
 
-    /// The number of places for which the queues have memory, for inspection.
+    /// The number of slots for which the queues have memory, for inspection.
     var capacity: Int { all.reduce(0) { $0 + $1.capacity } }
 
     /// The peers that are charged for the queued posts.
     var payers: [Peer] { all.map(\.payer) }
 
+    /// The peer that is charged for the queued posts of a poster; nil when it has none.
     func payer(of poster: ClientName) -> Peer? { (queues[poster] ?? untilExit[poster] ?? released[poster])?.payer }
 
-    /// The posters with at-exit posts.
+    /// The posters on the bus with at-exit posts.
     var postersUntilExit: [ClientName] { Array(untilExit.keys) }
 
-    /// The queues in which a post of a style looks for similar ones. An at-exit post replaces only other at-exit posts:
-    /// a post that is due while its poster is present must not wait for the exit.
+    /// The queues of a poster in which a post of a style replaces similar ones. An at-exit post replaces only other
+    /// at-exit posts. A post that is due while its poster is on the bus must not wait for the exit.
     private func queues(of poster: ClientName, similarTo style: PostingStyle) -> [PostingQueue] {
         (style == .atExit ? [untilExit[poster]] : [queues[poster], released[poster], untilExit[poster]])
             .compactMap(\.self)
     }
 
-    /// Returns the usage of one poster's queues, and the part that a post with this name, object and style would
-    /// replace.
+    /// Returns the number and size of a poster's queued posts. `similar` is the part that a post with this name, object
+    /// and style would replace.
     func usage(
         of poster: ClientName, name: String, object: String, style: PostingStyle, coalescing: Set<CoalescingKey>
     ) -> (count: Int, byteCount: Int, similar: (count: Int, byteCount: Int)) {
@@ -109,7 +122,8 @@ struct PostingQueues {
         let all: AnySequence<PendingPost>
     }
 
-    /// All posts: style by style, and the posters of a style in the order of their first posts.
+    /// All queued posts, for the recovery log: style by style, and the posters of a style in the order of their first
+    /// posts.
     var snapshots: [Snapshot] {
         let all = all
         meter.count(all.count)
@@ -121,7 +135,7 @@ struct PostingQueues {
         }
     }
 
-    /// The number of posts with a name and an object, by style.
+    /// The number of posts with a name and an object, by style. Styles without posts are left out.
     func counts(name: String, object: String) -> [PostingStyle: Int] {
         meter.count(queues.count + untilExit.count + released.count)
         let counts = all.reduce(into: SIMD4<Int>()) { $0 &+= $1.counts(name: name, object: object) }
@@ -129,6 +143,8 @@ struct PostingQueues {
     }
 
     /// Puts a post at the tail of its poster's queue.
+    ///
+    /// - Parameter payer: the connection of the poster, which is charged for a new queue.
     mutating func append(_ post: PendingPost, from payer: Peer) {
         let poster = payer.name
         let waitsForExit = post.style == .atExit
@@ -139,13 +155,15 @@ struct PostingQueues {
         if !waitsForExit { lineUp(queue, post.style) }
     }
 
+    /// Appends a post to a queue, with the next position.
     private mutating func put(_ post: PendingPost, into queue: PostingQueue) {
         lastNumber += 1
         let number = lastNumber
         changing(queue) { queue.append(post, number: number) }
     }
 
-    /// Gives a queue a place in the round-robin of a style, if it has none and may post.
+    /// Gives a queue a place in the round-robin of a style. It needs a post of the style, and must neither be frozen
+    /// nor have a place.
     private mutating func lineUp(_ queue: PostingQueue, _ style: PostingStyle) {
         guard queue.places[style.order] == nil, !queue.isEmpty(style), frozen[queue.poster] == nil else { return }
         let place = PostingQueue.Place(queue)
@@ -153,10 +171,11 @@ struct PostingQueues {
         lines[style.order].append(place)
     }
 
-    /// Removes a slice of the posts that a post with this name, object and style replaces.
+    /// Removes a slice of the posts that a post with this name, object and style replaces. Until the last slice the
+    /// poster is frozen.
     ///
     /// - Parameter most: the maximum number of posts in the slice.
-    /// - Returns: the posts removed in all slices; nil when more are left.
+    /// - Returns: the posts that were removed in all slices; nil when more are left.
     mutating func removeSimilar(
         of poster: ClientName, name: String, object: String, style: PostingStyle, coalescing: Set<CoalescingKey>,
         atMost most: Int
@@ -177,7 +196,8 @@ struct PostingQueues {
         return isMore ? nil : removed
     }
 
-    /// Removes a slice of the posts with this name and object; the empty string means any.
+    /// Removes a slice of the posts with this name and object; an empty string means any. Until the last slice the
+    /// poster is frozen.
     ///
     /// - Parameter most: the maximum number of posts in the slice.
     /// - Returns: the number of posts removed in this slice, and whether more are left.
@@ -202,7 +222,9 @@ struct PostingQueues {
         return (count, isMore)
     }
 
-    /// Freezes the queues of a poster, or with nil lets them post again.
+    /// Freezes the queues of a poster, or ends that.
+    ///
+    /// - Parameter removed: the posts that were removed so far; nil ends the freeze.
     private mutating func setFrozen(_ poster: ClientName, _ removed: Removed?) {
         guard frozen[poster] != nil || removed != nil else { return }
         let wasStill = frozen[poster] != nil
@@ -210,19 +232,20 @@ struct PostingQueues {
         guard wasStill != (removed != nil) else { return }
         for queue in all(of: poster) {
             if wasStill { counts &+= queue.counts } else { counts &-= queue.counts }
+            // At the end of a freeze the queues get their places back. Released posts wait for the other `asap` posts
+            // of the poster.
             guard wasStill, queue !== untilExit[poster] else { continue }
             let comesLater = queue === released[poster] && queues[poster]?.isEmpty(.asap) == false
             for style in PostingStyle.allCases where !(comesLater && style == .asap) { lineUp(queue, style) }
         }
     }
 
-    /// Releases the at-exit posts of a poster that has left. They are posted as soon as possible, behind its other
-    /// `asap` posts.
+    /// Makes the at-exit posts of a poster that has left due as soon as possible, behind its other `asap` posts.
     ///
     /// - Parameter now: ``Clock/uptime``, from which `expires-after` counts.
-    /// - Returns: the number of posts released.
+    /// - Returns: the number of these posts.
     mutating func releaseAtExit(of poster: ClientName, now: Int64) -> Int {
-        // Its calls precede its departure, so no slices of its queues remain to be removed.
+        // Calls of the poster precede its departure, so that all slices of its removals are done.
         setFrozen(poster, nil)
         guard let queue = untilExit.removeValue(forKey: poster) else { return 0 }
         joinReleased(of: poster)
@@ -239,8 +262,8 @@ struct PostingQueues {
         return count
     }
 
-    /// Joins the queues of a poster that returns after it had left. No real bus does that. Its released posts come
-    /// before the posts that it queues now.
+    /// Moves the released posts of a poster to its other queue, if the poster returns after its departure. No real bus
+    /// reuses a unique name. The released posts come before posts that are queued now.
     private mutating func joinReleased(of poster: ClientName) {
         guard let rest = released.removeValue(forKey: poster) else { return }
         let queue = queues[poster] ?? PostingQueue(payer: rest.payer, meter: meter)
@@ -251,7 +274,7 @@ struct PostingQueues {
         }
     }
 
-    /// Gives one queue of a poster the place of another in the round-robin, if it has none.
+    /// Gives one queue the place of another queue of the same poster in the round-robin of `asap`, unless it has one.
     private mutating func givePlace(of queue: PostingQueue, to other: PostingQueue) {
         let line = PostingStyle.asap.order
         guard other.places[line] == nil else { return giveUpPlace(of: queue, in: line) }
@@ -260,20 +283,23 @@ struct PostingQueues {
         other.places[line] = place
     }
 
+    /// Takes a queue out of a round-robin. Its place stays there without a queue until it is reached or compacted.
     private mutating func giveUpPlace(of queue: PostingQueue, in line: Int) {
         guard let place = queue.places[line].take() else { return }
         place.queue = nil
         emptyPlaces[line] += 1
-        // Amortized, each place is visited once more.
+        // The round-robin is compacted when most places are empty. Amortized, each place is visited once more.
         guard emptyPlaces[line] > Self.maxEmptyPlaces, emptyPlaces[line] > lines[line].count / 2 else { return }
         meter.count(lines[line].count)
         lines[line].removeAll { $0.queue == nil }
         emptyPlaces[line] = 0
     }
 
+    /// The number of empty places up to which a round-robin is not compacted.
     private static let maxEmptyPlaces = 16
 
-    /// Takes the first post of a style from the poster that is next in the round-robin.
+    /// Takes the first post of a style from the poster that is next in the round-robin. The poster goes to the end of
+    /// it.
     mutating func take(_ style: PostingStyle) -> (post: PendingPost, payer: Peer)? {
         let line = style.order
         while let place = lines[line].popFirst() {
@@ -291,17 +317,21 @@ struct PostingQueues {
         return nil
     }
 
-    /// Takes the first post of a style of one poster, as an earlier process did, and its place in the round-robin.
+    /// Takes the first post of a style of one poster, as an earlier process did: the recovery log names the poster. The
+    /// place of the poster in the round-robin is used up in the same way.
+    ///
+    /// - Returns: nil when no such post is queued.
     mutating func take(_ style: PostingStyle, of poster: ClientName) -> PendingPost? {
         let own = [queues[poster], released[poster]].compactMap(\.self)
         guard let queue = own.first(where: { !$0.isEmpty(style) }) else { return nil }
         let first = lines[style.order].first { $0.queue?.isEmpty(style) == false }
         if first?.queue === queue { return take(style)?.post }
-        // The log was rewritten since, and does not record the round-robin.
+        // Another poster is next. The recovery log was rewritten since that process took the post, and does not record
+        // the round-robin.
         return changing(queue) { queue.popFirst(style) }
     }
 
-    /// Applies a change to a queue. Every change goes through this function, so that the totals stay right.
+    /// Applies a change to a queue, and updates the totals. Every change goes through this function.
     @discardableResult
     private mutating func changing<Result>(_ queue: PostingQueue, _ change: () -> Result) -> Result {
         let before = (count: queue.count, byteCount: queue.byteCount, counts: queue.counts)
@@ -312,6 +342,7 @@ struct PostingQueues {
         invariant(
             count >= 0 && byteCount >= 0 && (count == 0) == (byteCount == 0) && counts[PostingStyle.now.order] == 0
                 && (counts.wrappedSum() == count || isAnyFrozen), "Q7: the totals of posts that wait are their sums")
+        // When the last other `asap` post of a poster is gone, its released posts get the place in the round-robin.
         if let rest = released[queue.poster], rest !== queue, untilExit[queue.poster] !== queue,
             queues[queue.poster]?.isEmpty(.asap) != false
         {
@@ -321,6 +352,7 @@ struct PostingQueues {
         return result
     }
 
+    /// Checks all conditions that hold between two events, in debug builds and the simulation.
     func checkInvariants() throws(BrokenInvariant) {
         var sum = (count: 0, byteCount: 0, counts: SIMD4<Int>())
         for (poster, queue) in Array(queues) + Array(untilExit) + Array(released) {
@@ -357,6 +389,7 @@ struct PostingQueues {
         }
     }
 
+    /// Removes a queue without posts, and its places.
     private mutating func forgetIfEmpty(_ queue: PostingQueue) {
         guard queue.count == 0 else { return }
         for line in lines.indices { giveUpPlace(of: queue, in: line) }

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The moment when the service posts a post that it has accepted (Q2, Q7).
+/// The time at which the service posts an accepted post (Q2, Q7).
 public enum PostingStyle: String, Sendable, CaseIterable {
+    /// At once, ahead of the queued posts of its poster.
     case now = "now"
+    /// In the next iterations of the service's main loop, first in, first out for each poster.
     case asap = "asap"
+    /// When the service is idle: nothing has arrived for 50 ms.
     case whenIdle = "when-idle"
-    /// When the poster leaves the bus for any reason (R4).
+    /// When the poster leaves the bus for any reason: a last will (R4).
     case atExit = "at-exit"
 }
 
@@ -14,6 +17,7 @@ extension PostingStyle: Comparable {
         left.order < right.order
     }
 
+    /// The urgency of the style, from 0; the index in arrays by style.
     var order: Int {
         switch self {
         case .now: 0

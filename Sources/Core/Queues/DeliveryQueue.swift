@@ -1,23 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The queue of all notifications for one client: due, held and throttled.
+/// The queue of all notifications for one client (``Client/queue``). Each notification is due, held or throttled:
 ///
-/// - **Due** notifications go out when the client reads and the send schedule reaches their lane: the more urgent lane
-///   first (M6), within a lane in global order.
-/// - **Held** notifications of a suspended client stay, in global order over all its observers and behaviors (S2),
-///   until the client is resumed or the queue is flushed.
-/// - **Throttled** notifications wait for the end of a minimum interval (R5). They go straight to the client, without a
-///   lane.
+/// - **Due** notifications are sent when the client reads and the send schedule reaches their lane. The more urgent
+///   lane is first (M6); within a lane the order is global.
+/// - **Held** notifications of a suspended client stay until the client is resumed or the queue is flushed. They have
+///   one order over all observers and behaviors of the client (S2).
+/// - **Throttled** notifications wait for the end of a minimum interval (R5). They are then sent without a lane.
 ///
-/// **Flushed** notifications are due in the lane of that name, before anything newer. They stay in their place, as the
-/// oldest of the held queue and of each lane. The queue looks for the next of them when it is to be sent.
+/// A **flush** makes all held notifications due, ahead of anything newer, in the lane ``DeliveryLane/flushed``. The
+/// notifications that were due before join them. No entry moves: flushed entries are the oldest ones of the held queue
+/// and of each lane, and ``flushedSource`` finds the next of them by its serial. A **serial** is the position of a
+/// notification among all posts of the service.
 ///
-/// The type is not copyable: copies would retain and release all parts on each access.
+/// The type is not copyable, as copies would retain and release all parts on each access.
 struct DeliveryQueue: ~Copyable {
+    /// The due notifications, by the raw value of ``DeliveryLane``.
     private var lanes: [DueQueue]
+    /// The held notifications, and formerly held notifications that are due.
     private var held: HeldQueue
+    /// The throttled notifications.
     private var intervals: IntervalQueue
     private let meter: StepMeter
-    /// The number of due notifications in the lanes, without the formerly held ones.
+    /// The number and size in bytes of the due notifications in the lanes, without the formerly held ones.
     private var laneCount = 0
     private var laneByteCount = 0
 
@@ -28,18 +32,25 @@ struct DeliveryQueue: ~Copyable {
         intervals = IntervalQueue(meter: meter)
     }
 
+    /// The number of all due notifications.
     private var dueCount: Int { laneCount + held.released.count }
 
+    /// The number of all notifications: due, held and throttled.
     var count: Int { laneCount + held.count + intervals.count }
+    /// The size of all notifications that counts against the limits, in bytes.
     var byteCount: Int { laneByteCount + held.byteCount + intervals.byteCount }
-    /// The size of the interval state, also of intervals for which nothing waits, in bytes.
+    /// The size of the state of minimum intervals, in bytes. It includes intervals for which nothing waits.
     var intervalBytes: Int { intervals.stateBytes }
     var isEmpty: Bool { count == 0 }
+    /// Whether any notification is due.
     var hasDue: Bool { dueCount > 0 }
+    /// Whether any notification is held. Formerly held notifications that are due do not count.
     var hasHeld: Bool { held.count > held.released.count }
 
+    /// Whether nothing is due in a lane.
     func isEmpty(_ lane: DeliveryLane) -> Bool { count(in: lane) == 0 }
 
+    /// The next due notification of a lane. Flushed notifications belong to the lane ``DeliveryLane/flushed`` alone.
     func first(in lane: DeliveryLane) -> DueQueue.Entry? {
         guard lane == .flushed else { return lanes[lane.rawValue].firstOwn }
         return switch flushedSource {
@@ -49,16 +60,18 @@ struct DeliveryQueue: ~Copyable {
         }
     }
 
+    /// The entry of a formerly held notification as a due one.
     private static func due(_ entry: HeldQueue.Entry) -> DueQueue.Entry {
         DueQueue.Entry(notification: entry.notification, observers: entry.observers)
     }
 
+    /// The queue that has a flushed notification.
     private enum Source {
         case lane(DeliveryLane)
         case held
     }
 
-    /// The place of the oldest flushed notification.
+    /// The queue with the oldest flushed notification; nil when there is none.
     private var flushedSource: Source? {
         var (source, serial): (Source?, UInt64) = (nil, .max)
         if let entry = held.firstReleased { (source, serial) = (.held, entry.notification.serial) }
@@ -71,7 +84,7 @@ struct DeliveryQueue: ~Copyable {
         return source
     }
 
-    /// The size of the first due notification, in bytes; nil when none is due.
+    /// The size of the next due notification over all lanes, in bytes; nil when none is due.
     var sizeOfNext: Int? {
         DeliveryLane.allCases.first { !isEmpty($0) }.flatMap { first(in: $0) }?.byteCount
     }
@@ -79,6 +92,7 @@ struct DeliveryQueue: ~Copyable {
     /// The content of the queue at one moment.
     struct Snapshot {
         fileprivate let lanes: [DueQueue]
+        /// The held and the formerly held notifications.
         fileprivate let entries: HeldQueue.Snapshot
         /// The throttled notifications.
         let throttled: [(notification: Notification, observers: [ObserverID])]
@@ -103,7 +117,8 @@ struct DeliveryQueue: ~Copyable {
         var held: some Sequence<HeldQueue.Entry> { entries.all.dropFirst(entries.releasedCount) }
     }
 
-    /// Copies nothing, except for the throttled notifications.
+    /// The content at this moment. Only the throttled notifications are copied; the rest shares the memory of the
+    /// queue.
     var snapshot: Snapshot {
         var throttled: [(notification: Notification, observers: [ObserverID])] = []
         forEachThrottled { throttled.append(($0, $1)) }
@@ -111,7 +126,7 @@ struct DeliveryQueue: ~Copyable {
         return Snapshot(lanes: lanes, entries: held.snapshot, throttled: throttled)
     }
 
-    /// Calls `body` with each due notification, each lane in its order.
+    /// Calls `body` with each due notification, lane by lane, each lane in its order.
     func forEachDue(_ body: (DueQueue.Entry, DeliveryLane) -> Void) {
         meter.count(dueCount)
         for (entry, lane) in snapshot.due { body(entry, lane) }
@@ -132,36 +147,42 @@ struct DeliveryQueue: ~Copyable {
 
     /// The time of the next check of throttled notifications, as ``Clock/uptime``; nil when there are none.
     var firstIntervalEnd: Int64? { mutating get { intervals.firstEnd } }
+    /// Whether there are throttled notifications.
     var waitsForIntervals: Bool { !intervals.isEmpty }
+    /// The number of throttled notifications.
     var countOfIntervals: Int { intervals.count }
-    /// The number of waits for intervals: an observer counts once for each notification that it waits for.
+    /// The number of pairs of a throttled notification and an observer that waits for it.
     var countOfWaits: Int { intervals.waitingCount }
 
-    /// The allocated places of the held queue, for inspection.
+    /// The allocated capacity of the held queue, in entries, for inspection.
     var heldPlaces: Int { held.places }
 
-    /// The number of observers that have begun an interval of a key, or wait for it.
+    /// The number of observers with an interval of a key.
     func countOfMarks(of kind: NotificationKey) -> Int { intervals.countOfMarks(of: kind) }
 
+    /// Calls `body` with each throttled notification and its waiting observers, in the order of the serials.
     func forEachThrottled(_ body: (Notification, [ObserverID]) -> Void) {
         intervals.forEach(body)
     }
 
-    /// How long a notification would wait for an observer's interval, in microseconds; nil when it would not wait.
+    /// Returns the microseconds that a new notification would wait for the interval of an observer; nil when it would
+    /// not wait.
     func waitForInterval(of kind: NotificationKey, for observer: ObserverID, now: Int64) -> Int64? {
         intervals.wait(of: kind, for: observer, now: now)
     }
 
-    /// Changes the throttled notifications.
+    /// Changes the throttled notifications. Another one may then be the next, so the blocked one is forgotten.
     mutating func changeIntervals<Result>(_ change: (inout IntervalQueue) -> Result) -> Result {
         throttledOnQuota = nil
         return change(&intervals)
     }
 
-    /// Takes a notification for observers with intervals.
+    /// Takes a notification for observers with intervals (``IntervalQueue/admit(_:for:now:)``).
     ///
-    /// - Returns: the result of ``IntervalQueue/admit(_:for:now:)``, and whether the notification replaced a larger
-    ///   notification that was blocked on the in-flight quota.
+    /// - Returns:
+    ///   - `admitted`: the observers that get it now. The others wait for the end of their intervals.
+    ///   - `hasReplaced`: whether it replaced an older throttled notification.
+    ///   - `needsLess`: whether the replaced one was blocked on the in-flight quota and larger. The new one may fit.
     mutating func admit(
         _ notification: Notification, for wishes: [IntervalQueue.Wish], now: Int64
     ) -> (admitted: [ObserverID], hasReplaced: Bool, needsLess: Bool) {
@@ -173,14 +194,17 @@ struct DeliveryQueue: ~Copyable {
         return (admitted, hasReplaced, needsLess)
     }
 
-    /// The throttled notification that is due but did not fit into the in-flight quota. Nil when another one may have
-    /// taken its place.
+    /// The throttled notification that is due and did not fit into the in-flight quota. It is nil when none is blocked,
+    /// or when a change may have made another one the next.
     var throttledOnQuota: BlockedThrottled?
 
-    /// A class, because every client has a field for it and hardly any client uses it.
+    /// The properties of a throttled notification that is blocked on the in-flight quota. It is a class, because every
+    /// client has a field for it and hardly any client uses it.
     final class BlockedThrottled {
         let kind: NotificationKey
+        /// The size of the notification with its observers, in bytes.
         let byteCount: Int
+        /// See ``Notification/expiry``.
         let expiry: Int64?
 
         init(_ notification: Notification, byteCount: Int) {
@@ -190,7 +214,8 @@ struct DeliveryQueue: ~Copyable {
         }
     }
 
-    /// Returns a slice of the throttled notifications that may be sent now.
+    /// Returns a slice of the throttled notifications that may be sent now. A throttled notification that is newer than
+    /// an unsent due one has to wait, so that the order is kept.
     mutating func dueByInterval(now: Int64) -> [IntervalQueue.Due] {
         var oldest = held.firstReleased?.notification.serial ?? .max
         for lane in lanes { oldest = min(oldest, lane.first?.notification.serial ?? .max) }
@@ -199,19 +224,23 @@ struct DeliveryQueue: ~Copyable {
 
     // MARK: Scheduled sends
 
+    /// The number of scheduled sends of the client in a lane of the send schedule. ``SendSchedule`` updates it.
     subscript(scheduledIn lane: DeliveryLane) -> Int {
         get { lanes[lane.rawValue].scheduledCount }
         set { lanes[lane.rawValue].scheduledCount = newValue }
     }
 
-    /// The tombstones of the client in the send schedule of `lane`; they come before its scheduled sends there.
+    /// The number of tombstones of the client in a lane of the send schedule; ``SendSchedule`` updates it. They come
+    /// before its scheduled sends there.
     subscript(tombstonesIn lane: DeliveryLane) -> Int {
         get { lanes[lane.rawValue].tombstones }
         set { lanes[lane.rawValue].tombstones = newValue }
     }
 
+    /// Whether the client has scheduled sends or tombstones in any lane.
     var hasScheduled: Bool { lanes.contains { $0.scheduledCount != 0 || $0.tombstones != 0 } }
 
+    /// The number of due notifications of a lane.
     func count(in lane: DeliveryLane) -> Int {
         guard lane == .flushed else { return lanes[lane.rawValue].ownCount }
         return held.released.count + lanes.reduce(0) { $0 + $1.flushedCount } + lanes[lane.rawValue].ownCount
@@ -219,7 +248,8 @@ struct DeliveryQueue: ~Copyable {
 
     // MARK: Insertion
 
-    /// Whether a notification with this serial may join the due ones in `lane`. In an undamaged log it always may.
+    /// Whether a restored notification with this serial may be appended to `lane`. It may not only if the recovery log
+    /// is damaged.
     func mayBeDue(_ serial: UInt64, in lane: DeliveryLane) -> Bool {
         let flushed = lanes[DeliveryLane.flushed.rawValue]
         // Flushed notifications are older than all other due ones, and those are older than the held ones.
@@ -230,21 +260,22 @@ struct DeliveryQueue: ~Copyable {
         return !lanes.contains { $0.contains(serial) }
     }
 
-    /// Whether a notification with this serial may join the held ones.
+    /// Whether a restored notification with this serial may be appended to the held ones.
     func mayBeHeld(_ serial: UInt64) -> Bool {
         serial > held.lastSerial && lanes.allSatisfy { serial > $0.lastSerial }
     }
 
-    /// Adds a notification that goes out when the send schedule reaches its lane.
+    /// Adds a due notification at the end of a lane.
     mutating func append(_ entry: DueQueue.Entry, in lane: DeliveryLane) {
         lanes[lane.rawValue].append(entry)
         laneCount += 1
         laneByteCount += entry.byteCount
     }
 
-    /// Holds a notification. For the observers in `coalescing` it replaces the held notification with the same key.
+    /// Adds a held notification. For the observers in `coalescing` it replaces the held notification with the same key.
     ///
-    /// - Returns: the number of notifications that no observer waits for any more.
+    /// - Returns: the number of notifications that were removed, because all of their observers get the new one
+    ///   instead.
     mutating func hold(_ notification: Notification, observers: ObserverList, coalescing: ObserverList?) -> Int {
         held.append(notification, observers: observers, coalescing: coalescing)
     }
@@ -259,7 +290,8 @@ struct DeliveryQueue: ~Copyable {
         held.release()
     }
 
-    /// Takes the first due notification of `lane`.
+    /// Takes the first due notification of `lane`. The result is nil for another lane than ``DeliveryLane/flushed`` as
+    /// long as its oldest entries are flushed.
     mutating func popDue(_ lane: DeliveryLane) -> DueQueue.Entry? {
         guard lane == .flushed else { return lanes[lane.rawValue].flushedCount > 0 ? nil : pop(lane) }
         return switch flushedSource {
@@ -269,6 +301,7 @@ struct DeliveryQueue: ~Copyable {
         }
     }
 
+    /// Takes the first entry of a lane, flushed or not, and updates the totals.
     private mutating func pop(_ lane: DeliveryLane) -> DueQueue.Entry? {
         guard let entry = lanes[lane.rawValue].popFirst() else { return nil }
         laneCount -= 1
@@ -278,8 +311,8 @@ struct DeliveryQueue: ~Copyable {
         return entry
     }
 
-    /// Takes the due notification with this serial, and the notifications before it in its lane, which were sent with
-    /// it.
+    /// Removes the due notification with this serial, and the ones before it in its lane. The recovery uses it for
+    /// notifications that an earlier process may have sent.
     mutating func take(through serial: UInt64) {
         var lanes = DeliveryLane.allCases.filter { self.lanes[$0.rawValue].contains(serial) }
         if held.hasReleased(serial) { lanes.append(.flushed) }
@@ -291,11 +324,11 @@ struct DeliveryQueue: ~Copyable {
         }
     }
 
-    /// Takes the oldest notification of all, due, held or throttled, because a limit was reached. It is the first of
-    /// its lane.
+    /// Removes the oldest notification of all, due, held or throttled, because a limit was reached.
     ///
-    /// - Returns: the observers that miss it.
+    /// - Returns: the observers that lose it.
     mutating func dropOldest() -> ObserverList? {
+        // The oldest due notification is the first of its lane.
         let oldestDue = DeliveryLane.allCases.compactMap { lane in
             lanes[lane.rawValue].first.map { (serial: $0.notification.serial, lane: lane) }
         }.min { $0.serial < $1.serial }
@@ -310,7 +343,7 @@ struct DeliveryQueue: ~Copyable {
         return held.popFirst()?.observers
     }
 
-    /// Removes the observers from all notifications. A notification without observers is not delivered (S1).
+    /// Removes observers from all notifications. A notification without observers is not delivered (S1).
     mutating func remove(_ removed: Set<ObserverID>) {
         intervals.remove(removed)
         guard !isEmpty else { return }
@@ -322,7 +355,8 @@ struct DeliveryQueue: ~Copyable {
         held.remove(removed)
     }
 
-    /// Removes at most `most` notifications, the oldest first. Their scheduled sends stay, and send nothing.
+    /// Removes at most `most` notifications, the oldest first: a slice of the state of a client that left the bus.
+    /// Their scheduled sends stay, and send nothing.
     mutating func removeSome(_ most: Int) {
         var left = most
         while left > 0, dropOldest() != nil { left -= 1 }
@@ -339,6 +373,8 @@ struct DeliveryQueue: ~Copyable {
 
     // MARK: Invariants
 
+    /// Checks all conditions that hold between two events, in debug builds and the simulation.
+    ///
     /// - Parameters:
     ///   - client: the client of this queue.
     ///   - lastSerial: the last serial of the center.

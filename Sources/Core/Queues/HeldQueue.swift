@@ -1,46 +1,51 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// The queue of notifications that are held for a suspended client, in global order over all its observers and
-/// behaviors (S2).
+/// The queue of notifications that are held for a suspended client. It has one order over all observers and suspension
+/// behaviors of the client (S2). ``DeliveryQueue`` owns it.
 ///
-/// Entries can coalesce: for each observer and ``NotificationKey`` only the newest notification stays, at the tail
-/// (S1). All observers that coalesce and matched a notification match the next one with its key too, unless they were
-/// removed. Therefore a single entry has all coalescing observers of a key, and coalescing costs O(1) for each of them.
+/// A notification is held for its observers with the behavior `hold` or `coalesce`. For an observer that coalesces,
+/// only the newest notification of each ``NotificationKey`` stays, at the tail (S1). All coalescing observers of a key
+/// match each notification of that key, unless they were removed. Therefore the newest entry of a key has all of them,
+/// and a new notification need look at this entry alone.
 ///
-/// When the client is resumed, all held notifications are **released** at once. They stay in their places, are due from
-/// then on in their order, and nothing replaces them any more.
+/// When the client is resumed, all held notifications are **released** at once: they are due from then on. They stay in
+/// this queue in their order, before newer held ones, and no newer notification replaces them.
 ///
-/// The entries are a linked list, so that each can be removed in one step.
+/// The entries are a linked list in one array, so that each can be removed in one step.
 struct HeldQueue {
+    /// A held or released notification.
     struct Entry {
         let notification: Notification
+        /// All observers that are to get the notification.
         var observers: ObserverList
-        /// The observers for which a newer notification replaces this one; nil when there are none.
+        /// The part of ``observers`` for which a newer notification of the key replaces this one; nil when there are
+        /// none.
         var coalescing: ObserverList?
-        /// The size that counts against the limits when the entry is due, in bytes. It includes the list of observers,
-        /// however many other entries share that list.
+        /// The size that counts against the limits when the entry is due, in bytes. The list of observers counts in
+        /// full, even if other entries share its memory.
         var dueBytes: Int { notification.byteCount + observers.byteCount }
-        /// The size of the list of coalescing observers, and of its place in ``HeldQueue/newest``, in bytes. A due
-        /// entry needs neither.
+        /// The additional size of an entry that is not due, in bytes: the list of coalescing observers, and its element
+        /// in ``HeldQueue/newest``.
         var coalescingBytes: Int { Self.bytes(ofCoalescing: coalescing) }
 
         fileprivate static func bytes(ofCoalescing list: ObserverList?) -> Int {
             list.map { $0.byteCount + sizeInTable } ?? 0
         }
 
-        /// The size of a place in ``HeldQueue/newest``, with the spare capacity of a table, in bytes.
+        /// The size of an element in ``HeldQueue/newest``, with the spare capacity of a hash table, in bytes.
         private static let sizeInTable = 72
     }
 
-    /// A place in the list: the parts of an entry, so that each can be read alone, or a free place.
+    /// An element of the array: an entry with its links, or a free place. An entry is stored as separate fields, so
+    /// that a field can be read without a copy of the whole entry.
     fileprivate struct Node {
         /// Nil in a free place.
         var notification: Notification?
         var observers: ObserverList
         var coalescing: ObserverList?
         var previous: Int32
-        /// In a free place, the next free place.
+        /// The place of the next entry; in a free place, the next free place.
         var next: Int32
 
         init(_ entry: Entry, previous: Int32) {
@@ -53,6 +58,7 @@ struct HeldQueue {
             notification.map { Entry(notification: $0, observers: observers, coalescing: coalescing) }
         }
 
+        /// Makes this a free place, before another one in the list of free places.
         mutating func free(before next: Int32) {
             (notification, observers, coalescing) = (nil, .many([]), nil)
             previous = none
@@ -60,21 +66,28 @@ struct HeldQueue {
         }
     }
 
+    /// Counts the elementary steps of each operation, in test builds.
     private let meter: StepMeter
+    /// All entries and free places. A place is an index of this array.
     private var nodes: [Node] = []
+    /// The first place in the list of free places.
     private var firstFree = none
     /// The places of the oldest and of the newest entry.
     private var head = none
     private var tail = none
-    /// The place of the entry whose observers coalesce with the next notification of the key.
+    /// For each key with coalescing observers, the place of its newest entry. The next notification of the key replaces
+    /// that entry for these observers.
     private var newest = SteadyDictionary<NotificationKey, Int32>()
 
+    /// The number of entries, held and released, and their size that counts against the limits, in bytes.
     private(set) var count = 0
     private(set) var byteCount = 0
-    /// The number and size of the released entries, and the last released serial.
+    /// The number of released entries, and their size in bytes.
     private(set) var released = (count: 0, byteCount: 0)
+    /// The last serial in the queue at the last release. Entries up to it are released. A serial is the position of a
+    /// notification among all posts.
     private(set) var releasedThrough: UInt64 = 0
-    /// The sum of ``Entry/coalescingBytes`` over the entries that were not released; it is part of ``byteCount``.
+    /// The sum of ``Entry/coalescingBytes`` over the entries that are not released. It is part of ``byteCount``.
     private var coalescingBytes = 0
     /// The greatest serial that was ever in the queue.
     private(set) var lastSerial: UInt64 = 0
@@ -83,13 +96,13 @@ struct HeldQueue {
         self.meter = meter
     }
 
-    /// The entries at one moment.
+    /// The content of the queue at one moment. It shares the memory of the queue until the queue changes.
     struct Snapshot {
         fileprivate let nodes: [Node]
         fileprivate let head: Int32
         let releasedCount: Int
 
-        /// The oldest entry first.
+        /// All entries, the oldest first.
         var all: some Sequence<Entry> {
             sequence(state: head) { [nodes] place -> Entry? in
                 guard place != none else { return nil }
@@ -101,7 +114,7 @@ struct HeldQueue {
 
     var snapshot: Snapshot { Snapshot(nodes: nodes, head: head, releasedCount: released.count) }
 
-    /// The oldest entry first.
+    /// All entries, the oldest first. Released entries come before the others.
     var all: some Sequence<Entry> { snapshot.all }
 
     private func entry(at place: Int32) -> Entry? { place == none ? nil : nodes[Int(place)].entry }
@@ -109,17 +122,17 @@ struct HeldQueue {
     /// The serial of the oldest entry.
     var firstSerial: UInt64? { entry(at: head)?.notification.serial }
 
-    /// The oldest entry, if it was released.
+    /// The oldest entry if it is released; otherwise nil.
     var firstReleased: Entry? { released.count > 0 ? entry(at: head) : nil }
 
-    /// Whether the queue still has a released entry with this serial.
+    /// Whether the queue still has a released entry with this serial. O(``count``).
     func hasReleased(_ serial: UInt64) -> Bool {
         guard released.count > 0, serial <= releasedThrough else { return false }
         meter.count(count)
         return all.contains { $0.notification.serial == serial }
     }
 
-    /// Counts the released and the other notifications that satisfy `isWanted`.
+    /// Counts the released (due) and the other (held) notifications that satisfy `isWanted`.
     func count(where isWanted: (Notification) -> Bool) -> (due: Int, held: Int) {
         meter.count(nodes.count)
         var found = (due: 0, held: 0)
@@ -130,7 +143,7 @@ struct HeldQueue {
         return found
     }
 
-    /// Returns the newest entries, in their order.
+    /// Returns the `count` newest entries, the oldest of them first.
     func newest(_ count: Int) -> [Entry] {
         meter.count(count)
         var found: [Entry] = []
@@ -142,7 +155,7 @@ struct HeldQueue {
         return found.reversed()
     }
 
-    /// Makes all present entries due.
+    /// Makes all present entries due. Their coalescing observers no longer matter, so ``coalescingBytes`` becomes 0.
     mutating func release() {
         byteCount -= coalescingBytes
         coalescingBytes = 0
@@ -150,10 +163,11 @@ struct HeldQueue {
         releasedThrough = lastSerial
     }
 
-    /// Adds a notification. For the observers in `coalescing`, which are a part of `observers`, it replaces the
-    /// notification with the same key.
+    /// Adds a notification at the tail. For the observers in `coalescing`, which are a part of `observers`, it replaces
+    /// the newest entry of the same key.
     ///
-    /// - Returns: the number of entries that have no observers left and were removed.
+    /// - Returns: the number of entries that were removed, because all of their observers get the new notification
+    ///   instead.
     mutating func append(_ notification: Notification, observers: ObserverList, coalescing: ObserverList?) -> Int {
         invariant(notification.serial > lastSerial, "S2: what is held is in global order")
         lastSerial = notification.serial
@@ -180,11 +194,12 @@ struct HeldQueue {
         return entry
     }
 
+    /// Whether the entry at this place is released.
     private func isReleased(_ place: Int32) -> Bool { nodes[Int(place)].notification!.serial <= releasedThrough }
 
     private func isReleased(_ entry: Entry) -> Bool { entry.notification.serial <= releasedThrough }
 
-    /// Removes the observers from all entries. An entry without observers is removed, and not delivered (S1).
+    /// Removes observers from all entries. An entry without observers is removed, and not delivered (S1).
     mutating func remove(_ removed: Set<ObserverID>) {
         meter.count(count)
         var taking = ObserverList.Removal(removed, meter: meter)
@@ -197,14 +212,15 @@ struct HeldQueue {
                 clear(place)
                 continue
             }
-            // The coalescing observers are a part of these.
+            // The coalescing observers are a part of the observers: they have not changed either.
             guard observers != nodes[Int(place)].observers else { continue }
             change(place, to: observers, nodes[Int(place)].coalescing.flatMap { takingCoalescing($0) })
         }
         releaseMemory()
     }
 
-    /// Removes the observers that a newer notification reaches from the entry that was the newest.
+    /// Removes the coalescing observers from the entry that was the newest of the key. They get the new notification
+    /// instead.
     private mutating func replace(_ coalescing: ObserverList, in place: Int32) {
         let entry = nodes[Int(place)].entry!
         meter.count(entry.observers.count)
@@ -214,6 +230,7 @@ struct HeldQueue {
         change(place, to: rest, nil)
     }
 
+    /// Sets the observers of an entry, and updates the sizes.
     private mutating func change(_ place: Int32, to observers: ObserverList, _ coalescing: ObserverList?) {
         if nodes[Int(place)].coalescing != nil, coalescing == nil { forgetNewest(nodes[Int(place)].entry!, at: place) }
         let more = observers.byteCount - nodes[Int(place)].observers.byteCount
@@ -230,6 +247,7 @@ struct HeldQueue {
         }
     }
 
+    /// Removes the entry at this place, and updates the sizes.
     private mutating func clear(_ place: Int32) {
         let entry = unlink(place)
         if entry.coalescing != nil { forgetNewest(entry, at: place) }
@@ -246,7 +264,8 @@ struct HeldQueue {
         if count == 0 { becomeEmpty() }
     }
 
-    /// Gives up unused places when few are used, so that memory is freed while some entries stay.
+    /// Moves the entries to a smaller array when less than an eighth of the places is used. Otherwise the memory of a
+    /// burst would stay as long as one entry stays.
     private mutating func releaseMemory() {
         guard nodes.count > Self.keptPlaces, count < nodes.count / 8 else { return }
         meter.count(nodes.count / 8 + 2 * count)
@@ -267,17 +286,19 @@ struct HeldQueue {
         (nodes, firstFree, head, tail) = (rest, none, 0, Int32(rest.count) - 1)
     }
 
+    /// The number of places whose memory is kept.
     private static let keptPlaces = 1024
 
     /// The number of places for which the queue has memory, for inspection.
     var places: Int { nodes.count }
 
+    /// Notes that the entry at this place is no longer the newest of its key.
     private mutating func forgetNewest(_ entry: Entry, at place: Int32) {
         let kind = entry.notification.kind
         if newest[kind] == place { newest[kind] = nil }
     }
 
-    /// Keeps the memory for later entries, unless much was held.
+    /// Removes all places. The memory is kept for later entries, unless it is large.
     private mutating func becomeEmpty() {
         let isSmall = nodes.count <= Self.keptPlaces
         nodes.removeAll(keepingCapacity: isSmall)
@@ -287,7 +308,9 @@ struct HeldQueue {
 
     // MARK: The linked list
 
-    /// - Returns: the place of the entry, which is the newest now.
+    /// Puts an entry at the tail of the list.
+    ///
+    /// - Returns: its place.
     private mutating func link(_ entry: Entry) -> Int32 {
         let node = Node(entry, previous: tail)
         let place = firstFree == none ? Int32(nodes.count) : firstFree
@@ -302,6 +325,7 @@ struct HeldQueue {
         return place
     }
 
+    /// Takes the entry at this place out of the list, and makes the place free.
     private mutating func unlink(_ place: Int32) -> Entry {
         let node = nodes[Int(place)]
         if node.previous == none { head = node.next } else { nodes[Int(node.previous)].next = node.next }
@@ -311,6 +335,7 @@ struct HeldQueue {
         return node.entry!
     }
 
+    /// Checks all conditions that hold between two events, in debug builds and the simulation.
     func checkInvariants() throws(BrokenInvariant) {
         let entries = Array(all)
         let sum = entries.reduce((count: 0, byteCount: 0)) {
@@ -342,5 +367,5 @@ struct HeldQueue {
     }
 }
 
-/// No place: the end of the list.
+/// The absence of a place: the end of a list.
 private let none: Int32 = -1

@@ -1,40 +1,51 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// The queue of notifications that wait for a minimum interval of one client's observers to end (R5). Of each
-/// ``NotificationKey`` it keeps only the newest notification.
+/// The throttle of one client: notifications that wait until an observer's minimum interval has ended (R5).
+/// ``DeliveryQueue`` owns it.
 ///
-/// An observer's interval for a key is a mark: until the mark ends, the observer gets no further notification with that
-/// key. Marks count against the limits at their size (``stateBytes``). Idle entries, for which no observer waits, have
-/// bounds of their own. Beyond these the oldest intervals are forgotten, so their observers may get a notification
-/// early.
+/// An observer with the option `minimum-interval` gets at most one notification of a ``NotificationKey`` in that time.
+/// A **mark** is the running interval of one observer for one key. A notification that arrives before the end of the
+/// mark waits. It replaces an older waiting notification of the same key, so that the observer gets the newest one.
 ///
-/// The cost of an operation depends on the observers that it names and on the marks of that key, not on the rest of the
-/// queue; only ``remove(_:)`` visits every entry. Due notifications come in slices (``due(now:mayGo:)``).
+/// An **entry** has the marks of one key and its waiting notification. An entry without a waiting notification is
+/// **idle**: it only remembers when intervals end. Marks count against the limits at their size (``stateBytes``). Idle
+/// entries also have limits of their own (``maxIdle``). Beyond these the entries that became idle first are forgotten,
+/// and their observers may get a notification early.
+///
+/// A **serial** (``Notification/serial``) is the position of a notification among all posts of the service.
+///
+/// An operation visits only the observers that it names and the marks of their key. Only ``remove(_:)`` visits every
+/// entry. Notifications that are due are returned in slices of at most 64 (``due(now:mayGo:)``), so that no call takes
+/// long.
 struct IntervalQueue {
-    /// A matching observer with its minimum interval.
+    /// An observer that matches a notification, and its minimum interval.
     struct Wish {
         let observer: ObserverID
-        /// In microseconds.
+        /// The minimum interval, in microseconds.
         let interval: Int64
-        /// Whether the observer gets notifications also while its client is suspended.
+        /// Whether the observer gets notifications also while its client is suspended (`deliver-immediately`).
         let isImmediate: Bool
     }
 
-    /// A notification that may be sent now, with its observers.
+    /// A notification that may be sent now.
     struct Due {
         let notification: Notification
+        /// The observers whose intervals have ended.
         let observers: [ObserverID]
+        /// Whether any of them gets notifications also while the client is suspended.
         let isImmediate: Bool
     }
 
+    /// The interval of one observer for one key.
     private struct Mark {
         let observer: ObserverID
         /// The end of the interval, as ``Clock/uptime``.
         var end: Int64
-        /// In microseconds.
+        /// The minimum interval, in microseconds.
         let interval: Int64
         let isImmediate: Bool
+        /// Whether the observer waits for the notification of the entry.
         var waits: Bool
 
         init(_ wish: Wish, end: Int64, waits: Bool) {
@@ -46,23 +57,24 @@ struct IntervalQueue {
         }
     }
 
+    /// The marks of one key and the notification that waits for them.
     private final class Entry {
+        /// The hash of the notification key.
         let key: Int
         /// The notification that the waiting observers get; nil when no observer waits.
         var newest: Notification?
-        /// In the order of their observers' numbers.
+        /// In the order of the observer IDs, so that a mark is found by binary search.
         var marks: [Mark] = []
         /// The number of marks whose observers wait.
         var waiting = 0
-        /// The serial of the last notification that went to the client's queue. A waiting notification must not
-        /// overtake it.
+        /// The serial of the newest notification of this key that passed the throttle into the queue of the client. The
+        /// waiting notification is sent only after it, so that it does not overtake it.
         var after: UInt64 = 0
-        /// The time of the next check: the earliest end among the waiting marks.
+        /// The time of the next check of the entry, as ``Clock/uptime``: the earliest end among its waiting marks.
         var look: Int64 = .max
-        /// The time when the last mark of an idle entry ends.
+        /// The time when the last mark of an idle entry ends, as ``Clock/uptime``.
         var over: Int64 = 0
-        /// The entry's place among the idle entries, which have no waiting notification; 0 for an entry that is not
-        /// idle.
+        /// The number of the entry in the list of idle entries; 0 for an entry that is not idle.
         var idlePlace: UInt64 = 0
 
         init(key: Int) {
@@ -70,12 +82,14 @@ struct IntervalQueue {
         }
     }
 
+    /// An element of ``order``: a waiting notification by its serial, and the entry that had it.
     private struct Place {
         let serial: UInt64
         let key: Int
     }
 
-    /// The scheduled check of an entry. Of several at one time the oldest serial comes first.
+    /// The scheduled check of an entry: at this time an interval ends. Checks of the same time are in the order of
+    /// their serials.
     private struct Look: Comparable {
         let time: Int64
         let serial: UInt64
@@ -84,13 +98,18 @@ struct IntervalQueue {
         static func < (left: Look, right: Look) -> Bool { (left.time, left.serial) < (right.time, right.serial) }
     }
 
-    /// The serials up to which throttled notifications go early: for all observers, and for observers that do not want
-    /// immediate delivery.
+    /// The state of flushes (``flushThrottled(all:)``). A notification that waited at the last flush is due at once. A
+    /// flush is stored as a serial, so that it need not visit the entries.
     private struct Flush {
+        /// Up to this serial, all observers get their notifications early.
         var all: UInt64 = 0
+        /// Up to this serial, observers without immediate delivery get their notifications early.
         var some: UInt64 = 0
 
-        /// When the interval ends for the waiting notification with this serial.
+        /// Returns the end of the interval of a mark: not later than `now` if a flush included its waiting
+        /// notification.
+        ///
+        /// - Parameter serial: the serial of the waiting notification; nil when none waits.
         func end(of mark: Mark, _ serial: UInt64?, now: Int64) -> Int64 {
             guard let serial, mark.waits, serial <= some else { return mark.end }
             return serial <= all || !mark.isImmediate ? min(mark.end, now) : mark.end
@@ -98,32 +117,41 @@ struct IntervalQueue {
     }
 
     private let meter: StepMeter
-    /// By the hash of the key.
+    /// By the hash of the notification key, since the key itself with its texts would double the memory of an entry.
     private var entries: [Int: Entry] = [:]
-    /// The waiting notifications in the order of their serials; also places of replaced and removed ones.
+    /// The waiting notifications in the order of their serials. A replaced or removed notification keeps its element
+    /// until ``dropStale()`` or ``dropGone()`` removes it.
     private var order = Deque<Place>()
-    /// The scheduled checks of entries; also obsolete ones, of entries that have gone or have another check time.
+    /// The scheduled checks, the earliest first. A check is obsolete when its entry has gone or has another check time.
     private var looks = PriorityQueue<Look>()
-    /// The idle entries, which have no waiting notification, in the order in which they became idle; also some that are
-    /// idle no more.
+    /// The idle entries, in the order in which they became idle. An element is obsolete when its entry has got another
+    /// number, or none.
     private var idle = Deque<(key: Int, place: UInt64)>()
+    /// The last number that an idle entry has got.
     private var lastIdlePlace: UInt64 = 0
+    /// The number of waiting notifications, and their size in bytes.
     private(set) var count = 0
     private(set) var byteCount = 0
+    /// The number of all marks.
     private var markCount = 0
     /// The number of waiting marks: an observer counts once for each key that it waits for.
     private(set) var waitingCount = 0
+    /// The last flushes.
     private var flushed = Flush()
-    /// The flushed notifications that were not checked yet begin behind this serial; nil when there are none.
+    /// The serial up to which ``due(now:mayGo:)`` has checked the flushed notifications; nil when none is left to
+    /// check.
     private var flushCursor: UInt64?
 
-    /// The maximum numbers of idle entries and of marks that do not wait.
+    /// The maximum number of idle entries.
     static let maxIdle = 2048
+    /// The maximum number of marks that do not wait. While more marks than that wait, the number of waiting marks is
+    /// the maximum.
     private static let maxIdleMarks = 16_384
-    /// The maximum numbers of due entries in one slice, and of marks that are checked for it.
+    /// The maximum number of notifications in one slice of due ones.
     private static let maxDue = 64
+    /// The number of marks after which a slice ends.
     private static let maxDueMarks = 8192
-    /// Microseconds until the next check of a notification that would overtake a due one.
+    /// The microseconds after which a notification is checked again that would overtake an unsent one.
     private static let pause: Int64 = 2000
 
     init(meter: StepMeter) {
@@ -135,16 +163,17 @@ struct IntervalQueue {
     /// The size of the marks and tables, in bytes.
     var stateBytes: Int { markCount * MemoryLayout<Mark>.stride + entries.count * Self.entryBytes }
 
-    /// The estimated size of an entry with its places in tables, in bytes.
+    /// The estimated size of an entry and its elements in the tables, in bytes.
     private static let entryBytes = 224
 
-    /// The time of the next check, as ``Clock/uptime``; 0 when flushed notifications are left to check, nil when
-    /// nothing waits.
+    /// The time of the next check, as ``Clock/uptime``. It is 0 when flushed notifications are left to check, and nil
+    /// when nothing waits.
     var firstEnd: Int64? {
         mutating get {
             guard count > 0 else { return nil }
             if flushCursor != nil { return 0 }
             while let first = looks.first {
+                // Obsolete checks before it are removed.
                 if let entry = entries[first.key], entry.newest != nil, entry.look == first.time { return first.time }
                 meter.count()
                 looks.popFirst()
@@ -161,8 +190,10 @@ struct IntervalQueue {
         }
     }
 
+    /// Returns the hash of a notification key, by which its entry is found.
     private static func key(_ kind: NotificationKey) -> Int { kind.hashValue }
 
+    /// Returns the entry of a key. A new entry is not stored before ``store(_:newest:changed:)``.
     private func entry(_ kind: NotificationKey) -> Entry {
         let key = Self.key(kind)
         return entries[key] ?? Entry(key: key)
@@ -170,26 +201,29 @@ struct IntervalQueue {
 
     // MARK: Waiting
 
-    /// Takes a notification for observers with intervals. Observers whose intervals are over get it now; the others
+    /// Takes a notification for observers with intervals. An observer whose interval has ended gets it now; the others
     /// wait for it.
     ///
     /// - Parameters:
-    ///   - wishes: in the order of the observers' numbers.
+    ///   - wishes: in the order of the observer IDs.
     ///   - now: ``Clock/uptime``.
     /// - Returns: the observers that get it now, and whether it replaced an older waiting notification.
     mutating func admit(
         _ notification: Notification, for wishes: [Wish], now: Int64
     ) -> (observers: [ObserverID], hasReplaced: Bool) {
         let entry = entry(notification.kind)
-        // Two keys with the same hash: the queue knows no intervals of this key, so all observers get the notification.
+        // Another key with the same hash uses the entry. The intervals of this key are unknown, so all observers get
+        // the notification.
         if let newest = entry.newest, newest.kind != notification.kind { return (wishes.map(\.observer), false) }
         let serialBefore = entry.newest?.serial
         var admitted: [ObserverID] = []
         let changed = merge(wishes, into: entry) { [flushed] mark, wish in
+            // An observer that waits goes on waiting even after its interval, until the waiting notification is taken.
             guard let mark, mark.waits || mark.end > now else {
                 admitted.append(wish.observer)
                 return Mark(wish, end: now + wish.interval, waits: false)
             }
+            // A flushed notification is due at once, and so is its replacement.
             return Mark(wish, end: flushed.end(of: mark, serialBefore, now: now), waits: true)
         }
         if !admitted.isEmpty { entry.after = notification.serial }
@@ -198,10 +232,10 @@ struct IntervalQueue {
         return (admitted, serialBefore != nil)
     }
 
-    /// Begins the intervals of observers that get a notification regardless of them. These observers no longer wait for
-    /// older notifications with that key.
+    /// Begins the intervals of observers that get a notification without regard to their intervals, such as observers
+    /// of a suspended client. These observers no longer wait for an older notification of the key.
     ///
-    /// - Parameter wishes: in the order of the observers' numbers.
+    /// - Parameter wishes: in the order of the observer IDs.
     /// - Returns: the observers that waited for an older notification.
     mutating func begin(_ notification: Notification, for wishes: [Wish], now: Int64) -> [ObserverID] {
         let entry = entry(notification.kind)
@@ -219,21 +253,24 @@ struct IntervalQueue {
         return replaced
     }
 
-    /// Restores a notification that waited in an earlier process (E3); it is due at once.
+    /// Restores a notification that waited in an earlier process (E3). It is due at once, as the ends of the intervals
+    /// are not in the recovery log.
     mutating func restore(_ notification: Notification, for wishes: [Wish]) {
         let entry = entry(notification.kind)
         if let newest = entry.newest, newest.kind != notification.kind || newest.serial >= notification.serial {
             return
         }
         let changed = merge(wishes, into: entry) { _, wish in Mark(wish, end: 0, waits: true) }
-        // The last serial that its observers got is unknown; it is older than this one.
+        // The last notification that its observers got is unknown, but older than this one.
         entry.after = max(notification.serial, 1) - 1
         store(entry, newest: notification, changed: changed)
     }
 
-    /// Merges wishes into the marks of an entry. Both are in the order of the observers' numbers.
+    /// Replaces the marks of these observers, or adds them. The lists of observers and of marks are both in the order
+    /// of the observer IDs.
     ///
-    /// - Returns: the changed mark, if there is only one wish.
+    /// - Parameter make: makes the new mark from the present one and the observer.
+    /// - Returns: the new mark if it is the only change; otherwise nil.
     private mutating func merge(_ wishes: [Wish], into entry: Entry, _ make: (Mark?, Wish) -> Mark) -> Mark? {
         if wishes.count == 1 { return merge(wishes[0], into: entry, make) }
         meter.count(wishes.count + entry.marks.count)
@@ -251,7 +288,10 @@ struct IntervalQueue {
         return nil
     }
 
-    /// Merges a single wish by binary search: a key may have thousands of marks, whose observers often come one by one.
+    /// Replaces or adds the mark of a single observer by binary search. A key may have thousands of marks, and their
+    /// observers often come one by one.
+    ///
+    /// - Returns: the new mark; nil when the earliest end may have to be computed anew.
     private mutating func merge(_ wish: Wish, into entry: Entry, _ make: (Mark?, Wish) -> Mark) -> Mark? {
         let place = entry.marks.place(of: wish.observer) { $0.observer }
         let isThere = place < entry.marks.count && entry.marks[place].observer == wish.observer
@@ -271,10 +311,12 @@ struct IntervalQueue {
             markCount += isThere ? 0 : 1
             waitingCount += moreWaiting
         }
-        // Nil when the earliest end may have to be recomputed.
+        // The mark before had the earliest end, so the next one is unknown.
         return entry.look == before?.end ? nil : mark
     }
 
+    /// Updates the totals after a change of the marks of an entry. An entry that is not stored yet is counted when it
+    /// is stored.
     private mutating func countMarks(of entry: Entry, _ before: (marks: Int, waiting: Int)) {
         entry.waiting = entry.marks.count(where: \.waits)
         guard entries[entry.key] === entry else { return }
@@ -284,7 +326,10 @@ struct IntervalQueue {
 
     // MARK: Due notifications
 
-    /// Ends the intervals of waiting observers early: of all, or of observers without immediate delivery alone.
+    /// Makes the waiting notifications due at once.
+    ///
+    /// - Parameter all: whether that holds for all observers. Otherwise it holds for observers without immediate
+    ///   delivery alone.
     mutating func flushThrottled(all: Bool) {
         guard let last = order.last?.serial else { return }
         if all { flushed.all = last }
@@ -292,14 +337,16 @@ struct IntervalQueue {
         flushCursor = 0
     }
 
-    /// Returns a slice of the due notifications, in the order of their serials. They stay in the queue until
+    /// Returns a slice of the notifications that are due, in the order of their serials. They stay in the queue until
     /// ``take(_:for:now:)``.
     ///
-    /// - Parameter mayGo: whether all due notifications up to a serial have been sent.
+    /// - Parameter mayGo: whether all other notifications in the queue of the client up to this serial have been sent.
     mutating func due(now: Int64, mayGo: (UInt64) -> Bool) -> [Due] {
         let flushed = flushed
         var (due, marks): ([Due], Int) = ([], 0)
         var isRoom: Bool { due.count < Self.maxDue && marks < Self.maxDueMarks }
+        // Checks an entry. The result is true for an entry that joined the slice, and false when no interval has ended.
+        // It is nil when an older notification must be sent first.
         func look(at entry: Entry, _ newest: Notification) -> Bool? {
             marks += entry.marks.count
             let over = entry.marks.filter {
@@ -322,7 +369,7 @@ struct IntervalQueue {
                 continue
             }
             switch look(at: entry, newest) {
-            // The entry stays scheduled until its notification is taken.
+            // The check stays scheduled until the notification is taken.
             case true?: again.append(first)
             case false?: setLook(entry)
             case nil:
@@ -333,12 +380,13 @@ struct IntervalQueue {
         for look in again { looks.insert(look) }
         meter.count(2 * marks)
         due.sort { $0.notification.serial < $1.notification.serial }
-        // A notification may have been found in both ways.
+        // A notification may have been found twice: as flushed, and by its scheduled check.
         return due.enumerated().filter { $0 == 0 || due[$0 - 1].notification.serial != $1.notification.serial }.map(
             \.element)
     }
 
-    /// Checks flushed notifications from the oldest on, until one can't be sent or the slice is full.
+    /// Checks flushed notifications from the oldest on. It stops when the slice is full, or at a notification that must
+    /// not be sent yet.
     private mutating func checkFlushed(while isRoom: () -> Bool, _ look: (Entry, Notification) -> Bool?) {
         guard var cursor = flushCursor else { return }
         let end = max(flushed.some, flushed.all)
@@ -349,7 +397,7 @@ struct IntervalQueue {
             guard isRoom() else { return flushCursor = cursor }
             guard isThere(place), let entry = entries[place.key], let newest = entry.newest else { continue }
             switch look(entry, newest) {
-            // The cursor stays before this entry until its notification is taken.
+            // The cursor stays before this notification until it is taken, so that it is found again.
             case true?: isFirst = false
             case false?: break
             case nil: return flushCursor = cursor
@@ -359,6 +407,7 @@ struct IntervalQueue {
         flushCursor = isFirst ? nil : cursor
     }
 
+    /// Returns the index of the first element of ``order`` behind this serial.
     private func placeInOrder(after serial: UInt64) -> Int {
         var (low, high) = (0, order.count)
         while low < high {
@@ -368,7 +417,7 @@ struct IntervalQueue {
         return low
     }
 
-    /// Ends the waiting of observers that got the notification, or no longer need it; their intervals begin anew.
+    /// Ends the waiting of observers to which the notification is sent now. Their intervals begin anew.
     mutating func take(_ kind: NotificationKey, for observers: [ObserverID], now: Int64) {
         change(kind, for: observers) { mark in
             mark.waits = false
@@ -376,11 +425,13 @@ struct IntervalQueue {
         }
     }
 
-    /// Ends the waiting without a new interval: an earlier process sent the notification, or it expired.
+    /// Ends the waiting of observers without a new interval, as an earlier process sent the notification, or it has
+    /// expired.
     mutating func forget(_ kind: NotificationKey, for observers: [ObserverID]) {
         change(kind, for: observers) { $0.waits = false }
     }
 
+    /// Changes the marks of these observers, if a notification of this key waits.
     private mutating func change(
         _ kind: NotificationKey, for observers: [ObserverID], _ body: (inout Mark) -> Void
     ) {
@@ -399,19 +450,20 @@ struct IntervalQueue {
         store(entry, newest: newest)
     }
 
+    /// Returns the index of the mark of an observer; nil when the observer has none.
     private func place(of observer: ObserverID, in marks: [Mark]) -> Int? {
         let place = marks.place(of: observer) { $0.observer }
         return place < marks.count && marks[place].observer == observer ? place : nil
     }
 
-    /// Takes the oldest waiting notification.
+    /// Removes the oldest waiting notification.
     ///
-    /// - Returns: the observers that miss it.
+    /// - Returns: the observers that lose it.
     mutating func dropOldest() -> ObserverList? { popOldest().map { ObserverList($0.observers) } }
 
-    /// Takes the oldest waiting notification.
+    /// Removes the oldest waiting notification.
     ///
-    /// - Returns: the notification and the observers that miss it.
+    /// - Returns: the notification and the observers that lose it.
     mutating func popOldest() -> (notification: Notification, observers: [ObserverID])? {
         dropGone()
         guard let place = order.first, let entry = entries[place.key], let newest = entry.newest else { return nil }
@@ -421,6 +473,7 @@ struct IntervalQueue {
         return (newest, observers)
     }
 
+    /// Removes the waiting notification of an entry. Its intervals go on.
     private mutating func endWaiting(of entry: Entry) {
         let before = (entry.marks.count, entry.waiting)
         for index in entry.marks.indices { entry.marks[index].waits = false }
@@ -430,7 +483,7 @@ struct IntervalQueue {
 
     // MARK: Removal of observers
 
-    /// Removes the observers from all entries, and the notifications for which no observer waits any more.
+    /// Removes observers from all entries. A notification that no other observer waits for is removed too.
     mutating func remove(_ ids: Set<ObserverID>) {
         let ids = ids.sorted()
         meter.countSort(of: ids.count)
@@ -448,10 +501,11 @@ struct IntervalQueue {
 
     // MARK: Queries
 
-    /// The number of marks of a key.
+    /// The number of observers with an interval of this key.
     func countOfMarks(of kind: NotificationKey) -> Int { entries[Self.key(kind)]?.marks.count ?? 0 }
 
-    /// How long a notification would wait for an observer's interval, in microseconds; nil when it would not wait.
+    /// Returns the microseconds that a new notification would wait for the interval of an observer; nil when it would
+    /// not wait.
     func wait(of kind: NotificationKey, for observer: ObserverID, now: Int64) -> Int64? {
         guard let entry = entries[Self.key(kind)], entry.newest.map({ $0.kind == kind }) ?? true,
             let place = place(of: observer, in: entry.marks)
@@ -474,10 +528,10 @@ struct IntervalQueue {
 
     // MARK: Accounting
 
-    /// Records the present state of an entry.
+    /// Stores an entry after a change of its marks, and updates the totals, the order and the scheduled check.
     ///
     /// - Parameters:
-    ///   - newest: the notification that its observers wait for, if any do.
+    ///   - newest: the notification for the waiting observers. It is dropped when none waits.
     ///   - changed: the only mark that has changed since the last call; nil where other marks may have changed.
     private mutating func store(_ entry: Entry, newest: Notification?, changed: Mark? = nil) {
         let before = entry.newest
@@ -524,6 +578,7 @@ struct IntervalQueue {
         looks.insert(Look(time: first, serial: entry.newest?.serial ?? 0, key: entry.key))
     }
 
+    /// Appends an entry without a waiting notification to the idle entries. An entry without marks is forgotten.
     private mutating func noteIdle(_ entry: Entry, changed: Mark?) {
         entry.look = .max
         guard !entry.marks.isEmpty else { return forget(entry) }
@@ -540,11 +595,13 @@ struct IntervalQueue {
         idle.append((entry.key, lastIdlePlace))
     }
 
-    /// The number of idle entries.
+    /// The number of idle entries: each entry without a waiting notification.
     private var idleCount: Int { entries.count - count }
 
+    /// Whether an element of ``idle`` is not obsolete.
     private func isIdle(_ place: (key: Int, place: UInt64)) -> Bool { entries[place.key]?.idlePlace == place.place }
 
+    /// Removes an idle entry with its marks.
     private mutating func forget(_ entry: Entry) {
         entries[entry.key] = nil
         markCount -= entry.marks.count
@@ -554,7 +611,8 @@ struct IntervalQueue {
         }
     }
 
-    /// Drops obsolete places when they outnumber the valid ones.
+    /// Removes obsolete elements where they outnumber the valid ones. The cost of an operation thus stays amortized
+    /// O(1).
     private mutating func dropStale() {
         if idle.count > 2 * idleCount + 64 {
             meter.count(idle.count)
@@ -566,7 +624,7 @@ struct IntervalQueue {
         }
         if looks.count > 2 * count + 64 {
             meter.count(looks.count)
-            // Two checks of one entry may have the same time; one stays.
+            // An entry may have two checks of the same time; one stays.
             var kept: Set<Int> = []
             looks.removeAll { [entries] look in
                 guard let entry = entries[look.key], entry.newest != nil, entry.look == look.time else { return true }
@@ -575,8 +633,10 @@ struct IntervalQueue {
         }
     }
 
+    /// Whether an element of ``order`` is not obsolete.
     private func isThere(_ place: Place) -> Bool { entries[place.key]?.newest?.serial == place.serial }
 
+    /// Removes obsolete elements from the front of ``order``.
     private mutating func dropGone() {
         while let first = order.first, !isThere(first) {
             meter.count()
@@ -584,7 +644,8 @@ struct IntervalQueue {
         }
     }
 
-    /// Forgets up to four idle entries whose intervals are over, and the oldest idle entries beyond the bound.
+    /// Removes up to four idle entries whose intervals have ended, so that each new notification frees the memory of
+    /// some old ones. Idle entries beyond the limits are removed in any case, the oldest first.
     private mutating func boundIdle(now: Int64) {
         var left = 4
         while let place = idle.first {
@@ -602,7 +663,8 @@ struct IntervalQueue {
         }
     }
 
-    /// Forgets the intervals of all idle entries.
+    /// Forgets the intervals of all idle entries, to free memory for notifications. Their observers may get the next
+    /// notification early.
     ///
     /// - Returns: whether there were any.
     mutating func forgetIdle() -> Bool {
@@ -614,6 +676,7 @@ struct IntervalQueue {
         return entries.count < before
     }
 
+    /// Checks all conditions that hold between two events, in debug builds and the simulation.
     func checkInvariants() throws(BrokenInvariant) {
         let waiting = entries.values.compactMap(\.newest)
         try require(

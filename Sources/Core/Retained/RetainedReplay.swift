@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// The cursor of an observer that asked for the retained values (R2): it gets the values that existed when it
-/// registered and still exist when they are sent. A value that replaced one of these since arrives like any
-/// notification.
+/// The cursor of an observer that asked for the retained values when it registered (R2).
+///
+/// The replay sends the values in the order of their serials: values that existed at the registration and still exist
+/// when they are sent. If a newer post has replaced a value since, the observer gets that post like any notification.
 public struct RetainedReplay: Equatable, Sendable {
     public let observer: ObserverID
-    /// The serial up to which the observer got the values, or they are gone.
+    /// The position: the values up to this serial were sent to the observer, or no longer exist.
     public var after: UInt64
-    /// The last serial that the center had given when the observer registered.
+    /// The end: the last serial that the center had assigned when the observer registered.
     public let through: UInt64
-    /// Whether the replay waits until its client is resumed.
+    /// Whether the replay is held until its client is resumed.
     public var isHeld: Bool
 
     public init(observer: ObserverID, after: UInt64, through: UInt64, isHeld: Bool) {
@@ -21,21 +22,26 @@ public struct RetainedReplay: Equatable, Sendable {
     }
 }
 
-/// The replays for the observers of a client, in the order of their requests, divided into ready and held ones. Held
-/// replays wait until the client is resumed. Each change is O(1), except ``release()``, which may move all held
-/// replays at once.
+/// The unfinished replays of a client, at most one for each observer, in the order of the registrations. A ready replay
+/// may be sent; a held one waits until the client is resumed.
+///
+/// Each change is O(1), except ``release()``, which may move all held replays at once. The two queues may
+/// therefore have obsolete entries: readers skip these, and ``dropStale()`` bounds their number.
 struct RetainedReplays {
     private struct Entry {
         var replays: RetainedReplay
-        /// The period in which the replay is held, until the next ``release()``; nil for a replay that is not held.
+        /// The value of ``RetainedReplays/period`` in which the replay was held. It is held while that is the present
+        /// period; nil for a replay that was never held.
         var period: UInt64?
     }
 
     private var entries: [ObserverID: Entry] = [:]
-    /// The ready and the held observers; also some that are gone.
+    /// The observers with ready and with held replays, the oldest first; also obsolete entries.
     private var ready = Deque<ObserverID>()
     private var held = Deque<ObserverID>()
+    /// The number of held replays.
     private var heldCount = 0
+    /// The number of calls of ``release()``.
     private var period: UInt64 = 0
 
     /// Releases memory that removed entries have left unused (E8).
@@ -55,6 +61,7 @@ struct RetainedReplays {
         return placed.filter { seen.insert($0).inserted }.map { export(entries[$0]!) }
     }
 
+    /// The cursor of an entry, with ``RetainedReplay/isHeld`` set.
     private func export(_ entry: Entry) -> RetainedReplay {
         var replays = entry.replays
         replays.isHeld = isHeld(entry)
@@ -63,7 +70,7 @@ struct RetainedReplays {
 
     private func isHeld(_ entry: Entry) -> Bool { entry.period == period }
 
-    /// The first ready replay.
+    /// The first ready replay; nil for none. Obsolete entries before it are removed.
     var first: RetainedReplay? {
         mutating get {
             while let id = ready.first {
@@ -74,8 +81,8 @@ struct RetainedReplays {
         }
     }
 
-    /// Stores the cursor of an observer, and removes it when nothing is left to replay. A known observer keeps its
-    /// place.
+    /// Stores the cursor of an observer, and removes it when nothing is left to replay. The cursor of a known observer
+    /// stays at its place in the order.
     mutating func set(_ replays: RetainedReplay) {
         guard replays.after < replays.through else { return remove(replays.observer) }
         let before = entries.removeValue(forKey: replays.observer)
@@ -91,14 +98,14 @@ struct RetainedReplays {
         if let entry = entries.removeValue(forKey: observer), isHeld(entry) { heldCount -= 1 }
     }
 
-    /// Makes all held replays ready.
+    /// Makes all held replays ready, behind the ready ones. The new period makes them so without a visit to each entry.
     mutating func release() {
         if ready.isEmpty { swap(&ready, &held) } else { for id in held { ready.append(id) } }
         held = Deque()
         (heldCount, period) = (0, period + 1)
     }
 
-    /// Drops obsolete places when they outnumber the observers.
+    /// Removes obsolete entries of the queues when they outnumber the replays.
     private mutating func dropStale() {
         guard ready.count + held.count > 2 * entries.count + 64 else { return }
         ready = Deque(ready.filter { id in entries[id].map { !isHeld($0) } ?? false })

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// The retained values (R1), one for each key, in the order of their serials.
+/// The store of retained values (R1): one value for each ``NotificationKey`` (name, object and origin), in the order of
+/// their serials. Several indexes find values by name, object, poster, payer and expiry.
+///
+/// The center owns the only store. A *payer* is the peer that is charged for the values of a poster, also after the
+/// poster has left.
 struct RetainedValues {
+    /// A name and an object, compared byte for byte. Values of different origins may have the same pair.
     private struct Pair: Hashable {
         let name: ExactText
         let object: ExactText
@@ -16,32 +21,35 @@ struct RetainedValues {
     }
 
     private let meter: StepMeter
-    /// By their serials, which only grow.
+    /// The values by their serials. A new value has a greater serial than all others.
     private var values: [UInt64: RetainedValue] = [:]
+    /// All serials, in order.
     private var order = SortedSet<UInt64>()
+    /// The serial of the value of each key.
     private var serials: [NotificationKey: UInt64] = [:]
-    /// The serials of each name and of each object, for observers of only one of them.
+    /// The serials by name and by object, for observers that match only one of them.
     private var names: [ExactText: SortedSet<UInt64>] = [:]
     private var objects: [ExactText: SortedSet<UInt64>] = [:]
-    /// For each name and object with values from outside, the serials of all its values, in order. A name and object
-    /// without such values has no entry here.
+    /// For a name and object with a value from outside this session, the serials of all its values, in order. A name
+    /// and object with only a value of this session has no entry, to save memory.
     private var beside: [Pair: SortedSet<UInt64>] = [:]
-    /// The serials of values with `while-connected`, by poster.
+    /// The serials of values with `while-connected`, by poster. They are removed when the poster leaves.
     private var ofConnections: [ClientName: SortedSet<UInt64>] = [:]
-    /// The serials of values that other sessions get as well.
+    /// The serials of values that other sessions of the machine get as well.
     private var forSessions = SortedSet<UInt64>()
-    /// The peer that is charged for each poster's values, and their serials.
+    /// The payer of each poster's values, and the serials of these values.
     private var payers: [ClientName: (peer: Peer, serials: SortedSet<UInt64>)] = [:]
-    /// The values of each payer from each origin.
+    /// The amount of the values of each payer from each origin. The limits of a poster apply to it (R6).
     private var shares: [Place: Share] = [:]
-    /// The machines from which each payer's values come.
+    /// The other machines from which each payer's values come.
     private var machines: [ClientName: Set<ExactText>] = [:]
-    /// The payers that have left, and the values that they are charged for together, by machine.
+    /// The payers that have left, and the amount of their values from each other machine.
     private var departed: Set<ClientName> = []
     private var departedShares: [ExactText: Share] = [:]
-    /// The expiries of values, the earliest first; also of some values that are gone.
+    /// The expiries of values, the earliest first. Some belong to values that were removed since.
     private var expiries = PriorityQueue<Expiry>()
 
+    /// The time of a value's expiry, as ``Clock/uptime``.
     private struct Expiry: Comparable {
         let time: Int64
         let serial: UInt64
@@ -49,8 +57,8 @@ struct RetainedValues {
         static func < (left: Expiry, right: Expiry) -> Bool { (left.time, left.serial) < (right.time, right.serial) }
     }
 
-    /// An origin of values and the payer that is charged for them: this session, another session of this machine, or
-    /// another machine.
+    /// A payer and an origin of its values: this session, another session of this machine, or another machine. All
+    /// users of a machine count as one origin.
     private struct Place: Hashable {
         let payer: ClientName
         let text: ExactText
@@ -60,13 +68,13 @@ struct RetainedValues {
 
         init(_ payer: ClientName, _ origin: OutsideOrigin?) {
             self.payer = payer
-            // All users of a machine count as one.
+            // The host of another machine, or the user of another session; empty for this session.
             text = ExactText(origin?.host ?? origin?.user ?? "")
             isMachine = origin?.host != nil
         }
     }
 
-    /// A number of values, and their size in bytes.
+    /// An amount of values: their number, and their size in bytes.
     struct Share: Equatable {
         var count = 0
         var byteCount = 0
@@ -81,6 +89,7 @@ struct RetainedValues {
         self.meter = meter
     }
 
+    /// Releases memory that removed values have left unused (E8).
     mutating func releaseMemory() {
         values.releaseMemory()
         order.releaseMemory()
@@ -100,9 +109,10 @@ struct RetainedValues {
 
     var count: Int { values.count }
     var isEmpty: Bool { values.isEmpty }
+    /// All values in the order of their serials.
     var all: some Sequence<RetainedValue> { snapshot.all }
 
-    /// The values at one moment.
+    /// A copy of the values at one moment. It shares memory with the store until the store changes.
     struct Snapshot {
         fileprivate let values: [UInt64: RetainedValue]
         fileprivate let order: SortedSet<UInt64>
@@ -115,12 +125,12 @@ struct RetainedValues {
 
     subscript(kind: NotificationKey) -> RetainedValue? { serials[kind].flatMap { values[$0] } }
 
-    /// Whether a value with this serial may be put in, because it is newer than all present values.
+    /// Whether a value with this serial may be stored: only if it is newer than all present values.
     func mayPut(_ serial: UInt64) -> Bool { order.last.map { $0 < serial } ?? true }
 
-    /// Puts a value in.
+    /// Stores a value.
     ///
-    /// - Returns: the value that it replaced.
+    /// - Returns: the older value of the same key, which it replaced; nil for none.
     mutating func put(_ value: RetainedValue) -> RetainedValue? {
         let notification = value.notification
         let serial = notification.serial
@@ -148,6 +158,7 @@ struct RetainedValues {
         return replaced
     }
 
+    /// Adds a value to the amounts of its payer and origin, or with sign -1 subtracts it.
     private mutating func charge(_ value: RetainedValue, _ sign: Int) {
         let place = Place(value.payer.name, value.notification.kind.origin)
         var share = shares[place] ?? Share()
@@ -166,13 +177,16 @@ struct RetainedValues {
         }
     }
 
+    /// Adds to the amount that departed payers have left behind from a machine.
     private mutating func addDeparted(_ share: Share, _ machine: ExactText) {
         departedShares[machine, default: Share()] += share
         if departedShares[machine]!.count == 0 { departedShares[machine] = nil }
     }
 
-    /// Notes that a payer has left, or has returned. The values of a machine that departed payers left behind count for
-    /// the next poster for that machine. Otherwise each start of the bridge would give a machine another share.
+    /// Records that a payer has left, or has returned.
+    ///
+    /// The values from a machine that departed payers left behind count for the next payer of values from that machine.
+    /// Otherwise each start of the bridge would give a machine another share.
     mutating func note(_ payer: ClientName, hasLeft: Bool) {
         guard payers[payer] != nil, departed.contains(payer) != hasLeft else { return }
         if hasLeft { departed.insert(payer) } else { departed.remove(payer) }
@@ -184,25 +198,28 @@ struct RetainedValues {
         }
     }
 
-    /// Returns the values that a payer is charged for, from one origin; nil for this session. For a machine, they
-    /// include the values of departed payers.
+    /// Returns the amount of a payer's values from one origin, to which the limits of a poster apply. For a machine it
+    /// includes the values of departed payers.
     ///
-    /// - Parameter payer: nil for a payer without values.
+    /// - Parameters:
+    ///   - payer: the name of the payer; nil for a payer without values.
+    ///   - origin: the origin; nil for this session.
     func share(of payer: ClientName?, from origin: OutsideOrigin?) -> Share {
         let left = origin?.host.flatMap { departedShares[ExactText($0)] } ?? Share()
-        // All departed payers count as one.
+        // All departed payers count as one payer.
         if let payer, origin?.host != nil, departed.contains(payer) { return left }
         var share = payer.flatMap { shares[Place($0, origin)] } ?? Share()
         share += left
         return share
     }
 
-    /// Whether a value is part of the ``share(of:from:)`` of its origin.
+    /// Whether a value is included in ``share(of:from:)`` of this payer and of the value's origin.
     func isCounted(_ value: RetainedValue, for payer: Peer?) -> Bool {
         value.payer === payer
             || value.notification.kind.origin?.host != nil && departed.contains(value.payer.name)
     }
 
+    /// Adds a new value to the index ``beside``, if its name and object have a value from outside.
     private mutating func noteBeside(_ kind: NotificationKey, _ serial: UInt64) {
         guard kind.origin != nil || !beside.isEmpty else { return }
         let pair = Pair(kind)
@@ -213,6 +230,7 @@ struct RetainedValues {
         }
     }
 
+    /// Removes a value from that index.
     private mutating func forgetBeside(_ kind: NotificationKey, _ serial: UInt64) {
         let pair = Pair(kind)
         guard !beside.isEmpty, beside[pair] != nil else { return }
@@ -221,11 +239,12 @@ struct RetainedValues {
         if left.isEmpty || (left.count == 1 && left.last == local(kind)) { beside[pair] = nil }
     }
 
-    /// The serial of the value of this session.
+    /// The serial of this session's value with the same name and object; nil for none.
     private func local(_ kind: NotificationKey) -> UInt64? {
         serials[NotificationKey(name: kind.name, object: kind.object)]
     }
 
+    /// Removes the value of a key and returns it; nil for none.
     mutating func remove(_ kind: NotificationKey) -> RetainedValue? {
         guard let serial = serials.removeValue(forKey: kind), let value = values.removeValue(forKey: serial) else {
             return nil
@@ -246,14 +265,19 @@ struct RetainedValues {
         return value
     }
 
+    /// Removes a serial from an index, and the index's entry when it is empty.
     private static func remove<Key>(_ serial: UInt64, of key: Key, in table: inout [Key: SortedSet<UInt64>]) {
         table[key]!.remove(serial)
         if table[key]!.isEmpty { table[key] = nil }
     }
 
-    /// Returns the values with this name and object, nil for any, in order, with serials greater than `after`.
+    /// Returns the values that match, in the order of their serials.
     ///
-    /// - Parameter now: ``Clock/uptime``; values that have expired by then are skipped.
+    /// - Parameters:
+    ///   - name: the name; nil for any.
+    ///   - object: the object; nil for any.
+    ///   - after: values up to this serial are skipped.
+    ///   - now: ``Clock/uptime``; values that have expired by then are skipped.
     func matching(name: String?, object: String?, after: UInt64 = 0, now: Int64) -> some Sequence<RetainedValue> {
         list(name, object).all(from: after == .max ? after : after + 1).lazy.compactMap { [values, meter] serial in
             meter.count()
@@ -262,7 +286,7 @@ struct RetainedValues {
         }
     }
 
-    /// The serials of all values that may match, in order.
+    /// The serials of the values with this name and object, in order; nil for any.
     private func list(_ name: String?, _ object: String?) -> SortedSet<UInt64> {
         let list: SortedSet<UInt64>? =
             if let name, let object {
@@ -278,7 +302,8 @@ struct RetainedValues {
         return list ?? SortedSet()
     }
 
-    /// Returns the first value that a registration matches, with a serial greater than `after` and up to `through`.
+    /// Returns the first value that an observer matches, with a serial greater than `after` and up to `through`; nil
+    /// for none.
     ///
     /// - Parameter now: ``Clock/uptime``; values that have expired by then are skipped.
     func first(matching registration: Registration, after: UInt64, through: UInt64, now: Int64) -> RetainedValue? {
@@ -293,26 +318,27 @@ struct RetainedValues {
         return nil
     }
 
-    /// The peers that are charged for values, in no particular order.
+    /// The payers of all values, in no particular order.
     var allPayers: [Peer] { payers.values.map(\.peer) }
 
-    /// The peer that is charged for the last value of a poster, which may have left.
+    /// The payer of a poster's values, which may have left; nil for a poster without values.
     func payer(named poster: ClientName) -> Peer? { payers[poster]?.peer }
 
-    /// The oldest value for which a poster is charged.
+    /// The oldest value for which a poster is charged; nil for none.
     func first(paidBy poster: ClientName) -> RetainedValue? {
         payers[poster]?.serials.first(from: 0).flatMap { values[$0] }
     }
 
-    /// The oldest value that ends with a connection.
+    /// The oldest value with `while-connected` of a poster; nil for none.
     func firstOfConnection(_ poster: ClientName) -> RetainedValue? {
         ofConnections[poster]?.first(from: 0).flatMap { values[$0] }
     }
 
-    /// The number of values that end with a connection.
+    /// The number of values with `while-connected` of a poster.
     func count(ofConnection poster: ClientName) -> Int { ofConnections[poster]?.count ?? 0 }
 
-    /// The first value that other sessions get as well, with a serial greater than `after` and up to `through`.
+    /// The first value that other sessions get as well, with a serial greater than `after` and up to `through`; nil for
+    /// none.
     func firstForSessions(after: UInt64, through: UInt64) -> RetainedValue? {
         guard let serial = forSessions.first(from: after + 1), serial <= through else { return nil }
         return values[serial]
@@ -325,7 +351,7 @@ struct RetainedValues {
         }
     }
 
-    /// Returns an expired value; nil when there is none.
+    /// Returns the value that expired first, without removing it; nil when none has expired.
     ///
     /// - Parameter now: ``Clock/uptime``.
     mutating func expired(at now: Int64) -> RetainedValue? {
@@ -337,6 +363,7 @@ struct RetainedValues {
         return nil
     }
 
+    /// Checks that all indexes and amounts agree with the values.
     func checkInvariants(lastSerial: UInt64) throws(BrokenInvariant) {
         try require(order.last.map { $0 <= lastSerial } ?? true, "D4: no serial is from the future")
         try require(order.elementsEqual(values.keys.sorted()), "R2: values are in their order")

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How the service retains a notification as the value of its name, object and origin (R1). The value ends when a newer
-/// one replaces it, a client removes it, or it expires (``PostOptions/expiresAfter``).
+/// The retention of a notification (R1): the properties of the value that the service keeps for its name, object and
+/// origin, for observers that register later. They decide when the value ends and which sessions get it.
+///
+/// Any value also ends when a newer one replaces it, when a client removes it, or when it expires
+/// (``PostOptions/expiresAfter``).
 public struct Retention: Equatable, Sendable {
-    /// One bit for each property, from the lowest on. It is part of the recovery log's format, so no bit ever changes
-    /// its meaning.
+    /// The properties, one bit each. The recovery log has this byte, so no bit ever changes its meaning.
     public private(set) var flags: UInt8 = 0
 
-    /// - Returns: nil where a bit without a meaning is set.
+    /// Restores a retention from the recovery log.
+    ///
+    /// - Returns: nil if a bit without a meaning is set.
     public init?(flags: UInt8) {
         guard flags < 1 << 4 else { return nil }
         self.flags = flags
@@ -22,13 +26,13 @@ public struct Retention: Equatable, Sendable {
         self.endsWithSession = endsWithSession
     }
 
-    /// Whether the value ends when its poster leaves the bus.
+    /// Whether the value ends when its poster leaves the bus (option `while-connected`).
     public var whileConnected: Bool {
         get { self[0] }
         set { self[0] = newValue }
     }
 
-    /// Whether other sessions get the value as well, including sessions that begin later (R8).
+    /// Whether the other sessions of the machine get the value as well, including sessions that begin later (R8).
     public var goesToAllSessions: Bool {
         get { self[1] }
         set { self[1] = newValue }
@@ -52,7 +56,7 @@ public struct Retention: Equatable, Sendable {
     }
 }
 
-/// A retained notification.
+/// A retained notification, as ``RetainedValues`` stores it.
 struct RetainedValue {
     let notification: Notification
     let retention: Retention
@@ -62,9 +66,10 @@ struct RetainedValue {
     /// The size that counts against the limits, in bytes.
     var byteCount: Int { notification.byteCount + Self.overhead }
 
-    /// The estimated size of an entry and its places in tables, in bytes.
+    /// The estimated size of an entry and its index entries, in bytes.
     static let overhead = 128
 
+    /// Whether the value ends when its poster leaves the bus.
     var isOfConnection: Bool { retention.whileConnected }
 
     /// Whether the value has expired.

@@ -1,20 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// The identities of the last 16,384 notifications from other sessions of the machine (G1, G2), so that a notification
-/// that arrives in two ways is delivered once. Earlier ones, and notifications before a start of the service, are
-/// unknown.
+/// A filter of duplicates among the notifications from other sessions of the machine (G1, G2). A notification may
+/// arrive both over the system bus and through the broker of the bridge; only the first copy is delivered.
+///
+/// It keeps the ids of the last 16,384 such notifications. Earlier ones are unknown, and so are all before a start of
+/// the service: a copy of one of these is delivered again.
 struct Arrivals {
+    /// Hashes of id and user, to save memory.
     private var known: Set<Int> = []
+    /// The same hashes, the oldest first.
     private var order = Deque<Int>()
     private static let maxCount = 16_384
 
-    /// Notes the arrival of a notification.
+    /// Records the arrival of a notification.
     ///
     /// - Parameters:
-    ///   - identity: the identity of the notification in the session of its origin.
-    ///   - user: the user of that session.
-    /// - Returns: whether it is the first with this identity.
+    ///   - identity: the id of the notification, unique among the posts of its user (option `same-as`).
+    ///   - user: the user of the session in which it was posted.
+    /// - Returns: whether it is the first arrival with this id.
     mutating func note(_ identity: String, of user: String) -> Bool {
         var hasher = Hasher()
         hasher.combine(identity)

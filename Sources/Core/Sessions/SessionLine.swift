@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// The queue of messages to one other session (G1). Method calls between users are denied, so the other side
-/// acknowledges by signals.
+/// The outgoing queue to one other session of the machine (G1), with a window of unacknowledged messages. The service
+/// has one for each session on the system bus. The bus denies method calls between users, so the other session
+/// acknowledges by signals that name the number of a message.
 ///
-/// Beyond a window of unacknowledged messages nothing is sent. Beyond a bound of the queue the oldest messages are
-/// lost, and the next message reports their number. The bus may have discarded messages in flight. After a long time
-/// without acknowledgment the driver therefore gives these up (``giveUp()``); from then on the queue sends one message
-/// at a time, until something is acknowledged.
+/// - **Window**: when it is full, nothing is sent until messages are acknowledged.
+/// - **Bound**: when the queue is full, the oldest messages are lost. The next message reports their number.
+/// - **Recovery**: the bus may have discarded messages in flight, and their acknowledgment then never comes. After a
+///   long time without one, the driver calls ``giveUp()``, which empties the window. From then on the queue sends one
+///   message at a time, until something is acknowledged.
 public struct SessionLine<Item> {
-    /// The bounds of a queue.
+    /// The limits of a queue.
     public struct Bounds: Sendable {
-        /// The maximum number and size of messages in flight. When either is reached, nothing more is sent.
+        /// The maximum number, and size in bytes, of messages in flight. When either is reached, nothing more is sent.
+        /// The last message may exceed the size.
         public var window: (count: Int, bytes: Int)
-        /// The maximum number and size of waiting messages.
+        /// The maximum number, and size in bytes, of waiting messages. A single message may exceed the size.
         public var queue: (count: Int, bytes: Int)
 
         public init(window: (count: Int, bytes: Int), queue: (count: Int, bytes: Int)) {
@@ -23,18 +26,23 @@ public struct SessionLine<Item> {
     }
 
     private let bounds: Bounds
+    /// The waiting messages, the oldest first.
     private var waiting = Deque<(item: Item, byteCount: Int, countsAsLoss: Bool)>()
     /// The size of the waiting messages, in bytes.
     public private(set) var waitingBytes = 0
+    /// The messages in flight, the oldest first.
     private var onTheWay = Deque<(number: UInt64, byteCount: Int)>()
+    /// The size of the messages in flight, in bytes.
     private var bytesOnTheWay = 0
+    /// The number of the last message that was sent.
     private var lastNumber: UInt64 = 0
-    /// The number of losses that were not reported yet.
+    /// The number of losses that no message has reported yet.
     private var unannounced: UInt64 = 0
-    /// Whether nothing was acknowledged since ``giveUp()``.
+    /// Whether nothing was acknowledged since ``giveUp()``, so that messages are sent one at a time.
     private var isInDoubt = false
-    /// The number of messages that this queue has lost.
+    /// The number of lost messages so far, without messages appended with `countsAsLoss` false.
     public private(set) var lost: UInt64 = 0
+    /// The number of messages that were sent so far.
     public private(set) var sent: UInt64 = 0
 
     public init(_ bounds: Bounds) {
@@ -43,20 +51,21 @@ public struct SessionLine<Item> {
 
     public var waitingCount: Int { waiting.count }
 
-    /// Whether a message waits for the other side to acknowledge earlier ones.
+    /// Whether a message waits and the window is full.
     public var isBlocked: Bool { !waiting.isEmpty && !hasRoom }
 
+    /// Whether the window allows another message.
     public var hasRoom: Bool {
         if isInDoubt { return onTheWay.isEmpty }
-        // A single message goes, however large it is.
+        // When nothing is in flight, a message of any size is sent.
         return onTheWay.isEmpty
             || onTheWay.count < bounds.window.count && bytesOnTheWay < bounds.window.bytes
     }
 
-    /// Appends a message.
+    /// Appends a message, and loses the oldest waiting ones beyond the limits of the queue.
     ///
-    /// - Parameter countsAsLoss: whether a loss of the message is reported.
-    /// - Returns: the messages that were lost because of the bounds, the oldest first.
+    /// - Parameter countsAsLoss: whether the loss of the message is counted and reported.
+    /// - Returns: the lost messages, the oldest first.
     public mutating func append(_ item: Item, byteCount: Int, countsAsLoss: Bool = true) -> [Item] {
         waiting.append((item, byteCount, countsAsLoss))
         waitingBytes += byteCount
@@ -71,7 +80,7 @@ public struct SessionLine<Item> {
 
     /// Loses the oldest waiting message.
     ///
-    /// - Returns: nil when none waits.
+    /// - Returns: the message; nil when none waits.
     public mutating func dropFirst() -> Item? {
         guard let oldest = waiting.popFirst() else { return nil }
         waitingBytes -= oldest.byteCount
@@ -90,23 +99,27 @@ public struct SessionLine<Item> {
         return unannounced
     }
 
-    /// Takes the next message, if it may be sent.
+    /// Takes the next waiting message, if the window allows it. It counts as sent now.
     ///
-    /// - Returns: the message, its number, and the number of unreported losses before it; nil when nothing may be sent.
+    /// - Returns: the message, its number, and the number of unreported losses, which the driver sends with it; nil
+    ///   when nothing may be sent.
     public mutating func next() -> (item: Item, number: UInt64, lost: UInt64)? {
         guard hasRoom, let (item, byteCount, _) = waiting.popFirst() else { return nil }
         waitingBytes -= byteCount
         return (item, send(byteCount), takeUntold())
     }
 
-    /// Numbers a message that is not in the queue and goes before the queued ones.
+    /// Counts a message as sent that is not in the queue and goes before the queued ones.
     ///
-    /// - Returns: its number; nil when nothing may be sent.
+    /// - Returns: its number; nil when the window is full.
     public mutating func next(byteCount: Int) -> UInt64? { hasRoom ? send(byteCount) : nil }
 
-    /// Numbers the last message of all, which may be sent regardless of the window.
+    /// Counts the very last message as sent, which may exceed the window: the report of losses when the service ends.
+    ///
+    /// - Returns: its number.
     public mutating func last(byteCount: Int) -> UInt64 { send(byteCount) }
 
+    /// Assigns the next number to a message that is sent now.
     private mutating func send(_ byteCount: Int) -> UInt64 {
         lastNumber += 1
         onTheWay.append((lastNumber, byteCount))
@@ -115,9 +128,9 @@ public struct SessionLine<Item> {
         return lastNumber
     }
 
-    /// Takes the acknowledgment of all messages up to a number.
+    /// Handles the acknowledgment of all messages up to a number.
     ///
-    /// - Returns: false for a number that was never given.
+    /// - Returns: false for a number that was not assigned yet.
     public mutating func confirm(upTo number: UInt64) -> Bool {
         guard number <= lastNumber else { return false }
         while let first = onTheWay.first, first.number <= number {
@@ -128,9 +141,9 @@ public struct SessionLine<Item> {
         return true
     }
 
-    /// Loses all waiting messages; the next message reports them.
+    /// Loses all waiting messages. The next message reports them.
     ///
-    /// - Returns: the number of losses that are reported.
+    /// - Returns: the number of losses that count.
     @discardableResult
     public mutating func clear() -> UInt64 {
         let before = lost
@@ -139,7 +152,8 @@ public struct SessionLine<Item> {
         return lost - before
     }
 
-    /// Gives up the messages in flight, which may be lost, because nothing was acknowledged for long.
+    /// Empties the window, because nothing was acknowledged for a long time: the messages in flight may be lost. They
+    /// are not counted as lost, as they may also have arrived.
     public mutating func giveUp() {
         onTheWay = Deque()
         bytesOnTheWay = 0
