@@ -6,33 +6,41 @@ import CarillonCore
 import CarillonDBus
 import CarillonMainLoop
 
-/// The identities of calling connections, as the bus verified them.
+/// The table of identified callers, and the queue in front of it: a message is handled when its sender is identified.
 ///
-/// No call is served before its caller is identified: the identity decides which account is charged for the memory that
-/// a call takes (E4). The bus is asked over the control connection, where its answer does not wait behind the callers'
-/// messages. Messages of all callers wait meanwhile, so that the bus's order is kept (D4, S5). When more than
-/// ``maxInOrder`` connections wait, known callers no longer wait for them. The messages that wait are bounded by the
-/// bytes that the connection may have received.
+/// The identity decides which account is charged for the memory of a call (E4), and which policy applies (P2). It comes
+/// from two steps. ``CenterObject`` passes each arriving message to ``admit(_:)``.
 ///
-/// A process may run in a mount namespace whose files may not answer. Only the messages of that caller wait for the
-/// look at them, for a limited time and up to 256 KiB. Then the caller is served as unidentified.
+/// 1. The bus returns the credentials of the connection. The query goes over the control connection, where the reply
+///    does not wait behind the callers' messages. Meanwhile the messages of all callers wait, so that the order of the
+///    bus is kept (D4, S5). While more than ``maxInOrder`` connections wait, messages of identified callers overtake
+///    them.
+/// 2. The kernel's files about the process show its sandbox. Reading them may block, if the process has a file system
+///    of its own. Only the messages of this caller wait for that: for a second, and up to 256 KiB. Then the caller is
+///    served as unidentified.
+///
+/// Waiting messages count as received bytes of the bus connection, which bounds them.
+///
+/// Threads: that of the bus's context.
 final class Callers {
+    /// An identified caller.
     final class Caller {
-        /// The process ID; 0 when the connection left before the bus was asked.
+        /// The process ID; 0 if the bus does not know it, such as when the connection has left.
         let processID: UInt32
         fileprivate let name: UniqueName
-        /// Whether it runs in the sandbox of an application, if that is known.
+        /// The sandbox of the process; `none` outside any sandbox, `unknown` where it can't be found out.
         let confinement: Confinement
-        /// Whether the lookup failed at the bus or in the files of the process, so that it is repeated.
+        /// Whether a step of the identification failed. It is repeated at the next call.
         fileprivate let isProvisional: Bool
-        /// Whether it had left when the bus was asked, so that no reply is wanted.
+        /// Whether the connection had already left the bus when its credentials were requested.
         let hasLeft: Bool
-        /// The account that is charged for the caller.
+        /// The account that is charged for the caller: its sandbox, process, user or connection, the first that is
+        /// known.
         let account: AccountID
-        /// The identity for ListClients and notification details (P1). It is read at once: the process may be a command
-        /// that ends a moment later.
+        /// The identity for ListClients and notification details (P1).
         let identity: Identity
 
+        /// - Parameter other: the identity of another connection, whose memory is shared if both are equal.
         fileprivate init(
             _ credentials: ConnectionCredentials, _ description: ProcessDescription?, of name: UniqueName,
             confinement: Confinement, isProvisional: Bool, hasLeft: Bool, sharing other: Identity?
@@ -58,7 +66,8 @@ final class Callers {
                 }
         }
 
-        /// Returns the text; nil when it is empty, longer than 255 bytes, or contains a NUL, which no signal can carry.
+        /// Returns the text; nil if it is empty, longer than 255 bytes, or contains a NUL, which no D-Bus message can
+        /// carry.
         private static func checked(_ text: String?) -> String? {
             text.flatMap { $0.isEmpty || $0.utf8.count > 255 || $0.utf8.contains(0) ? nil : $0 }
         }
@@ -68,85 +77,93 @@ final class Callers {
         /// The application's ID, which names its desktop file; nil where it is unknown.
         var application: String? { identity.application }
 
-        /// The application in whose sandbox it runs; nil where it runs in none, or that is unknown.
+        /// The application in whose sandbox the process runs; nil outside a sandbox, and where that is unknown.
         var sandbox: String? { confinement.sandbox }
     }
 
     private unowned let bus: any MessageBus
-    /// The control connection, over which the bus is asked; nil to ask on the main connection.
+    /// The control connection, for queries to the bus; nil to send them on the main connection.
     weak var control: (any MessageBus)?
-    /// The connection on which the bus answers soonest.
+    /// The connection for queries to the bus: the one on which replies wait behind the fewest messages.
     var way: any MessageBus { control ?? bus }
     private let table: any ProcessTable
+    /// Runs lookups that may block, outside the loop, with a timeout of one second.
     private let lookups: ProcessLookups
     /// Called when a connection has been identified, before its first call is served.
     var onKnown: ((UniqueName, Caller) -> Void)!
     /// Handles a message that had to wait.
     var handle: ((Message) -> Void)!
+    /// The identified callers.
     private var callers: [UniqueName: Caller] = [:]
-    /// The caller that was looked up last: messages of one caller often follow each other.
+    /// The last result of the subscript. Consecutive messages often have the same sender.
     private var last: Caller?
-    /// The identity that was learned last, shared by the connections of one process. A process may have thousands, and
-    /// the remembered identities of departed ones must not keep the memory of all others from being given back.
+    /// The identity of the last identified connection. Further connections of the same process share its memory,
+    /// because a process may have thousands.
     private var lastIdentity: Identity?
-    /// The connections that the bus was asked about, with the time of the question.
+    /// The connections in identification, with the time of the query on the clock of the process table.
     private var asked: [UniqueName: UInt64] = [:]
     private var departed = Departed()
-    /// The messages that wait, in the order of their arrival.
+    /// The messages of all connections that wait for step 1, in the order of their arrival.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     private var waiting = Deque<Waiting>()
     /// The number of waiting messages of each connection.
     private var waitingOf: [UniqueName: Int] = [:]
-    /// The size of the waiting messages, in bytes.
+    /// The size of ``waiting``, in bytes.
     private var waitingBytes = 0 {
         didSet { tellKept() }
     }
-    /// Answers of the bus that are yet to be taken up, in their order, while many connections wait.
+    /// The credentials that the bus returned and that are not processed yet, in their order. They are processed a few
+    /// at a time while many connections wait.
     private var answers = Deque<(name: UniqueName, answer: Answer)>()
-    /// Forgotten connections that are kept until their waiting messages are handled.
+    /// The connections whose entry is to be removed when their waiting messages are handled.
     private var forgotten: Set<UniqueName> = []
-    /// The source that handles waiting messages and answers.
+    /// The event source that continues with ``waiting`` and ``answers``.
     private var rest: ReadySource!
-    /// Up to this number of waiting connections, all messages wait in their order, regardless of size.
+    /// The maximum number of waiting connections for which identified callers wait as well.
     private static let maxInOrder = 32
-    /// The maximum of ``waitingBytes`` that counts in ``onPutOff``.
+    /// The maximum part of ``waitingBytes`` that ``onPutOff`` reports.
     private static let maxWaitingBytes = 8 << 20
-    /// The messages that wait for the confinement lookup of their caller's process.
+    /// The messages that wait for step 2, by caller.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     private var deferred: [UniqueName: PutOff] = [:]
+    /// The maximum size of one caller's deferred messages, in bytes.
     private static let maxPutOff = 256 << 10
-    /// The maximum of all messages that are put off, in bytes.
+    /// The maximum size of all deferred messages, in bytes.
     private static let maxPutOffTogether = 8 << 20
-    /// Completions of confinement lookups, by process: one for each waiting connection.
+    /// The completions of running sandbox lookups, by process ID: one for each waiting connection of the process.
     private var lookingUp: [UInt32: [(Confinement?) -> Void]] = [:]
-    /// The size of all messages that are put off, in bytes.
+    /// The size of all deferred messages, in bytes.
     private var putOffBytes = 0 {
         didSet { tellKept() }
     }
-    /// Called at each change with the bytes kept here, up to a bound, so that they do not keep other messages from
-    /// being read.
+    /// Called at each change with the bytes of the messages that are kept here. The call queue raises the connection's
+    /// limit of received bytes by them, so that other messages are read meanwhile. The reported bytes are bounded.
     var onPutOff: ((Int) -> Void)?
 
     private func tellKept() { onPutOff?(putOffBytes + min(waitingBytes, Self.maxWaitingBytes)) }
 
+    /// The result of step 1.
     private enum Answer {
-        /// With the kernel's information about the process; nil where the bus does not know the process.
+        /// The credentials, and the kernel's information about the process; nil where the bus does not know the
+        /// process.
         case found(ConnectionCredentials, (description: ProcessDescription?, confinement: Lookup<Confinement>)?)
         case failed(BusError)
     }
 
+    /// A message that waits for step 1 of its caller, or behind such a message.
     private struct Waiting {
         let message: Message
-        /// Nil for a message that is no call.
+        /// The sender of a method call; nil for another message.
         let caller: UniqueName?
-        /// The caller, or the connection whose departure the message reports.
+        /// The caller, or the connection that left according to the message; nil for other messages.
         let about: UniqueName?
     }
 
+    /// The state of a caller in step 2, with its messages.
     private struct PutOff {
         let credentials: ConnectionCredentials
         let description: ProcessDescription?
@@ -164,6 +181,7 @@ final class Callers {
             run: { [unowned self] in goOn() })
     }
 
+    /// Returns an identified caller; nil for others.
     subscript(name: UniqueName) -> Caller? {
         if let last, last.name == name { return last }
         guard let caller = callers[name] else { return nil }
@@ -171,15 +189,17 @@ final class Callers {
         return caller
     }
 
-    /// Whether a message that arrived may be handled now. Otherwise it is kept, and passed to ``handle`` later, in its
-    /// order.
+    /// Returns whether an arriving message may be handled now. Otherwise it is kept here, and passed to ``handle``
+    /// later.
     func admit(_ message: Message) -> Bool {
-        // Messages with descriptors are refused in any case, so their descriptors are not kept open.
+        // A message with descriptors is refused later in any case. It does not wait, because its descriptors stay open
+        // meanwhile.
         guard !message.hasDescriptors else { return true }
         let caller = message.kind == .methodCall ? message.sender : nil
         let isKnown = caller.map(isKnown) ?? true
         if isKnown, waiting.isEmpty { return deferred.isEmpty || !isPutOff(message, caller) }
         let about = caller ?? OwnerChange(message)?.departed
+        // While many connections wait, a message overtakes them, unless messages of its own connection wait.
         if isKnown, waitingOf.count > Self.maxInOrder, about.map({ waitingOf[$0] == nil }) ?? true {
             return deferred.isEmpty || !isPutOff(message, caller)
         }
@@ -189,11 +209,10 @@ final class Callers {
         return false
     }
 
-    /// Whether messages arrived that were not handled yet.
+    /// Whether messages wait here.
     var isAnythingWaiting: Bool { !waiting.isEmpty || !deferred.isEmpty }
 
-    /// Keeps a message of, or about the departure of, a caller whose process's files are being looked at. Returns
-    /// whether it was kept.
+    /// Defers a message if its caller is in step 2, or if it reports that such a caller left. Returns whether it did.
     private func isPutOff(_ message: Message, _ caller: UniqueName?) -> Bool {
         guard let name = caller ?? OwnerChange(message)?.departed, var kept = deferred.removeValue(forKey: name) else {
             return false
@@ -202,21 +221,24 @@ final class Callers {
         kept.byteCount += message.byteCount
         deferred[name] = kept
         putOffBytes += message.byteCount
+        // Beyond the limits the caller counts as unidentified, and its deferred messages are handled. A single message
+        // may be of any size.
         if kept.byteCount > Self.maxPutOff && kept.messages.count > 1 || putOffBytes > Self.maxPutOffTogether {
             learned(kept.credentials, kept.description, of: name, confinement: nil)
         }
         return true
     }
 
-    /// Identifies a connection that has not called, such as a restored client.
+    /// Begins to identify a connection that has not called, such as a restored client.
     func identify(_ name: UniqueName) {
         _ = isKnown(name)
     }
 
-    /// Whether the connection is identified; asks the bus otherwise. A caller whose process's files are being looked at
-    /// counts as known, and its messages are put off.
+    /// Returns whether step 1 of a connection is done; begins it otherwise. A caller in step 2 counts as known, and its
+    /// messages are deferred.
     private func isKnown(_ name: UniqueName) -> Bool {
         if let caller = self[name] {
+            // A failed identification is repeated, unless a lookup for the process is still blocked.
             if caller.isProvisional, !lookups.isStuck(caller.processID) { ask(about: name) }
             return true
         }
@@ -225,13 +247,14 @@ final class Callers {
         return false
     }
 
+    /// Requests the credentials of a connection from the bus (step 1).
     private func ask(about name: UniqueName) {
         guard asked[name] == nil else { return }
         asked[name] = table.now
         way.credentials(of: name) { [weak self] result in
             guard let self else { return }
-            // With the connection the whole link ends, and waiting messages are handed over to the next link, which
-            // asks again.
+            // When the connection ends, the next link takes over the waiting messages, and requests the credentials
+            // again.
             if case .failure(let error) = result, error.name == BusError.disconnectedName { return }
             let answer = answer(result, of: name)
             guard answers.isEmpty, waitingOf.count <= Self.maxInOrder else { return answers.append((name, answer)) }
@@ -240,25 +263,27 @@ final class Callers {
         }
     }
 
+    /// Returns the result of step 1, with the kernel's information about the process that needs no blocking read.
     private func answer(_ result: Result<ConnectionCredentials, BusError>, of name: UniqueName) -> Answer {
         switch result {
         case .failure(let error): return .failed(error)
         case .success(let credentials):
             let processID = credentials.processID
             guard processID > 0 else { return .found(credentials, nil) }
-            // Read at once: the process may be a command that ends a moment later.
+            // The process is read now, because it may be a command that ends a moment later.
             let description = table.description(of: processID, startedBy: asked[name] ?? table.now)
             return .found(credentials, (description, table.confinement(of: processID)))
         }
     }
 
+    /// Processes a result of step 1.
     private func takeUp(_ answer: Answer, of name: UniqueName) {
         switch answer {
         case .found(let credentials, nil): learned(credentials, nil, of: name, confinement: .unknown)
         case .found(let credentials, let process?):
             found(credentials, process.description, process.confinement, of: name)
-        // The bus could not carry the question or the answer. The caller is served as unidentified, and looked up again
-        // at its next call.
+        // The caller is served as unidentified. If the connection still exists, its next call repeats the query: the
+        // bus may have been out of quota.
         case .failed(let error):
             let hasLeft = error.name == BusError.nameHasNoOwnerName
             learned(
@@ -267,12 +292,12 @@ final class Callers {
         }
     }
 
-    /// Returns the identity of a connection; of a departed one for 60 s.
+    /// Returns the identity of an identified connection, and for 60 s after its departure; otherwise nil.
     func identity(of name: UniqueName) -> Identity? {
         self[name]?.identity ?? departed.identity(of: name, at: bus.context.now)
     }
 
-    /// The connections for which an entry is kept, for tests.
+    /// The identified connections, for tests.
     var names: some Collection<UniqueName> { callers.keys }
 
     /// Releases the memory of entries of departed connections (E8).
@@ -285,7 +310,7 @@ final class Callers {
         lookingUp.releaseMemory()
     }
 
-    /// Forgets a connection after its departure. Its messages may still wait here.
+    /// Forgets a connection after its departure. If its messages still wait here, its entry is removed after them.
     func forget(_ name: UniqueName) {
         if waitingOf[name] != nil, callers[name] != nil {
             forgotten.insert(name)
@@ -297,6 +322,7 @@ final class Callers {
         last = nil
     }
 
+    /// Begins step 2: finds the sandbox of the process.
     private func found(
         _ credentials: ConnectionCredentials, _ description: ProcessDescription?, _ lookup: Lookup<Confinement>,
         of name: UniqueName
@@ -305,20 +331,23 @@ final class Callers {
         if case .mayBlock = lookup, callers[name] == nil {
             deferred[name] = PutOff(credentials: credentials, description: description)
         }
+        // One lookup serves all connections of the process.
         let isAsked = lookingUp[processID] != nil
         lookingUp[processID, default: []].append { [unowned self] confinement in
+            // The result is out of date if the connection was identified otherwise, or forgotten, meanwhile.
             guard asked[name] != nil || callers[name]?.isProvisional == true else { return }
             learned(credentials, description, of: name, confinement: confinement)
         }
         if !isAsked {
-            // One lookup serves all connections of the process.
             lookups.find(lookup, of: processID) { [weak self] confinement in
                 for completion in self?.lookingUp.removeValue(forKey: processID) ?? [] { completion(confinement) }
             }
         }
     }
 
-    /// - Parameter confinement: nil when the lookup failed for now.
+    /// Ends the identification, and handles the deferred messages of the connection.
+    ///
+    /// - Parameter confinement: the sandbox of the process; nil if the lookup failed or takes too long.
     private func learned(
         _ credentials: ConnectionCredentials, _ description: ProcessDescription?, of name: UniqueName,
         confinement: Confinement?, isProvisional: Bool = false, hasLeft: Bool = false
@@ -336,19 +365,20 @@ final class Callers {
         for message in kept.messages { handle(message) }
     }
 
-    /// Takes up answers, and handles the messages that no longer have to wait, a limited number per iteration of the
-    /// loop. Many connections may bring many messages, and others are to be read meanwhile.
+    /// Handles waiting messages whose callers are known, and processes results of step 1, within a limit per iteration
+    /// of the loop. The limit lets the loop read other messages meanwhile.
     private func goOn() {
         let start = bus.context.now
         let areMany = waitingOf.count > Self.maxInOrder || !answers.isEmpty
         for number in 0..<Self.maxAtOnce {
             if let first = waiting.first, first.caller.map(isKnown) ?? true {
                 popFirst()
+                // The core has forgotten the connection, and is informed again of its identity before the message.
                 if let name = first.caller, forgotten.remove(name) != nil, let caller = callers[name] {
                     onKnown(name, caller)
                 }
                 if deferred.isEmpty || !isPutOff(first.message, first.caller) { handle(first.message) }
-                // The report of the departure was the last of its messages.
+                // The last message of a departed connection was handled.
                 if let name = first.about, waitingOf[name] == nil, forgotten.remove(name) != nil { forget(name) }
             } else if let answer = answers.popFirst() {
                 takeUp(answer.answer, of: answer.name)
@@ -360,12 +390,16 @@ final class Callers {
         }
     }
 
-    /// The number of messages handled per iteration of the loop, and the time for it. Few callers get at least as many
-    /// as one iteration reads. The maximum is higher than that, so that the backlog ends while a flood is being read.
+    /// The number of messages that are handled regardless of ``maxTime``, if few connections wait. One iteration of the
+    /// loop reads at most as many.
     private static let minAtOnceOfFew = 32
+    /// The maximum number of messages in an iteration of the loop. It is larger than the number that one iteration
+    /// reads, so that the queue becomes shorter during a flood.
     private static let maxAtOnce = 256
+    /// The time for them.
     private static let maxTime = Duration.microseconds(500)
 
+    /// Removes the first waiting message from the queue and the counts.
     private func popFirst() {
         guard let first = waiting.popFirst() else { return }
         waitingBytes -= first.message.byteCount
@@ -373,20 +407,22 @@ final class Callers {
         waitingOf[about] = count > 1 ? count - 1 : nil
     }
 
-    /// Takes out the waiting messages: those of each caller in the order of their arrival.
+    /// Removes and returns all waiting and deferred messages, each caller's in the order of their arrival.
     func takeWaiting() -> [Message] {
         defer {
             (waiting, waitingOf, waitingBytes, forgotten) = (Deque(), [:], 0, [])
             (deferred, putOffBytes) = ([:], 0)
         }
-        // Messages that were put off arrived before the waiting messages of the same callers.
+        // The deferred messages of a caller arrived before its waiting messages.
         return deferred.sorted { $0.key < $1.key }.flatMap(\.value.messages) + waiting.map(\.message)
     }
 
+    /// Whether the first waiting message can be handled, or its caller is still to be requested from the bus.
     private var hasTimeLeft: Bool {
         guard !waiting.isEmpty else { return false }
         guard let caller = waiting.first?.caller else { return true }
-        // A caller that was answered and forgotten meanwhile is asked about again.
+        // A caller that was identified and then forgotten has none of these states, and its credentials are requested
+        // again.
         return self[caller] != nil || deferred[caller] != nil || asked[caller] == nil
     }
 }
@@ -396,7 +432,9 @@ final class Callers {
 private struct Departed {
     typealias Instant = SuspendingClock.Instant
 
+    /// The maximum number of identities.
     private static let most = 1024
+    /// The time for which an identity is kept.
     private static let time = Duration.seconds(60)
 
     private var identities: [UniqueName: Identity] = [:]

@@ -5,29 +5,37 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// The driver of the core: passes events to it one at a time, and carries out its decisions at once, in their order.
+/// The driver of the core: it passes each event to the core and carries out the resulting effects at once, in their
+/// order.
 ///
-/// Threads: that of the bus's context. Nothing here blocks.
+/// The core (``DistributedCenter``) is a state machine without input and output. Every change of its state goes through
+/// ``perform(_:)``: method calls, acknowledgments of clients, timers and departures. The driver also holds the replies
+/// to posts until the deliveries are sent, and restores and hands over the state.
+///
+/// Threads: that of the bus's context. Nothing here blocks, except writes to the recovery log.
 final class CenterDriver {
+    /// The core.
     private(set) var center = DistributedCenter()
+    /// The executor of the effects.
     let effects: EffectRunner
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     private var pendingReplies = PendingReplies()
-    /// Whether pending replies are being sent; each reply is an event of its own.
+    /// Whether pending replies are being sent. Each reply is an event of its own, which must not begin this again.
     private var isAnswering = false
     private let memory: MemoryReturn
     private let machine: Machine
     let context: MainContext
-    /// Whether the state has been handed over to the next connection or left to the next process. From then on no
-    /// effects are carried out: numbers would be given twice, and accepted posts would not be persisted.
+    /// Whether the state has been handed over to the next connection, or left to the next process. From then on no
+    /// effects are carried out: sequence numbers would be assigned twice, and accepted posts would not be persisted.
     private(set) var isOver = false
-    /// Called in a quiet moment after a load, so that other tables release memory.
+    /// Called when memory is returned to the system (``MemoryReturn``), so that further tables free their unused
+    /// capacity.
     var onRest: (() -> Void)?
     /// Called after each event while the core is under backpressure.
     var onBackpressure: (() -> Void)?
-    /// An empty array whose memory is reused from event to event.
+    /// An empty array whose memory is reused from one event to the next.
     private var spareEffects: [Effect] = []
 
     init(bus: any MessageBus, clients: ClientRegistry, barrier: BusBarrier, machine: Machine) {
@@ -38,12 +46,14 @@ final class CenterDriver {
         effects = EffectRunner(bus: bus, clients: clients, barrier: barrier, machine: machine)
         memory.releaseMemory = { [unowned self] in releaseMemory() }
         effects.channels.meter = center.meter
+        // The core decides when a reply is sent.
         effects.answers.turn = { [unowned self] caller, byteCount in
             perform { effects in center.mayReply(to: caller, byteCount: byteCount, effects: &effects) }
         }
         effects.answers.onVoid = { [unowned self] caller, places in
             perform { effects in center.discardAnswers(of: caller, places, effects: &effects) }
         }
+        // The later results of effects are events for the core.
         effects.report = { [unowned self] event in
             perform { effects in
                 switch event {
@@ -80,7 +90,7 @@ final class CenterDriver {
         }
     }
 
-    /// Releases the unused memory of tables (E8).
+    /// Frees the unused capacity of tables (E8).
     private func releaseMemory() {
         spareEffects = []
         center.releaseMemory()
@@ -88,8 +98,14 @@ final class CenterDriver {
         onRest?()
     }
 
-    /// Makes one call into the core, and carries out its decisions, also when it throws: a refused event may have found
-    /// before that a value has expired.
+    /// Passes one event to the core, and carries out its effects. It does so even if the core refuses the event: the
+    /// core may have removed an expired value before the refusal.
+    ///
+    /// The order of the steps matters. Changes and reserved numbers are written to the recovery log before an effect
+    /// leaves the process. Replies to posts follow the deliveries. The log is rewritten last.
+    ///
+    /// - Parameter event: calls one method of the core, which appends its effects.
+    /// - Returns: the result of `event`.
     func perform<Value, Failure: Error>(
         _ event: (inout [Effect]) throws(Failure) -> Value
     ) throws(Failure) -> Value {
@@ -108,8 +124,8 @@ final class CenterDriver {
             if PlantedFault.strikes(.wrongOrder, oneOf: 8) { decided.reverse() }
         #endif
         if isOver || decided.isEmpty {
-            // Numbers are persisted before any answer. Effects are persisted together with them, before they are
-            // carried out.
+            // The reserved numbers are written before any reply. Otherwise the executor writes them together with the
+            // effects.
             store?.flush()
         } else {
             effects.carryOut(decided)
@@ -124,10 +140,9 @@ final class CenterDriver {
         return try result.get()
     }
 
-    /// Removes some of the queued posts that this post replaces by coalescing, where they are too many for one event.
+    /// Removes a slice of the queued posts that a coalescing post replaces, if they are too many for one event.
     ///
-    /// - Returns: whether the post may be made now; otherwise call this again, with no other event of the poster
-    ///   between.
+    /// - Returns: whether the post may be made now. After false, call this again before any other event of the poster.
     func removeCoalesced(
         for post: Post<WireUserInfo>, from poster: ClientName, effects: inout [Effect]
     ) throws(BusError) -> Bool {
@@ -139,13 +154,13 @@ final class CenterDriver {
         }
     }
 
-    /// Notes that a call is served.
+    /// Notes that a method call is served.
     func noteServing() {
         machine.noteServing()
         memory.noteServing()
     }
 
-    /// Answers an accepted post, behind its deliveries.
+    /// Replies to a call with one accepted post, after its deliveries are sent.
     func answer(_ post: MethodCall, with receipt: Receipt) {
         guard post.answer.isWanted, let mark = mark(for: receipt, to: post.sender) else {
             return post.answer.reply(toPost: receipt.receivers)
@@ -153,7 +168,7 @@ final class CenterDriver {
         pendingReplies.append(post, receivers: receipt.receivers, behind: mark)
     }
 
-    /// Returns the answer to an accepted post on a channel; nil where the answer waits for the deliveries, and is sent
+    /// Returns the answer to an accepted post on a channel; nil if deliveries are due first, and the driver sends it
     /// after them.
     func answer(to post: ChannelPost, with receipt: Receipt) -> ChannelAnswer? {
         guard let mark = mark(for: receipt, to: post.channel.client) else {
@@ -163,13 +178,15 @@ final class CenterDriver {
         return nil
     }
 
-    /// The watermark that an answer to `poster` waits for; nil when it may be sent now.
+    /// Returns the watermark that the reply to a post waits for: that of its own deliveries, or else that of the
+    /// poster's last pending reply, so that replies to one poster keep their order. Nil if the reply may be sent now.
     private func mark(for receipt: Receipt, to poster: ClientName) -> Watermark? {
         if let mark = receipt.mark, !center.hasPassed(mark) { return mark }
         return pendingReplies.lastMark(of: poster)
     }
 
-    /// Answers posts on channels, as far as their posters read the answers (A4). All go together, as one event.
+    /// Sends the answers to posts on channels, in one event. The answer to a poster that does not read is kept in the
+    /// reply queue (A4).
     func send(_ answers: [ChannelAnswer]) {
         guard !answers.isEmpty, !isOver else { return }
         perform { decided in
@@ -181,28 +198,31 @@ final class CenterDriver {
         }
     }
 
+    /// Sends the pending replies whose deliveries have been sent.
     private func answerPassed() {
         isAnswering = true
         defer { isAnswering = false }
         var answers: [ChannelAnswer] = []
         while true {
+            // Answers on channels are collected for one event. The reply to a call is an event of its own, so the
+            // collected answers go first.
             while let waiting = pendingReplies.popPassed(hasPassed: center.hasPassed) {
                 if waiting.isCall, !answers.isEmpty {
-                    // The order is kept: answering a call is an event as well.
                     send(answers)
                     answers = []
                 }
                 if let answer = waiting.send() { answers.append(answer) }
             }
             guard !answers.isEmpty else { return }
+            // This event may let further replies pass, so the loop continues.
             send(answers)
             answers = []
         }
     }
 
-    /// Answers a call of many posts, behind the deliveries of all of them.
+    /// Replies to a call with many posts, after the deliveries of all of them are sent.
     ///
-    /// - Parameter marks: the watermark of the last post in each lane.
+    /// - Parameter marks: for each lane with deliveries, the watermark of the last one.
     func answer(_ call: MethodCall, with outcomes: [PostOutcome], behind marks: [Watermark]) {
         var marks = marks.filter { !center.hasPassed($0) }
         if marks.isEmpty, let last = pendingReplies.lastMark(of: call.sender) { marks = [last] }
@@ -212,15 +232,15 @@ final class CenterDriver {
 
     // MARK: Process restart (E3)
 
-    /// Restores the state that an earlier process left for this bus, and persists state from now on. Call it before the
-    /// first event, until it succeeds.
+    /// Restores the state that an earlier process left for this bus, and persists all changes from now on. Call it
+    /// before the first event, again and again until it returns true.
     ///
     /// - Parameters:
     ///   - directory: a directory private to the user.
     ///   - busID: the ID of the bus.
     ///   - address: the address of the bus.
-    ///   - takesLock: see ``RecoveryLog``.
-    /// - Returns: false while another process holds the state.
+    ///   - takesLock: whether to lock the recovery log against other processes (``RecoveryLog``).
+    /// - Returns: false while another process has the lock.
     func recover(directory: String, busID: String, address: String, takesLock: Bool) -> Bool {
         do throws(FileError) {
             let store = try RecoveryStore(
@@ -239,21 +259,22 @@ final class CenterDriver {
         }
     }
 
-    /// Sends the scheduled messages before the process ends; no more calls arrive. Queued posts are left to a later
-    /// process, as a loop that is about to quit is not idle (Q2).
+    /// Sends all due messages before the process ends; no more calls arrive. Queued posts are left to the next process:
+    /// they wait for an idle service, and a service that ends is not idle (Q2).
     ///
-    /// - Parameter completion: called when the bus has carried all of them, or is gone. Then call ``finish()``.
+    /// - Parameter completion: called when the bus has carried all messages, or is gone. Then call ``finish()``.
     func settle(_ completion: @escaping () -> Void) {
         perform { effects in center.sendAllReady(effects: &effects) }
         beginEnding()
         effects.settle(completion)
     }
 
+    /// Stops sending, and leaves all queues to the next process.
     private func beginEnding() {
         effects.store?.tryAgain(from: center)
         let isKept = effects.store?.isWhole == true
         perform { effects in
-            // Queues that can't be persisted are sent instead.
+            // If the store can't persist the queues, their due messages are sent instead.
             if isKept {
                 center.beginEnding(effects: &effects)
             } else {
@@ -263,15 +284,15 @@ final class CenterDriver {
         }
     }
 
-    /// Ends where no time is left: nothing more is sent.
+    /// Stops sending at once, because no time is left.
     ///
-    /// - Parameter completion: called when the bus has carried all messages sent before.
+    /// - Parameter completion: called when the bus has carried all messages that were sent before, or is gone.
     func settleAtOnce(_ completion: @escaping () -> Void) {
         beginEnding()
         effects.settle(hearsRefusals: false, completion)
     }
 
-    /// Writes the final state; the process ends now.
+    /// Writes the final state for the next process. After that this process ends.
     func finish() {
         beginEnding()
         effects.store?.finish(from: center)
@@ -280,16 +301,25 @@ final class CenterDriver {
 
     // MARK: Connection handover (E5)
 
-    /// Gives up the center and the store in order, when the bus has closed the connection, for ``inherit(_:_:)``.
+    /// Ends this driver when the bus has closed the connection, and returns the core and the store for the driver of
+    /// the next connection (``inherit(_:_:)``).
+    ///
+    /// Messages in flight may be lost with the connection. The core records them as possible losses, which it reports
+    /// to the clients on the next connection.
+    ///
+    /// - Returns: `largest` is the size of the largest notification in flight, in bytes.
     func handOver() -> (center: DistributedCenter, store: RecoveryStore?, largest: Int) {
+        // The possible losses of each client: signals of the last seconds on the bus, and unwritten frames of its
+        // channel.
         var (counts, largest) = effects.recentDeliveries()
         let lost = effects.channels.closeAll()
         for (client, one) in lost { counts[client, default: SentSignals.Recent()].add(one.unwritten) }
         perform { effects in
             for (client, recent) in counts.sorted(by: { $0.key < $1.key }) {
                 let channel = lost[client]
-                // If the bus may not have carried the channel's descriptor, it may not have carried earlier messages
-                // either, but the channel's window counts those as acknowledged.
+                // The bus may not have carried the channel's descriptor to the client. Then all frames in the channel
+                // are unreachable, and earlier messages on the bus may be lost too. The window can't bound this number,
+                // because it counts written frames as acknowledged.
                 var unreachable: SentSignals.Recent?
                 if let channel, !channel.isCarried {
                     unreachable = channel.unread
@@ -301,13 +331,14 @@ final class CenterDriver {
                 #if CARILLON_PLANTED
                     if PlantedFault.strikes(.resetForgotten) { continue }
                 #endif
-                // The same holds for a client that closed its channel with messages unread.
+                // A client that closed its channel has also lost the frames that it left unread there.
                 if let channel, channel.isCarried, channel.isReset {
                     center.inFlightLost(
                         client, atMost: 0, losses: 0,
                         unreachable: (channel.unread.notifications, channel.unread.losses), effects: &effects)
                 }
             }
+            // Unread control signals are sent again.
             for (client, channel) in lost.sorted(by: { $0.key < $1.key }) {
                 guard let revoked = channel.unreadControl else { continue }
                 center.controlSignalsLost(client, revoked: revoked, effects: &effects)
@@ -317,14 +348,15 @@ final class CenterDriver {
         defer {
             effects.store = nil
             isOver = true
-            // Answers that still arrive on the other connection are dropped: they would acknowledge messages that the
-            // client has not received.
+            // An empty core ignores acknowledgments that still arrive on the control connection. They would acknowledge
+            // messages that the client has not received.
             center = DistributedCenter()
         }
         return (center, effects.store, largest)
     }
 
-    /// Takes over the state of the driver whose connection the bus closed. Call once, before the first event.
+    /// Restores the state from the core and the store of the previous driver (``handOver()``). Call once, before the
+    /// first event.
     func inherit(_ before: DistributedCenter, _ store: RecoveryStore?) {
         center.takeOver(before)
         center.remembersChanges = store != nil

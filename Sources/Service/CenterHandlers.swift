@@ -6,7 +6,11 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// The methods of the wire contract: each makes one call into the core.
+/// The implementation of the D-Bus interface of the service: a table of its methods, and a handler for each.
+///
+/// ``CenterObject`` makes one, and its exporter dispatches calls by the table. A handler decodes the arguments, checks
+/// policy, passes one event to the core, and replies. The members are the objects that the handlers use; `CenterObject`
+/// owns them all.
 struct CenterHandlers {
     unowned let driver: CenterDriver
     unowned let turns: DeliveryTurns
@@ -22,7 +26,8 @@ struct CenterHandlers {
     unowned let sessions: Sessions
     unowned let present: PresentConnections
 
-    /// The contract as a table, from which calls are dispatched and the introspection data is made.
+    /// The table of methods, signals and properties. Calls are dispatched by it, and the introspection data is made
+    /// from it.
     var interface: Interface {
         Interface(
             name: Wire.interface,
@@ -76,9 +81,10 @@ struct CenterHandlers {
 
     // MARK: Rows of the method table
 
-    // Every row states the need that policy checks (P2). These overloads are the only way into the table, so no method is
-    // without a check.
+    // Every row states its need: the permission that policy checks (P2). All rows are made by these overloads, so no
+    // method lacks the check. The label of the last argument tells the sort of handler.
 
+    /// Makes a row whose handler returns the reply.
     private func method<Method: CenterMethod>(
         _: Method.Type, needs: @escaping (Method) -> PolicyGate.Need,
         handler: @escaping (Method, UniqueName) throws(BusError) -> Method.Reply
@@ -100,7 +106,9 @@ struct CenterHandlers {
         }
     }
 
-    /// Makes a row that is served in parts, and replies with a count.
+    /// Makes a row that is served in slices (``CallsInParts``), and replies with the sum of their counts.
+    ///
+    /// - Parameter begin: returns a closure that serves the next slice.
     private func method<Method: CenterMethod>(
         _: Method.Type, needs: @escaping (Method) -> PolicyGate.Need,
         inParts begin: @escaping (Method, UniqueName) -> () -> (count: Int, isMore: Bool)
@@ -121,7 +129,7 @@ struct CenterHandlers {
         }
     }
 
-    /// Makes a row that shows other clients, as many of them as the caller may see.
+    /// Makes a row that shows those clients that the caller may see. Its handler returns the reply.
     private func method<Method: CenterMethod>(
         _: Method.Type, shows handler: @escaping (Method, PolicyGate.Visibility) throws(BusError) -> Method.Reply
     ) -> Interface.Method {
@@ -135,8 +143,8 @@ struct CenterHandlers {
             })
     }
 
-    /// Makes a row that shows other clients and sends the reply itself. A caller that wants no reply gets none of the
-    /// work, which may be long.
+    /// Makes a row that shows those clients that the caller may see. Its handler sends the reply itself. If the caller
+    /// wants no reply, the handler does not run, because its work may be long.
     private func method<Method: CenterMethod>(
         _: Method.Type, shows handler: @escaping (MethodCall, PolicyGate.Visibility) throws(BusError) -> Void
     ) -> Interface.Method {
@@ -146,20 +154,20 @@ struct CenterHandlers {
         }
     }
 
-    /// An empty name is reported by the post's own check.
+    /// Returns the need of a post. An empty name needs nothing here, because the later check of the post refuses it.
     private static func postNeeds(_ call: MethodCall) throws(BusError) -> PolicyGate.Need {
         let name = try Post.nameAndObject(of: call.message).name
         return name.isEmpty ? .nothing : .post(name: name)
     }
 
-    /// Returns the need of reading values: a client that may observe a name may read its values.
+    /// Returns the need of reading retained values: a client that may observe a name may read its values.
     private static func getNeeds(_ call: MethodCall) throws(BusError) -> PolicyGate.Need {
         var arguments = call.arguments
         return .observe(name: try Get(from: &arguments).name)
     }
 
-    /// Returns the need of changing options: a sandbox sees no other client, so it may not have the poster's identity
-    /// either (P2).
+    /// Returns the need of changing options. A sandboxed client may not have the identity of posters in its
+    /// notifications, because it may not see other clients (P2).
     private static func optionsNeed(_ call: SetClientOptions) -> PolicyGate.Need {
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.sandboxIsToldPosters) { return .nothing }
@@ -169,6 +177,7 @@ struct CenterHandlers {
     }
 
     // MARK: Methods in the table's order
+    // Each serves the D-Bus method of its name.
 
     func addObserver(_ call: AddObserver, from client: UniqueName) throws(BusError) -> ObserverID {
         try perform { effects throws(CenterError) in
@@ -203,6 +212,7 @@ struct CenterHandlers {
         try make(post, of: call)
     }
 
+    /// Makes a post, in slices if it replaces many queued posts, and replies.
     private func make(_ post: Post<WireUserInfo>, of call: MethodCall) throws(BusError) {
         guard try isCoalescedRemoved(for: post, from: call.sender) else {
             return parts.begin(call) { _ in
@@ -219,6 +229,7 @@ struct CenterHandlers {
         try accept(post, of: call)
     }
 
+    /// Removes a slice of the queued posts that a coalescing post replaces. Returns whether the post may be made now.
     private func isCoalescedRemoved(for post: Post<WireUserInfo>, from poster: UniqueName) throws(BusError) -> Bool {
         guard !post.options.coalescing.isEmpty else { return true }
         return try driver.perform { effects throws(BusError) in
@@ -226,6 +237,7 @@ struct CenterHandlers {
         }
     }
 
+    /// Passes a post to the core, and replies after its deliveries.
     private func accept(_ post: Post<WireUserInfo>, of call: MethodCall) throws(BusError) {
         let receipt = try perform { effects throws(CenterError) in
             try center.post(
@@ -276,10 +288,11 @@ struct CenterHandlers {
         call.reply(to: ListClients.self, center.clientStatuses.filter { visibility.shows($0.name) }.map(listed))
     }
 
+    /// Returns the entry of a client in the reply of ListClients.
     private func listed(_ client: ClientStatus) -> ListedClient {
         let process = clients.process(of: client.name)
-        // A client without observers is listed because it does not read its replies; its identity is known from its
-        // calls.
+        // Connections without observers are not watched, and are listed while they do not read their replies. Their
+        // identity is known from their calls.
         let identity = callers[client.name]?.identity
         return ListedClient(
             name: client.name, processID: process?.id ?? identity?.processID ?? 0,
@@ -296,12 +309,14 @@ struct CenterHandlers {
         let most = try ListPosters(from: &arguments).most
         try call.expectNoDescriptors()
         try present.ask { names in
-            // Many requests may have waited for the same answer of the bus.
+            // Many requests of one caller may have waited for the same reply of the bus. The quota of unread replies,
+            // which was checked when they arrived, is therefore checked again.
             guard center.isServed(call.sender) else {
                 guard center.mayRefuse(call.sender) else { return refusals.noteUnserved(call.message, of: call.sender) }
                 refusals.note(call, ChannelPosts.unread)
                 return call.reply(with: ChannelPosts.unread)
             }
+            // Posters that have left are left out, if the bus returned the present connections.
             let posters = center.posterStatuses(most: Int(most)) { name in
                 visibility.shows(name) && names?.contains(name) != false
             }
@@ -314,6 +329,7 @@ struct CenterHandlers {
         }
     }
 
+    /// Returns the entry of a poster in the reply of ListPosters.
     private func listed(_ poster: PosterStatus) -> ListedPoster {
         let identity = poster.identity
         return ListedPoster(
@@ -341,7 +357,7 @@ struct CenterHandlers {
         for registration in registrations(of: call.client, visibility) where registration.id > call.after {
             guard observers.count < call.most else { break }
             let observer = ListedRegistration(registration)
-            // A single entry is never too large: names and objects have limits.
+            // The first entry always fits, because names and objects have limits.
             guard observers.isEmpty || observer.byteCount <= room else { break }
             room -= observer.byteCount
             observers.append(observer)
@@ -349,7 +365,7 @@ struct CenterHandlers {
         return observers
     }
 
-    /// Returns the observers of a client: none where the text is no client's name, or the caller may not see the
+    /// Returns the observers of a client; none if the text is not a client's name, or if the caller may not see the
     /// client.
     private func registrations(of client: String, _ visibility: PolicyGate.Visibility) -> [Registration] {
         guard let client = ClientName(rawValue: client), visibility.shows(client) else { return [] }
@@ -425,6 +441,7 @@ struct CenterHandlers {
         try Get.answer(call, with: values) { isTold || !$0.isAboutPoster }
     }
 
+    /// Removes the values that were retained before the call. The bound keeps later slices from removing newer values.
     func removeRetained(_ call: RemoveRetained, from _: UniqueName) -> () -> (count: Int, isMore: Bool) {
         let newest = center.lastNumbers.serial
         return {
@@ -449,7 +466,7 @@ struct CenterHandlers {
         }
     }
 
-    /// Replies when no client holds anything that the new policy forbids.
+    /// Reads the configuration again. The reply is sent when all registrations that the new policy forbids are removed.
     func reloadConfiguration(_ call: MethodCall) throws(BusError) {
         try call.expectNoDescriptors()
         do throws(KeyFile.Fault) {
@@ -460,7 +477,7 @@ struct CenterHandlers {
         revocations.serve(call, by: parts)
     }
 
-    /// Returns the configuration as a reader may see it: a sandbox does not get the paths of files.
+    /// Returns the files and faults of the configuration. Readers in a sandbox get none, because paths are private.
     private func shownConfiguration(for reader: UniqueName?) -> ShownConfiguration {
         let isTold = reader.map { gate.visibility(of: $0).isWhole } == true
         return ShownConfiguration(
@@ -468,7 +485,10 @@ struct CenterHandlers {
             errors: isTold ? configuration.faults.map(\.description) : [])
     }
 
-    /// - Parameter reader: the client that reads the properties; nil for `PropertiesChanged`, which goes to all.
+    /// Returns the properties of the D-Bus object, as far as the reader may see them.
+    ///
+    /// - Parameter reader: the client that reads the properties; nil for the signal `PropertiesChanged`, which goes to
+    ///   all.
     func properties(for reader: UniqueName?) -> CenterProperties {
         let statistics = center.statistics
         return CenterProperties(
@@ -511,7 +531,7 @@ struct CenterHandlers {
             configuration: shownConfiguration(for: reader))
     }
 
-    /// Makes one call into the core, whose error is the reply.
+    /// Passes one event to the core. An error of the core becomes the D-Bus error of the reply.
     private func perform<Result>(
         _ event: (inout [Effect]) throws(CenterError) -> Result
     ) throws(BusError) -> Result {

@@ -6,12 +6,22 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// The D-Bus object of the wire contract: dispatches arriving messages to the table of methods, the core, or the
-/// activity monitor.
+/// The D-Bus object of the service: it makes and connects all parts of the service for one bus connection, and
+/// dispatches each arriving message.
 ///
-/// It runs on the thread of the bus's context, and no member blocks.
+/// ``ServiceLink`` makes one for each connection. A message takes this path:
+///
+/// 1. ``Callers`` keeps it until its sender is identified.
+/// 2. A method call goes to the ``CallQueue``, which serves it at once or keeps it, fair to all accounts.
+/// 3. The exporter dispatches it by the table of methods (``CenterHandlers``); a handler passes an event to the core.
+/// 4. Other messages are departures of clients, errors of the bus, and signals of the desktop.
+///
+/// At the end of the process, or of the connection, the object serves, loses or hands over the messages that wait.
+///
+/// It runs on the thread of the bus's context. No member blocks, except writes to the recovery log.
 package final class CenterObject {
     private let barrier: BusBarrier
+    /// The main connection, on which calls arrive and signals are sent.
     private unowned let bus: any MessageBus
     private let machine: Machine
     private let clients: ClientRegistry
@@ -25,16 +35,23 @@ package final class CenterObject {
     private let manyPosts: PostBatches
     private let channelPosts: ChannelPosts
     private let configuration: ConfigurationKeeper
+    /// The exchange of notifications with the services of other sessions.
     private let sessions: Sessions
+    /// The adapter through which other sessions use the core.
     private var sessionsCenter: SessionsCenter?
     private let present: PresentConnections
+    /// Dispatches calls by the table of methods, and sends errors.
     private var exporter: ObjectExporter!
-    /// The queue of calls; nil while no control connection is in use.
+    /// The queue of calls; nil without a control connection, and calls are then served at once.
     private var calls: CallQueue?
+    /// Runs lookups about processes that may block.
     private let lookups: ProcessLookups
-    /// The bus through which replies to calls go out (``ReplyQueue``).
+    /// The main connection behind the reply queue: a reply that is sent on it waits for the caller's window
+    /// (``ReplyQueue``).
     private let answers: any MessageBus
 
+    /// Makes an object with the configuration of this machine, for tests.
+    ///
     /// - Parameter bus: the bus on which effects are carried out; the caller keeps it.
     package convenience init(bus: any MessageBus) {
         self.init(bus: bus, on: .own(address: ""), configuration: nil, sessions: nil)
@@ -43,8 +60,8 @@ package final class CenterObject {
     /// - Parameters:
     ///   - bus: the bus on which effects are carried out; the caller keeps it.
     ///   - machine: the machine on which the service runs.
-    ///   - inherited: the configuration of an earlier object; nil to read the files.
-    ///   - sessions: the connection to other sessions of an earlier object; nil to make a new one.
+    ///   - inherited: the configuration of the object of the previous connection; nil to read the files.
+    ///   - sessions: the exchange with other sessions of that object; nil to make a new one.
     init(
         bus: any MessageBus, on machine: Machine, configuration inherited: ConfigurationKeeper?, sessions: Sessions?
     ) {
@@ -89,7 +106,7 @@ package final class CenterObject {
         callers.handle = { [unowned self] message in _ = handleNow(message) }
         clients.knownProcess = { [callers] name in callers[name].flatMap { $0.processID > 0 ? $0.processID : nil } }
         driver.effects.onWatched = { [unowned self] name in callers.identify(name) }
-        // Handled like a departure that the bus reports: behind the client's messages, and in parts.
+        // Such a departure is handled like a signal of the bus: after the client's waiting messages, and in slices.
         driver.effects.onGone = { [unowned self] name in _ = handle(OwnerChange.departure(of: name)) }
         driver.effects.onForgotten = { [unowned self] name in callers.forget(name) }
         driver.onRest = { [unowned self] in
@@ -108,24 +125,26 @@ package final class CenterObject {
 
     // MARK: Life cycle
 
-    /// Restores the state that an earlier process left for this bus, and persists state from now on. Call it before the
-    /// first message is handled, until it succeeds; ``resume()`` follows when the service has its name.
+    /// Restores the state that an earlier process left for this bus, and persists all changes from now on. Call it
+    /// before the first message is handled, again and again until it returns true. ``resume()`` follows.
     ///
     /// - Parameters:
     ///   - directory: a directory private to the user.
     ///   - busID: the ID of the object's bus.
     ///   - address: the address of the bus.
-    ///   - takesLock: false where the process that holds the state is known to be unable to use it any more.
-    /// - Returns: false while another process holds the state.
+    ///   - takesLock: whether to lock the recovery log. False if the process that has the lock can't use the state any
+    ///     more.
+    /// - Returns: false while another process has the lock.
     package func recover(
         directory: String, busID: String, address: String = "", takesLock: Bool = true
     ) -> Bool {
         driver.recover(directory: directory, busID: busID, address: address, takesLock: takesLock)
     }
 
-    /// Tracks the activity of applications in the session from now on. Call once, before ``resume()``.
+    /// Begins to follow which application is active on the desktop, because inactive applications may be suspended.
+    /// Call once, before ``resume()``.
     ///
-    /// - Parameter uniqueName: the unique name of the bus connection, to which some desktops report.
+    /// - Parameter uniqueName: the unique name of the bus connection, to which some desktops send their reports.
     func followActivity(uniqueName: UniqueName) {
         let driver = driver
         let monitor = ActivityMonitor(
@@ -144,9 +163,10 @@ package final class CenterObject {
         monitor.start()
     }
 
-    /// Connects to the other sessions of the machine from now on (G1). Call once, when the service has its name.
+    /// Begins to exchange notifications with the other sessions of the machine (G1). Call once, when the service has
+    /// its name.
     ///
-    /// - Parameter uniqueName: the unique name of the bus connection, which is the poster of their notifications.
+    /// - Parameter uniqueName: the unique name of the bus connection. Imported notifications have it as their poster.
     func joinSessions(as uniqueName: UniqueName) {
         sessions.limits = { [unowned driver] in driver.center.limits }
         driver.effects.ownName = { uniqueName }
@@ -170,24 +190,27 @@ package final class CenterObject {
         sessions.begin()
     }
 
-    /// Watches the restored clients, and delivers their queued notifications.
+    /// Watches the restored clients, and delivers their queued notifications. Each client gets them after it is
+    /// identified, because policy may have revoked its observers.
     package func resume() {
         driver.center.restoresOnlyIdentified = true
         driver.perform { effects in driver.center.finishRestoring(effects: &effects) }
         if driver.center.hasQueuedPosts(.whenIdle) { turns.expectIdleness() }
     }
 
-    /// Whether the service has stopped serving, because the process is about to end.
+    /// Whether the object has stopped serving calls, because the process is about to end.
     private var isSettling = false
-    /// A timer that delays the end of the process for clients that may still ask about their posts.
+    /// The timer of a last wait for calls before the process ends.
     private var lingering: EventSource?
-    /// The length of ``lingering``, in milliseconds.
+    /// The length of that wait, in milliseconds.
     private static let lingeringTime: UInt32 = 20
-    /// The time for which queued calls are still served when the process is about to end.
+    /// The maximum time for serving queued calls when the process is about to end.
     private static let timeToSettle = Duration.milliseconds(1500)
 
-    /// Serves queued calls and sends scheduled messages before the process ends. No more calls arrive:
-    /// ``CenterDriver/settle(_:)``.
+    /// Serves queued calls and sends all due messages before the process ends. Call it when the service has released
+    /// its name, so that new calls go to the next process.
+    ///
+    /// - Parameter completion: called when the bus has carried all messages, or is gone. Then call ``finish()``.
     func settle(_ completion: @escaping () -> Void) {
         guard !isSettling else { return }
         calls?.serveAll(for: Self.timeToSettle)
@@ -196,14 +219,17 @@ package final class CenterObject {
             endServing()
             return driver.settle { [weak self] in self?.finishServing(completion) ?? completion() }
         }
-        // Its answer comes behind the answers that queued calls wait for.
+        // Callers are still to be identified. The reply to this query comes after the credentials that their calls wait
+        // for.
         callers.way.busID { [weak self] result in
             guard let self, case .success = result else { return completion() }
             settle(completion)
         }
     }
 
-    /// Ends without serving queued calls, where no time is left: ``CenterDriver/settleAtOnce(_:)``.
+    /// Ends without serving queued calls, because no time is left.
+    ///
+    /// - Parameter completion: called when the bus has carried all messages that were sent before, or is gone.
     func settleAtOnce(_ completion: @escaping () -> Void) {
         if !isSettling {
             channelPosts.endAll(isLast: true)
@@ -212,17 +238,20 @@ package final class CenterObject {
         driver.settleAtOnce { [weak self] in self?.finishServing(completion) ?? completion() }
     }
 
-    /// Stops serving. Queued calls are lost; their posters and the affected observers are notified.
+    /// Stops serving. Queued calls are lost. Their posters, and the observers that the posts would have reached, are
+    /// notified.
     private func endServing() {
         isSettling = true
         calls?.stop()
         loseWaitingCalls()
     }
 
-    /// Finishes when the bus has carried everything. Calls to the service's unique name may have arrived meanwhile.
+    /// Calls `completion` when no more calls arrive. The bus has carried all sent messages, but clients may have called
+    /// the service by its unique name meanwhile. Such calls are lost, and their notices have to be carried first.
     private func finishServing(_ completion: @escaping () -> Void) {
         guard loseWaitingCalls() else {
-            // A client that has just learned the new owner of the name may still ask about its posts.
+            // A client that has just learned that the name has another owner sends a Ping, by which it finds out
+            // whether its posts were served. The wait is for such Pings.
             lingering = .once(milliseconds: Self.lingeringTime, on: bus.context, priority: .of(.control)) {
                 [weak self] in
                 guard let self else { return }
@@ -235,8 +264,9 @@ package final class CenterObject {
         driver.settleAtOnce { [weak self] in self?.finishServing(completion) ?? completion() }
     }
 
-    /// Announces queued calls as lost. Calls of `org.freedesktop.DBus.Peer` are answered after the announcements: a
-    /// client learns from the answer that everything it sent before has been accounted for.
+    /// Loses all waiting calls. Lost posts are reported to their posters and observers; other calls get an error. Calls
+    /// of `org.freedesktop.DBus.Peer` are answered last: the answer to a Ping shows that all earlier posts were served
+    /// or reported.
     ///
     /// - Returns: whether there were any calls.
     @discardableResult
@@ -258,31 +288,32 @@ package final class CenterObject {
         return left.count > 0
     }
 
-    /// Ends serving and writes the state, from which a later process continues.
+    /// Loses the calls that still wait, and writes the state, from which the next process continues.
     package func finish() {
         loseWaitingCalls()
         driver.finish()
         sessions.end()
     }
 
-    /// Hands over everything to the object of the next connection, when the bus has closed this one.
+    /// Ends this object when the bus has closed its connection, and returns its state for the object of the next one.
     func handOver(busID: String) -> HandoverState {
-        // The bus has already answered these callers with an error. OpenChannel is left out: the reply with its
-        // descriptor can't arrive.
+        // These calls are served on the next connection, although the bus has already returned an error to their
+        // callers. OpenChannel is left out, because its reply with a descriptor can't reach the caller.
         let kept = ((takeKeptCalls() ?? []) + callers.takeWaiting()).filter { $0.member != OpenChannel.member }
         let (center, store, largest) = driver.handOver()
         driver.effects.sessions = nil
         sessions.pause(true)
         sessions.post = nil
         sessions.center = nil
-        // The driver is released; the next driver inherits its limits.
+        // The previous closure refers to the driver, which is released now.
         sessions.limits = { [limits = center.limits] in limits }
         return HandoverState(
             busID: busID, center: center, store: store, configuration: configuration, sessions: sessions, calls: kept,
             maxBytes: center.maxBytes, largest: largest)
     }
 
-    /// Takes out the queued calls. Calls that were begun are served completely, so that nothing is posted twice.
+    /// Removes and returns the calls in the call queue; nil without a queue. Calls that are served in slices are
+    /// finished first, so that none of their posts is made twice.
     private func takeKeptCalls() -> [Message]? {
         guard let calls else { return nil }
         channelPosts.finishBegun()
@@ -290,12 +321,13 @@ package final class CenterObject {
         return calls.takeAll().filter { message in !finished.contains { $0 === message } }
     }
 
-    /// Takes a report of a source of activity about a client's application.
+    /// Sets the activity of a client's application, in a simulation.
     func report(_ activity: Activity, of client: ClientName) {
         driver.perform { effects in driver.center.setActivity(activity, of: client, effects: &effects) }
     }
 
-    /// The numbers of table entries per client besides the state machine, for tests.
+    /// The numbers of entries in the tables outside the core, for tests. The last is the number of identified
+    /// connections that the core does not know, which would be a leak.
     var kept: [(what: String, count: Int)] {
         let lost = callers.names.count { !driver.center.knows($0) }
         return driver.effects.kept + clients.kept + sessions.kept + [("callers whom nothing lets go of", lost)]
@@ -314,39 +346,42 @@ package final class CenterObject {
         return values
     }
 
-    /// The state machine, for tests.
+    /// The core, for tests.
     var center: DistributedCenter { driver.center }
-    /// Whether queued notifications would be lost with the process, because the state has no space for them.
+    /// Whether a crash would lose queued notifications, because the recovery log has no space for them.
     var isWithoutQueues: Bool { driver.effects.store?.isWithoutQueues ?? false }
 
-    /// The size from which the bus is not known to carry a notification, in bytes. Notifications of this size and larger
-    /// are reported as lost.
+    /// The size in bytes from which notifications are reported as lost and not sent, because the bus may close the
+    /// connection over them; `Int.max` where no limit is known.
     var maxBytes: Int {
         get { driver.center.maxBytes }
         set { driver.center.maxBytes = newValue }
     }
 
-    /// Takes over the state of an object whose connection the bus closed, instead of
+    /// Restores the state of the object whose connection the bus closed. Call it instead of
     /// ``recover(directory:busID:address:takesLock:)``.
     func inherit(_ handoverState: HandoverState) {
         driver.inherit(handoverState.center, handoverState.store)
         maxBytes = handoverState.maxBytes
     }
 
-    /// Reads the configuration files again. If one has a fault, which is logged, everything stays as it was.
+    /// Reads the configuration files again. If a file has a fault, the fault is logged and the old configuration stays.
     func reloadConfiguration() {
         try? configuration.read()
     }
 
     // MARK: Arriving messages
 
-    /// Handles an arriving message. Returns whether it was for this object.
+    /// Handles an arriving message, now or when its sender is identified.
+    ///
+    /// - Returns: false for a message that is not for this object.
     package func handle(_ message: Message) -> Bool {
         !callers.admit(message) || handleNow(message)
     }
 
+    /// Handles a message whose sender is identified.
     private func handleNow(_ message: Message) -> Bool {
-        // Messages that are unread after the end are not served. The bus answers their callers with an error.
+        // After the end of the driver no message is served. The bus returns errors to the callers.
         guard !driver.isOver else { return true }
         turns.noteActivity()
         if message.kind == .methodCall, let sender = message.sender {
@@ -357,6 +392,7 @@ package final class CenterObject {
             #if CARILLON_PLANTED
                 if change.departed != nil, PlantedFault.strikes(.missedDeparture, oneOf: 4) { return true }
             #endif
+            // The departure waits in the call queue behind the client's calls.
             if let client = change.departed, let calls {
                 channelPosts.isLeaving(client)
                 calls.takeEnd(message, of: client, line(of: client)) { ownerChanged(change) }
@@ -365,6 +401,7 @@ package final class CenterObject {
             }
             return true
         }
+        // The bus refuses a signal with this error, such as when its queue for the receiver is full.
         if let error = message.error, error.name == BusError.limitsExceededName, message.isFromBus {
             refusals.noteRejection(error)
             driver.effects.signalRefused(serial: message.replySerial)
@@ -373,17 +410,18 @@ package final class CenterObject {
         return driver.effects.activity?.handle(message) == true
     }
 
+    /// Returns the account that is charged for a connection.
     private func account(of connection: UniqueName) -> AccountID {
         callers[connection]?.account ?? .connection(connection)
     }
 
-    /// Returns the account in whose queue the messages of a connection wait. Connections that left before they were
-    /// identified share one account: one process may have made many of them.
+    /// Returns the account in whose fair queue the messages of a connection wait. Connections that left before they
+    /// were identified share one account, because a single process may have made many of them.
     private func line(of connection: UniqueName) -> AccountID {
         callers[connection]?.hasLeft == true ? .user(.max) : account(of: connection)
     }
 
-    /// Serves a message that ``CallQueue`` kept.
+    /// Serves a message from the ``CallQueue``, or the next slice of it.
     private func serveKept(_ message: Message) {
         turns.noteActivity()
         if parts.goOn(message) { return }
@@ -392,6 +430,7 @@ package final class CenterObject {
         answers.send(message.errorReply(.unknownMethod("there is no such method")))
     }
 
+    /// Handles a departure whose turn in the call queue has come, in slices if the client has much state.
     private func ownerChangeIsDue(_ change: OwnerChange, _ message: Message) {
         guard let client = change.departed, driver.center.takesPartsToLeave(client) else {
             return ownerChanged(change)
@@ -403,6 +442,7 @@ package final class CenterObject {
         }
     }
 
+    /// Removes the state of a departed client.
     private func ownerChanged(_ change: OwnerChange) {
         if let client = change.departed {
             channelPosts.left(client)
@@ -415,9 +455,12 @@ package final class CenterObject {
     /// Serves a call of an identified connection.
     private func serve(_ call: Message, of sender: UniqueName) -> Bool {
         guard isServed(call, of: sender) else { return true }
+        // Nobody would receive the reply of a pure query.
         if hasLeft(sender), Self.questions.contains(where: call.hasMember) { return true }
         driver.noteServing()
         driver.effects.activity?.noteUse()
+        // Refusals of earlier posts are reported before a reply, by which the caller knows that these posts are
+        // accounted for.
         if !call.expectsNoReply { refusals.notices.reportNow(sender) }
         if driver.center.isAnythingReady, isBarrier(call) {
             driver.perform { effects in driver.center.sendAllReady(effects: &effects) }
@@ -431,19 +474,22 @@ package final class CenterObject {
         callers[connection]?.hasLeft == true || calls?.hasLeft(connection) == true
     }
 
+    /// The error of a call that exceeds the quota of waiting calls.
     private var overload: BusError {
         let limit = CenterError.limitExceeded(.waitingCallBytes, value: driver.center.limits[.waitingCallBytes])
         return BusError(.limitExceeded, message: "calls arrive faster than they can be served: \(limit)")
     }
 
-    /// Whether a call may be served: a caller that does not read its replies is not served until it does (A4).
+    /// Returns whether a call may be served, and refuses it otherwise. A caller with too many unread replies gets no
+    /// further call with a reply served (A4).
     private func isServed(_ call: Message, of sender: UniqueName) -> Bool {
         guard !call.expectsNoReply, !driver.center.isServed(sender) else { return true }
         refuse(call, of: sender, with: ChannelPosts.unread)
         return false
     }
 
-    /// Refuses a call with an error reply, as long as the quota of replies allows one.
+    /// Refuses a call with an error reply. If the quota of unread replies allows none, the call is only counted and
+    /// logged.
     private func refuse(_ call: Message, of sender: UniqueName, with error: BusError) {
         if driver.center.mayRefuse(sender) {
             exporter.refuse(call, with: error, from: answers)
@@ -452,14 +498,17 @@ package final class CenterObject {
         }
     }
 
-    /// Asks the bus about callers over `control` from now on, and probes clients over it. Its answers do not wait
-    /// behind the callers' messages.
+    /// Uses a control connection from now on: for barriers, probes of clients, and queries about callers. Replies on it
+    /// do not wait behind the callers' messages. Only with it does the service read calls ahead of serving them
+    /// (``CallQueue``).
     ///
-    /// - Parameter main: the connection on which calls arrive; the caller keeps both.
+    /// - Parameters:
+    ///   - control: the control connection; the caller keeps it.
+    ///   - main: the connection on which calls arrive; the caller keeps it.
     func use(control: Connection, beside main: Connection) {
         let calls = makeCallQueue(on: main)
         self.calls = calls
-        // The connection may go on reading for a moment after this object is gone.
+        // The reference is weak, because the connection may read for a moment after this object is gone.
         main.onArrivingCall = { [weak calls] call in calls?.takeAtGlance(call) == true }
         barrier.use(control: control)
         callers.control = control
@@ -469,6 +518,7 @@ package final class CenterObject {
         }
     }
 
+    /// Makes the call queue, and connects it with the other parts.
     private func makeCallQueue(on main: Connection) -> CallQueue {
         let calls = CallQueue(of: driver, parts, on: main)
         calls.serve = { [unowned self] message in serveKept(message) }
@@ -493,25 +543,26 @@ package final class CenterObject {
         return calls
     }
 
-    /// Answers a call to the control connection, which has no objects.
+    /// Returns an error for a call to the control connection, which has no D-Bus objects. Pings are answered.
     private func refuseStray(_ message: Message, on control: Connection) -> Bool {
         guard message.kind == .methodCall, let sender = message.sender else { return false }
         return !isServed(message, of: sender)
             || ObjectExporter.answerWithoutObject(message, from: driver.effects.answers.way(to: control))
     }
 
-    /// Whether accepted posts have to be sent before this call is answered, so that the reply tells the client that
-    /// everything is on its way. Posts wait for their own deliveries, and suspension takes effect before all queued
-    /// messages (M6).
+    /// Whether all due messages are sent before this call is served. By the reply the client then knows that the
+    /// deliveries of all earlier posts were sent. Exceptions are calls with posts, whose replies wait for their
+    /// deliveries in any case, and calls about suspension, which takes effect before queued messages (M6).
     private func isBarrier(_ message: Message) -> Bool {
         !Self.withoutBarrier.contains(where: message.hasMember)
     }
 
+    /// The calls of this exception.
     private static let withoutBarrier = [
         PostCall.member, PostJSON.member, PostMany.member, SetSuspended.member, FollowActivity.member,
     ]
 
-    /// Calls that have no effect but their reply.
+    /// The calls that only query, so that their reply is their only effect.
     private static let questions = [
         ListClients.member, ListPosters.member, ListObservers.member, ListObserversFrom.member, GetClient.member,
         Explain.member, Get.member, FollowInterest.member, FollowValues.member,
@@ -519,6 +570,7 @@ package final class CenterObject {
 
     // MARK: Configuration changes
 
+    /// Passes the configuration in force to all parts.
     private func applyConfiguration() {
         let configuration = configuration.current
         let hasLimits = driver.center.limits == configuration.limits
@@ -539,6 +591,7 @@ package final class CenterObject {
         revocations.begin()
     }
 
+    /// Logs a change of the configuration, and announces the changed properties.
     private func announceChanges(since before: Configuration) {
         guard configuration.current != before else { return }
         Log.notice("configuration changed")

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCore
 
-/// A table of values per client, indexed by client number (``Delivery/clientNumber``), for lookups at each delivery:
-/// hashing a name costs more than the work with the value.
+/// An array of values per client, indexed by the small number that the core assigns to each client
+/// (``Delivery/clientNumber``).
 ///
-/// A number is reused when its client has left, so each row also holds the name.
+/// It replaces a dictionary where each delivery needs a lookup, because hashing the client's name would cost more than
+/// the work with the value. The core reuses the number of a client that has left, so each row also has the name. A row
+/// of an earlier client counts as empty.
 struct ClientTable<Value> {
     private var rows: [(client: ClientName, value: Value)?] = []
 
-    /// The value of a client; nil where there is none.
+    /// The value of a client with this number; nil where there is none.
     subscript(client: ClientName, number: Int) -> Value? {
         get {
             guard number < rows.count, let row = rows[number], row.client == client else { return nil }

@@ -3,20 +3,23 @@ import CarillonActivity
 import CarillonCore
 import CarillonMainLoop
 
-/// The settings of an administrator or a user: `carillon/carillon.conf` in the XDG configuration directories.
+/// The configuration of the service: the files `carillon/carillon.conf` in the XDG configuration directories.
 ///
-/// Each file may set any of the keys; the user's own file takes precedence over the system's.
+/// A file has groups such as `[Limits]` with keys. Each file may set any key. The files are read from the least
+/// important to the user's own, and a later file replaces the keys of an earlier one. ``apply(_:of:)`` applies an entry
+/// of a valid file. A file with a fault may only restrict what earlier files allow (``restrict(by:)``).
 package struct Configuration: Equatable, KeyFileConfiguration {
+    /// The limits of queues, memory and sizes (`[Limits]`).
     package var limits = Limits()
-    /// Whether the service suspends applications by itself (A2).
+    /// Whether the service suspends clients whose application is inactive (A2).
     package var suspendsAutomatically = true
-    /// The source that reports the active application (A3).
+    /// The configured source of reports about the active application, such as a desktop's interface (A3).
     var activitySource = ActivityChoice.automatic
     /// The conditions under which applications count as inactive (A1).
     var inactivity = InactivityRules()
-    /// The policy (P3).
+    /// The names that applications may post and observe (P3).
     var policy = Policy()
-    /// The notifications that are exchanged with other sessions (G1).
+    /// The names that are exchanged with other sessions of the machine (G1).
     var sessions = SessionRules()
     /// Whether clients may have channels (F2).
     package var allowsChannels = true
@@ -27,19 +30,24 @@ package struct Configuration: Equatable, KeyFileConfiguration {
 
     private init(standard: Void) {}
 
-    /// The source to use: none when automatic suspension is off, as its reports would have no effect.
+    /// The source of activity to use: none if automatic suspension is off, because its reports would have no effect.
     var activityChoice: ActivityChoice { suspendsAutomatically ? activitySource : .none }
 
     package typealias Reading = KeyFileReading<Configuration>
 
-    /// Applies the restrictions of a file with a fault (E9). A mistake must not allow more than the file would, and the
-    /// less important files do. A faulty line may stand for any key of its group. An unknown group may stand for any
-    /// group, unless its name is close to that of a group that opens nothing.
+    /// Applies a file with a fault, as far as it restricts (E9). A mistake must not allow more than the file without
+    /// the mistake would, nor more than the earlier files do.
+    ///
+    /// Therefore each part is read in its most restrictive meaning. A faulty line counts as any key of its group. A
+    /// group with an unknown name counts as any group, unless its name looks like a misspelled `[Limits]`, `[Channels]`
+    /// or `[Activity]`.
     package mutating func restrict(by file: KeyFile) {
         if file.hasUnknownEntries {
+            // The file has parts that can't be read, which may be entries of any group.
             restrictSharing()
             allowsChannels = false
         }
+        // The restrictions of [Policy ID], by application ID.
         var lists: [String: Policy.Restriction] = [:]
         var unknown: Set<String> = []
         for entry in file.entries {
@@ -64,6 +72,7 @@ package struct Configuration: Equatable, KeyFileConfiguration {
             }
         }
         for group in unknown {
+            // [Limits] and [Activity] give no permissions, so their misspelling needs no restriction.
             switch Spelling.closest(to: group, among: ["Limits", "Channels", "Activity"]) {
             case "Channels": allowsChannels = false
             case nil: restrictSharing()
@@ -73,13 +82,16 @@ package struct Configuration: Equatable, KeyFileConfiguration {
         for (application, restriction) in lists { policy.restrict(application, by: restriction) }
     }
 
-    /// Shares nothing with applications in a sandbox or with other sessions, as an unreadable file may have forbidden
-    /// it.
+    /// Allows nothing to applications in a sandbox and exchanges nothing with other sessions, because the faulty part
+    /// may have forbidden it.
     private mutating func restrictSharing() {
         policy.closeSandboxes()
         sessions = SessionRules()
     }
 
+    /// Applies an entry of a file.
+    ///
+    /// - Throws: the fault, if the group, key or value is not allowed.
     package mutating func apply(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) {
         switch entry.group {
         case "Limits": try applyLimit(entry, of: file)
@@ -130,8 +142,10 @@ package struct Configuration: Equatable, KeyFileConfiguration {
         }
     }
 
-    /// The prefix of the group of one application, which is named by its ID or its program.
+    /// The prefix of an application's group `[Activity ID]`. The ID is that of the application or the name of its
+    /// program.
     private static let activityPrefix = "Activity "
+    /// The key for the condition under which an application counts as inactive.
     private static let inactiveWhen = "inactive-when"
 
     private mutating func applyInactivity(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) {

@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMainLoop
 
-/// The configuration in force, and the handler that is called when the files are read again.
+/// The holder of the configuration in force, which reads the files at the start and at each reload.
+///
+/// At the start, a file with a fault is applied only as far as it restricts, and the service runs (E9). At a reload,
+/// any fault keeps the old configuration.
 final class ConfigurationKeeper {
+    /// The configuration in force.
     private(set) var current = Configuration.standard
-    /// The files that existed at the last reading, and their faults.
+    /// The paths of the files that existed at the last reading.
     private(set) var files: [String] = []
+    /// The faults that the last reading found.
     private(set) var faults: [KeyFile.Fault] = []
-    /// Called after each reading without a fault except the first, with the configuration that was in force before.
+    /// Called after each successful reload, with the previous configuration.
     var onRead: ((_ before: Configuration) -> Void)?
     private let readFiles: () -> Configuration.Reading
 
@@ -15,14 +20,15 @@ final class ConfigurationKeeper {
         self.readFiles = readFiles
     }
 
-    /// Reads the files for the first time: the parts without a fault are in force, file by file (E9).
+    /// Reads the files for the first time. Files with a fault are applied only as far as they restrict.
     func begin() {
         current = take(saying: "configuration refused").configuration
     }
 
-    /// Reads the files again. With a fault in one of them, everything stays as it was.
+    /// Reads the files again. If one has a fault, the old configuration stays.
     ///
-    /// - Throws: the first fault, with file and line. All have been logged, the same ones once.
+    /// - Throws: the first fault, with file and line. All faults are logged, unless they are the same as at the last
+    ///   reading.
     func read() throws(KeyFile.Fault) {
         let reading = take(saying: "configuration refused, the present one stays in force")
         guard let first = faults.first else {
@@ -34,6 +40,7 @@ final class ConfigurationKeeper {
         throw first
     }
 
+    /// Reads the files, stores their paths and faults, and logs new faults after `words`.
     private func take(saying words: String) -> Configuration.Reading {
         let reading = readFiles()
         if reading.faults != faults {

@@ -3,7 +3,8 @@ import CarillonCore
 import CarillonMainLoop
 
 extension EventSource.Priority {
-    /// Returns the priority of a lane's deliveries, from the one table of priorities (``of(_:in:)``).
+    /// Returns the loop priority at which ``DeliveryTurns`` sends the due messages of a lane, from the table of all
+    /// priorities (``of(_:in:)``).
     static func of(lane: DeliveryLane) -> EventSource.Priority {
         switch lane {
         case .flushed: of(.control)

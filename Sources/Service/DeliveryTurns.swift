@@ -2,44 +2,58 @@
 import CarillonCore
 import CarillonMainLoop
 
-/// The event sources that send scheduled messages, one for each lane at the priority of its mode (M6), and that post
-/// the queued posts (Q7).
+/// The event sources of the service's loop that send scheduled messages and post queued posts. ``CenterObject`` has
+/// one.
 ///
-/// The loop asks the sources before each poll whether they are ready. They need no arming, and an idle service is not
-/// woken.
+/// - One source for each lane sends due messages, at the loop priority of the lane's run-loop mode (M6).
+/// - Further sources post the queued posts of the styles *asap* (as soon as possible) and *whenIdle* (Q7).
+/// - One source reduces the memory of the core while it exceeds its limit.
+///
+/// The loop checks before each wait whether a source is ready, so no timer wakes an idle service.
+///
+/// Two rules keep reading and sending in balance. Reading has a higher priority than the default mode, so a flood of
+/// arriving messages would stop its deliveries; after ``maxReadAhead`` messages one portion is sent nevertheless. Posts
+/// of the style *asap* have the priority of reading, so after each portion they pause for four times its duration.
 final class DeliveryTurns {
-    /// The maximum of messages that one dispatch of a source sends. Then more urgent sources are asked again.
+    /// The maximum number of messages, or of queued posts, in one dispatch of a source. Then the loop checks more
+    /// urgent sources again.
     private static let perDispatch = 32
-    /// The maximum of messages read before the default mode may send. A flood that nobody observes must not delay
-    /// earlier notifications. The core also bounds a flood that has observers.
+    /// The maximum number of messages that are read while deliveries of the default mode are due. A flood that nobody
+    /// observes must not delay earlier notifications. The core bounds a flood that has observers.
     private static let maxReadAhead = 128
-    /// The number of calls taken at a glance that count as one read message. Each call counts as one when it is served.
+    /// The number of calls put into the call queue without decoding that count as one read message, because that takes
+    /// little time. Each of them counts as a message again when it is served.
     private static let glancesInMessage: UInt64 = 8
-    /// The number of messages that a part of a large call counts as; a part takes some milliseconds.
+    /// The number of messages that a slice of a large call counts as, because a slice takes some milliseconds.
     private static let messagesInPart = 64
-    /// The number of receivers from which a post counts as a part.
+    /// The number of receivers from which a post counts as such a slice.
     private static let manyReceivers = 512
-    /// The time without a message from the bus after which the loop counts as idle. It exceeds the gaps between
-    /// messages of a burst, in which the loop has nothing to do either.
+    /// The time without an arriving message after which the service counts as idle. It is longer than the gaps between
+    /// the messages of a burst.
     private static let quietMilliseconds: UInt32 = 50
-    /// While there are messages to read, one share of the time is for posts of the style asap, and this many shares are
-    /// for reading.
+    /// The pause of *asap* posts after a portion, as a multiple of the time that the portion took. While messages
+    /// arrive, *asap* posts therefore get a fifth of the time.
     private static let partOfReading = 4
-    /// The number of checks after which the next idle moment suffices, so that a trickle of messages can't delay posts
-    /// of the style whenIdle for more than 2 s.
+    /// The number of checks for idleness after which *whenIdle* posts are made although messages arrived between the
+    /// checks. A trickle of messages thus delays them by at most 2 s (40 checks of 50 ms).
     private static let maxLooks = 40
 
     private unowned let driver: CenterDriver
     private let context: MainContext
     private var sources: [ReadySource] = []
+    /// The number of messages that have arrived from the bus; a change shows that the service is not idle.
     private var activity: UInt64 = 0
+    /// The value of ``activity`` at the beginning of the current idle period.
     private var activityWhenIdle: UInt64 = 0
-    /// The number of messages that were read while the default mode waited.
+    /// The number of messages that were read since deliveries of the default mode were last sent.
     private var readAhead = 0
+    /// The timer of the next check for idleness.
     private var quietTimer: EventSource?
+    /// The number of checks since ``expectIdleness()``.
     private var looks = 0
+    /// Whether an idle period has begun in which *whenIdle* posts are made.
     private var isIdle = false
-    /// The time until which posts of the style asap yield to reading.
+    /// The end of the pause of *asap* posts.
     private var endOfRest: SuspendingClock.Instant
 
     init(of driver: CenterDriver, on context: MainContext) {
@@ -55,10 +69,12 @@ final class DeliveryTurns {
                     },
                     run: { [unowned self] in send(upTo: lane) }))
         }
+        // An event without content suffices, because the driver reduces the memory after each event.
         sources.append(
             ReadySource(
                 on: context, priority: .of(.reading), isReady: { [unowned driver] in driver.center.isOverMemory },
                 run: { [unowned driver] in driver.perform { _ in } }))
+        // Beside reading, except in the pause.
         sources.append(
             ReadySource(
                 on: context, priority: .of(.queuedAsap),
@@ -66,6 +82,7 @@ final class DeliveryTurns {
                     driver.center.hasQueuedPosts(.asap) && context.now >= endOfRest
                 },
                 run: { [unowned self] in postAsap() }))
+        // Also in the pause while there is nothing to read.
         sources.append(
             ReadySource(
                 on: context, priority: .of(.waitingCalls),
@@ -79,30 +96,33 @@ final class DeliveryTurns {
                 run: { [unowned self] in postWhileIdle() }))
     }
 
-    /// Notes that a message came from the bus, which is handled next.
+    /// Notes a message from the bus, which is handled next.
     func noteActivity() {
         activity += 1
         _ = goAhead(of: 1)
     }
 
-    /// Notes that a call was taken at a glance, as it has to wait or is lost.
+    /// Notes a call that was put into the call queue, or lost, without being decoded (``CallQueue``).
     func noteGlance() {
         activity += 1
         guard activity % Self.glancesInMessage == 0 else { return }
         _ = goAhead(of: 1)
     }
 
-    /// Notes that a part of a large call was served.
+    /// Notes that a slice of a large call was served.
     ///
-    /// - Parameter posts: the number of posts in it, each of which counts as one message; 0 for a part of another call.
-    /// - Returns: whether messages were sent, because the default mode had waited too long.
+    /// - Parameter posts: the number of posts in the slice, each of which counts as one message. 0 means a slice of
+    ///   another call, which counts as ``messagesInPart`` messages.
+    /// - Returns: whether messages were sent, because too many messages were read ahead.
     func notePart(posts: Int) -> Bool { goAhead(of: posts > 0 ? posts : Self.messagesInPart) }
 
-    /// Notes a post with this number of receivers: with very many, it takes milliseconds.
+    /// Notes a post. A post with very many receivers takes milliseconds, so it counts as a slice.
     func notePost(receivers: Int) {
         if receivers >= Self.manyReceivers { _ = goAhead(of: Self.messagesInPart) }
     }
 
+    /// Counts messages that are read ahead of due deliveries, and sends a portion of these when the count exceeds the
+    /// maximum. Returns whether it sent.
     private func goAhead(of messages: Int) -> Bool {
         guard driver.center.isReady(.standard) else { return false }
         readAhead += messages
@@ -111,6 +131,7 @@ final class DeliveryTurns {
         return true
     }
 
+    /// Sends a portion of the due messages of this lane and of more urgent lanes.
     private func send(upTo lane: DeliveryLane) {
         if lane == .standard { readAhead = 0 }
         driver.perform { effects in
@@ -118,7 +139,7 @@ final class DeliveryTurns {
         }
     }
 
-    /// Starts to wait for idleness, because posts are queued for it.
+    /// Starts to wait for idleness, because *whenIdle* posts are queued.
     func expectIdleness() {
         guard quietTimer?.isPending != true, !isIdle else { return }
         looks = 0
@@ -130,7 +151,7 @@ final class DeliveryTurns {
         quietTimer = .once(
             milliseconds: Self.quietMilliseconds, on: context, priority: .of(.queuedWhenIdle)
         ) { [unowned self] in
-            // At this priority the timer is dispatched only when nothing else is ready.
+            // The timer has the lowest priority, so it runs only when no other source is ready.
             looks += 1
             if seen == activity || looks >= Self.maxLooks { beginIdleness() } else { startQuietTimer() }
         }
@@ -143,7 +164,7 @@ final class DeliveryTurns {
 
     private func postWhileIdle() {
         guard isIdle else { return }
-        // A message that arrived meanwhile ends this idle period, and the remaining posts wait for the next.
+        // A message that arrived meanwhile ends the idle period. The remaining posts wait for the next one.
         let isInterrupted = activity != activityWhenIdle && looks < Self.maxLooks
         if !isInterrupted { post(.whenIdle) }
         guard isInterrupted || !driver.center.hasQueuedPosts(.whenIdle) else { return }

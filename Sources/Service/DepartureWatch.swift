@@ -4,37 +4,48 @@ import CarillonCore
 import CarillonDBus
 import CarillonMainLoop
 
-/// The watch on clients that leave the bus (D8).
+/// The watch for clients that leave the bus (D8). ``ClientRegistry`` uses it.
 ///
-/// Each client has a match rule of its own, so that the service sleeps while other connections come and go. A bus
-/// limits the number of rules. Where it refuses one, a single general rule replaces all of them. Where it refuses that
-/// too, the bus is asked every 5 s about clients without a rule, until it accepts the general rule. While all clients
-/// are watched, nothing is asked and no timer runs.
+/// A match rule makes the bus send a signal when a connection leaves. The signals arrive at ``CenterObject``. The watch
+/// has three levels, because a bus limits the number of match rules of a connection:
+///
+/// 1. Each client has a match rule of its own. The service is then not woken when other connections come and go.
+/// 2. If the bus refuses a rule, one general rule for all connections replaces them.
+/// 3. If the bus refuses the general rule too, the bus is queried every 5 s about the clients without a rule, and the
+///    general rule is tried again each time.
+///
+/// On the first two levels no timer runs. When no client is left, the watch returns to the first level.
 final class DepartureWatch {
+    /// The state of the general rule.
     private enum General {
+        /// The clients have rules of their own.
         case notNeeded
+        /// The rule was sent to the bus, which has not answered yet.
         case asked
         case active
+        /// The bus has refused the rule.
         case refused
     }
 
     private let bus: any MessageBus
-    /// The watched clients, with the handlers of their departure.
+    /// The watched clients, with the function to call when a query finds that the client has left.
     private var clients: [ClientName: () -> Void] = [:]
     /// The clients with a rule of their own that the bus has not refused.
     private var ruled: Set<ClientName> = []
     private var general = General.notNeeded
+    /// The number of refused rules, for throttled logging.
     private var refusals: UInt64 = 0
+    /// The timer of the next round of queries on the third level.
     private var timer: EventSource?
-    /// The client after which the next round of questions begins.
+    /// The last client of the last round. The next round begins behind it.
     private var asked: ClientName?
 
-    /// The general rule: matches every owner change of unique names, and of all other names.
+    /// The general rule. It matches the change of owner of every name; a connection that leaves is one such change.
     static let generalRule =
         "type='signal',sender='org.freedesktop.DBus',path='/org/freedesktop/DBus',"
         + "interface='org.freedesktop.DBus',member='NameOwnerChanged'"
     private static let pauseMilliseconds: UInt32 = 5000
-    /// The maximum of questions in a round.
+    /// The maximum number of queries in a round.
     private static let maxQuestions = 256
 
     init(bus: any MessageBus) {
@@ -43,7 +54,8 @@ final class DepartureWatch {
 
     /// Watches a client.
     ///
-    /// - Parameter isGone: called when the client turns out to have left before it was watched.
+    /// - Parameter isGone: called when a query finds that the client has left. Departures that a rule covers arrive as
+    ///   signals.
     func watch(_ client: ClientName, isGone: @escaping () -> Void) {
         guard clients.updateValue(isGone, forKey: client) == nil else { return }
         switch general {
@@ -71,16 +83,18 @@ final class DepartureWatch {
         ruled.releaseMemory()
     }
 
+    /// Ends the watch on a client.
     func forget(_ client: ClientName) {
         clients[client] = nil
         if ruled.remove(client) != nil { bus.removeMatch(OwnerChange.matchRule(for: client)) }
         if clients.count == ruled.count { timer = nil }
-        // From here on the bus has quota for rules again, as far as it depends on this service.
+        // Without clients the service uses no rules, so rules for single clients may work again.
         guard clients.isEmpty, general != .asked else { return }
         if general == .active { bus.removeMatch(Self.generalRule) }
         general = .notNeeded
     }
 
+    /// Tries to replace the rules of clients by the general rule.
     private func useGeneralRule(because error: BusError) {
         guard general == .notNeeded || general == .refused else { return }
         if let count = Log.throttle(&refusals) {
@@ -89,7 +103,8 @@ final class DepartureWatch {
                 ["CARILLON_REASON": "bus-limits"])
         }
         general = .asked
-        // Frees a rule for the general one, which covers that client as well; otherwise the client is asked about.
+        // One client's rule is removed to make quota for the general rule, which covers this client as well. If the bus
+        // refuses the general rule, the client is queried.
         if let client = ruled.first {
             ruled.remove(client)
             bus.removeMatch(OwnerChange.matchRule(for: client))
@@ -105,7 +120,7 @@ final class DepartureWatch {
                 #if CARILLON_PLANTED
                     if PlantedFault.strikes(.departedBeforeRule) { return }
                 #endif
-                // Asked behind the rule: a client that left before it is detected.
+                // A client may have left before the rule was active, without a signal, so all clients are queried once.
                 for client in clients.keys.sorted() { ask(for: client) }
             case .failure:
                 general = .refused
@@ -114,12 +129,13 @@ final class DepartureWatch {
         }
     }
 
+    /// Starts the timer of the next round of queries.
     private func askLater() {
         guard timer?.isPending != true, general != .active else { return }
         timer = .once(milliseconds: Self.pauseMilliseconds, on: bus.context) { [unowned self] in askAround() }
     }
 
-    /// Asks about the clients without a rule, and tries the general rule again.
+    /// Queries the clients without a rule, as many as a round may have, and tries the general rule again.
     private func askAround() {
         let unwatched = clients.keys.filter { !ruled.contains($0) }.sorted()
         guard general != .active, !unwatched.isEmpty else { return }
@@ -131,6 +147,7 @@ final class DepartureWatch {
         askLater()
     }
 
+    /// Queries the bus about a client. NameHasNoOwner means that it has left.
     private func ask(for client: ClientName) {
         bus.processID(of: client) { [weak self] result in
             if case .failure(let error) = result, error.name == BusError.nameHasNoOwnerName {

@@ -6,26 +6,42 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// The executor of the core's decisions: sends signals and probes, starts timers, writes the state, and logs.
+/// The executor of the core's effects: it sends signals and probes, starts timers, writes the recovery log, and logs.
 ///
-/// Threads: that of the bus's context. Nothing here blocks.
+/// ``CenterDriver`` passes it the effects of each event. It writes the changes to the store first, then carries out the
+/// effects in their order: on the channel of a client that has one, otherwise on the bus. Later results, such as an
+/// acknowledgment, go back to the core as events (``report``).
+///
+/// It also finds out which messages have not reached their clients. The bus reports that it refused a signal by the
+/// signal's serial (``SentSignals``). Barriers show which messages the bus has carried (``DeliveryReceipts``).
+///
+/// Threads: that of the bus's context. Nothing here blocks, except writes to the recovery log.
 final class EffectRunner {
-    /// An event for the core that results from an effect later.
+    /// A later result of an effect, which is an event for the core. ``CenterDriver`` maps each to a method of the core.
     enum Event {
+        /// The client answered a probe: it has read all messages before it.
         case answered(ClientName)
+        /// The client answered a probe of the replies that it gets on the bus beside its channel.
         case repliesAnswered(ClientName)
+        /// A socket backlog probe found whether the client has read these replies.
         case replyBacklogProbed(ClientName, hasRead: Bool)
+        /// An event of the client's channel.
         case ofChannel(Channels.Event)
+        /// A socket backlog probe found whether the client has read its messages.
         case backlogProbed(ClientName, hasRead: Bool)
+        /// The bus refused a signal with this content.
         case deliveryRefused(ClientName, SentSignals.Recent)
+        /// The bus refused a probe. `isCounted`: whether this bus reports each refused signal.
         case probeRefused(ClientName, isCounted: Bool)
+        /// The timer after the client's application became inactive has ended. `epoch`: the number of that timer.
         case inactivityTimerEnded(ClientName, epoch: UInt64)
+        /// The client's minimum interval has ended.
         case intervalTimerEnded(ClientName)
     }
 
     /// Passes an event to the core. Set before the first effect.
     var report: ((Event) -> Void)!
-    /// Called with a connection that has left before the watch on it began.
+    /// Called with a watched connection that was found to have left the bus.
     var onGone: ((ClientName) -> Void)!
     /// Called when a client is new, or was restored from an earlier process.
     var onWatched: ((ClientName) -> Void)?
@@ -35,50 +51,57 @@ final class EffectRunner {
     var store: RecoveryStore? {
         didSet { receipts = store.map(makeReceipts) }
     }
+    /// The confirmation of sent messages to the store; nil without a store.
     private var receipts: DeliveryReceipts?
-    /// The source of the activity of applications; nil until it is started.
+    /// The monitor of the activity of applications on the desktop; nil until it is started.
     var activity: ActivityMonitor?
 
     /// The other sessions of the machine; nil until they are joined.
     var sessions: Sessions?
-    /// The unique name of the service's own connection.
+    /// Returns the unique name of the service's own connection; nil until it is known.
     var ownName: () -> ClientName? = { nil }
 
     private unowned let bus: any MessageBus
     private let clients: ClientRegistry
     private let barrier: BusBarrier
+    /// Sends probes.
     private let prober: ClientProber
+    /// Looks at the unread bytes of clients' sockets, for clients that do not answer probes.
     private let backlogProbe: SocketBacklogProbe
-    /// The queue through which replies to calls go out.
+    /// The queue through which replies to calls and answers to posts on channels go out.
     let answers = ReplyQueue()
     /// The channels of clients.
     let channels: Channels
-    /// The message serial of the last Notification or Dropped signal. These serials are in the upper half of the range;
-    /// the connection numbers all other messages in the lower half.
+    /// The message serial of the last signal that was sent here. These serials are in the upper half of the range, so
+    /// that a refused signal is recognized by its serial. The connection numbers all other messages in the lower half.
     private var lastSignal = firstSignal
     private static let firstSignal: UInt32 = 1 << 31
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
+    /// The receivers and contents of the last signals, by serial.
     private var sentSignals = SentSignals()
-    /// The message headers of notifications to each client.
+    /// The encoded message header of notifications to each client, which is the same for all of them.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     private var heads = ClientTable<MessageHead>()
-    /// Whether the bus answers a refused signal with an error, as dbus-daemon does. Then losses are known exactly.
+    /// Whether the bus is known to return an error for each refused signal, as dbus-daemon does. Losses are then known
+    /// exactly. dbus-broker refuses signals silently.
     private var busReportsRefusals = false
-    /// Clients with a channel whose reading of replies on the bus is being probed.
+    /// The clients with a channel for which a socket backlog probe of their replies on the bus was requested.
     private var probedReplies: Set<ClientName> = []
-    /// How often the queue of each client began to overflow.
+    /// The number of losses that began for each client, for throttled logging.
     private var overflows: [ClientName: UInt64] = [:]
-    /// Requests whose barrier the bus refused, until they are repeated.
+    /// The requests whose barrier the bus refused, until they are repeated.
     private var refusedBarriers: [RefusedBarrier] = []
+    /// The timer that repeats them.
     private var askAgain: EventSource?
+    /// The pause before a refused barrier is repeated, in milliseconds.
     private static let pauseForBus: UInt32 = 1000
-    /// Timers of clients whose application became inactive, including expired timers.
+    /// The timers of clients whose application became inactive, including expired timers.
     private var inactivityTimers: [ClientName: EventSource] = [:]
-    /// Timers of the current intervals of clients, including expired timers.
+    /// The timers of the current minimum intervals of clients, including expired timers.
     private var intervalTimers: [ClientName: EventSource] = [:]
 
     /// - Parameter bus: the bus on which signals are sent; the caller keeps it.
@@ -104,7 +127,8 @@ final class EffectRunner {
         channels.releaseKept = { [unowned answers] channel in answers.release(for: channel) }
         channels.onWritten = { [unowned self] in eventEnded(isMoreDue: false) }
         backlogProbe.onFinding = { [unowned self] client, hasRead in
-            // One finding answers both questions.
+            // The finding is about the client's socket on the bus, so it holds for replies and for other messages
+            // there.
             if probedReplies.remove(client) != nil { report(.replyBacklogProbed(client, hasRead: hasRead)) }
             if !channels.backlogProbed(client, hasRead: hasRead) { report(.backlogProbed(client, hasRead: hasRead)) }
         }
@@ -116,7 +140,8 @@ final class EffectRunner {
             }
         }
         prober.onRefusal = { [unowned self] client, line in
-            // Messages on the bus beside a channel have no sequence number.
+            // The refusal matters only for numbered messages. Messages on the bus beside a channel have no sequence
+            // number.
             guard line == .client, channels[client] == nil else { return }
             report(.probeRefused(client, isCounted: busReportsRefusals))
         }
@@ -134,7 +159,7 @@ final class EffectRunner {
 
     /// Releases the memory of entries of departed clients (E8).
     func releaseMemory() {
-        // They are made again for clients that are sent something.
+        // The headers are encoded again when they are needed.
         heads.removeAll()
         overflows.releaseMemory()
         probedReplies.releaseMemory()
@@ -149,42 +174,45 @@ final class EffectRunner {
         activity?.releaseMemory()
     }
 
-    /// Takes the bus's refusal of the signal with this message serial.
+    /// Handles an error of the bus, which refused the message with this serial.
     func signalRefused(serial: UInt32) {
         guard serial >= Self.firstSignal else { return }
         busReportsRefusals = true
         if let (client, content) = sentSignals.take(serial) { report(.deliveryRefused(client, content)) }
     }
 
-    /// Returns the recent deliveries to each client that may still have been in flight. `largest` is the size of the
-    /// largest notification, as ``DistributedCenter/maxBytes`` counts.
+    /// Returns the content of the signals to each client that may still have been in flight when the bus closed the
+    /// connection. `largest` is the size in bytes of the largest of them (``Delivery/carriedBytes``).
     func recentDeliveries() -> (counts: [ClientName: SentSignals.Recent], largest: Int) {
         sentSignals.recent(at: bus.context.now)
     }
 
-    /// Calls `completion` when the bus has carried all that was sent before, and all its refusals of that have been
-    /// received. Never calls it where the connection ends before; calls it at once without a control connection.
+    /// Calls `completion` when the bus has carried all messages that were sent before, and the service has received the
+    /// bus's errors for them. It is called at once without a control connection, and never if the connection ends
+    /// first.
     ///
-    /// - Parameter isWanted: whether the completion is still needed when the barrier has to be repeated.
+    /// - Parameter isWanted: returns whether the completion is still needed, when a refused barrier is to be repeated.
     func whenCarried(while isWanted: @escaping () -> Bool, _ completion: @escaping () -> Void) {
         barrier.pass { [weak self] result in
             guard let self else { return }
             switch result {
             case .success:
                 guard barrier.isAnsweredLater else { return completion() }
-                // The barrier comes by the control connection, and refusals by this one.
+                // The barrier arrives on the control connection, the bus's errors on this one. A round trip on this one
+                // comes behind the errors.
                 bus.busID { result in
                     if case .failure(let error) = result, error.name == BusError.disconnectedName { return }
                     completion()
                 }
             case .failure(let error):
-                // The bus may be out of quota at the moment.
+                // The bus may be out of quota for a while.
                 guard error.name != BusError.disconnectedName else { return }
                 passLater(RefusedBarrier(isWanted: isWanted, completion: completion))
             }
         }
     }
 
+    /// Repeats a request with its barrier after a pause, together with other refused ones.
     private func passLater(_ one: RefusedBarrier) {
         refusedBarriers.append(one)
         guard askAgain == nil else { return }
@@ -196,17 +224,19 @@ final class EffectRunner {
         }
     }
 
+    /// A request of ``whenCarried(while:_:)`` whose barrier the bus refused.
     private struct RefusedBarrier {
         let isWanted: () -> Bool
         let completion: () -> Void
     }
 
-    /// Calls `completion` when the bus has carried all that was sent and the store has recorded that, or when the bus
-    /// can't be asked.
+    /// Calls `completion` when the bus has carried all sent messages and the store has recorded that, or when a barrier
+    /// fails. For the end of the process.
     ///
-    /// - Parameter hearsRefusals: whether to wait for the bus's refusals too, which come behind all calls that the bus
-    ///   holds for the service.
+    /// - Parameter hearsRefusals: whether to wait for the bus's errors for refused signals too. They arrive behind all
+    ///   calls that the bus holds for the service.
     func settle(hearsRefusals: Bool = true, _ completion: @escaping () -> Void) {
+        // Repeats everything while messages without receipts are left.
         func carried(_ isKnown: Bool) {
             guard isKnown, receipts?.areComplete == false else { return completion() }
             settle(hearsRefusals: hearsRefusals, completion)
@@ -222,7 +252,8 @@ final class EffectRunner {
         }
     }
 
-    /// Carries out the decisions of one event, in their order.
+    /// Writes the changes of one event to the store, and then carries out its effects in their order. Barriers that
+    /// they request become one.
     func carryOut(_ effects: [Effect]) {
         guard !effects.isEmpty else { return }
         store?.keep(effects)
@@ -231,13 +262,14 @@ final class EffectRunner {
         bus.gather {
             barrier.share {
                 for effect in effects { carryOut(effect, at: now, over: bus) }
-                // Asked together with the sent messages, unless there is no control connection and the answer would
-                // come at once.
+                // The receipt of the messages sent here shares their barrier. Without a control connection a barrier
+                // completes at once, so the receipts wait for the end of the event.
                 if barrier.isAnsweredLater { receipts?.eventEnded() }
             }
         }
     }
 
+    /// Carries out an effect, on the bus unless the client's channel takes it.
     private func carryOut(_ effect: Effect, at now: SuspendingClock.Instant, over bus: any MessageBus) {
         if !channels.isEmpty, channels.carryOut(effect) { return }
         switch effect {
@@ -272,7 +304,8 @@ final class EffectRunner {
             backlogProbe.find(client)
         case .sendReply(let client): answers.sendKeptReply(for: client)
         case .startInactivityTimer(let client, let epoch, let milliseconds):
-            // M6: at the priority of other suspension changes, ahead of calls, whose flood would delay it.
+            // The timer has the priority of other suspension changes, ahead of reading, because a flood of calls would
+            // delay it (M6).
             inactivityTimers[client] = .once(
                 milliseconds: UInt32(milliseconds), on: bus.context, priority: .of(.control)
             ) { [unowned self] in
@@ -283,13 +316,13 @@ final class EffectRunner {
                 report(.intervalTimerEnded(client))
             }
         case .overflowed(let client, let reason): noteOverflow(of: client, because: reason)
-        case .possibleLoss, .remember: break  // The store has kept these before.
+        case .possibleLoss, .remember: break  // The store has written these before.
         case .watch(let client):
             activity?.clientAppeared(client)
             onWatched?(client)
             clients.watch(client) { [unowned self] in onGone(client) }
         case .watchDeparture(let connection):
-            // The service itself is the poster of other sessions' notifications; its departure need not be watched.
+            // The service itself is the poster of notifications from other sessions. It needs no watch on itself.
             guard connection != ownName() else { break }
             clients.watch(connection) { [unowned self] in onGone(connection) }
         case .forget(let client):
@@ -311,6 +344,7 @@ final class EffectRunner {
         }
     }
 
+    /// Sends one notification on the bus.
     private func send(_ delivery: Delivery, at now: SuspendingClock.Instant, over bus: any MessageBus) {
         let serial = nextSignal()
         sentSignals.note(
@@ -328,6 +362,7 @@ final class EffectRunner {
         return head
     }
 
+    /// Sends several notifications in one signal.
     private func send(_ batch: [Delivery], to client: ClientName) {
         let serial = nextSignal()
         sentSignals.note(
@@ -348,28 +383,30 @@ final class EffectRunner {
         return userInfo
     }
 
+    /// Returns the message serial of the next signal; the last one is followed by the first.
     private func nextSignal() -> UInt32 {
         lastSignal = lastSignal == .max ? Self.firstSignal : lastSignal + 1
         return lastSignal
     }
 
-    /// Writes to channels and asks for receipts, at the end of an event.
+    /// Ends an event: writes the frames of channels, and requests receipts from the bus.
     ///
-    /// - Parameter isMoreDue: whether more is sent next.
+    /// - Parameter isMoreDue: whether further messages are due, so that writing may be postponed to collect them.
     func eventEnded(isMoreDue: Bool) {
         if channels.needsEventEnd, channels.eventEnded(isMoreDue: isMoreDue, confirming: store) { store?.flush() }
         receipts?.eventEnded()
     }
 
     private func makeReceipts(for store: RecoveryStore) -> DeliveryReceipts {
-        // The receipts live as long as the store belongs to this object.
+        // The receipts do not outlive the store, because both are replaced together.
         DeliveryReceipts(barrier: barrier, context: bus.context) { [unowned store] carried in
             for row in carried { store.confirm(row.sent, of: row.client) }
             store.flush()
         }
     }
 
-    /// Logs an overflow, throttled: a client that stays too slow overflows again and again.
+    /// Logs the beginning of a loss. It logs the 1st, 2nd, 4th, 8th … of a client, because a slow consumer loses
+    /// notifications again and again.
     private func noteOverflow(of client: ClientName, because reason: DropReason) {
         guard let count = Log.throttle(&overflows[client, default: 0]) else { return }
         if reason == .busLimits || reason == .busDisconnected {
@@ -392,6 +429,7 @@ final class EffectRunner {
             ["CARILLON_CLIENT": client.rawValue, "CARILLON_REASON": reason.rawValue])
     }
 
+    /// Reports losses to a client with the signal Dropped.
     private func tell(
         _ client: ClientName, count: UInt64, lost observers: [ObserverID], because reason: DropReason, sequence: UInt64
     ) {
@@ -403,7 +441,9 @@ final class EffectRunner {
         receipts?.noteSent(sequence, to: client, notifications: 0, dropped: count)
     }
 
-    /// Sends a control signal whose refusal by the bus is detected.
+    /// Sends a control signal, and records it, so that its refusal by the bus is recognized.
+    ///
+    /// - Parameter content: the number of losses that the signal reports, if any.
     private func send(_ message: Message, to client: ClientName, telling content: SentSignals.Recent = .init()) {
         sentSignals.note(message.numbered(nextSignal), to: client, size: 0, content, at: bus.context.now)
         bus.send(message)

@@ -2,25 +2,29 @@
 import CarillonCore
 import CarillonDBus
 
-/// The handover state: everything that the service takes from one connection to the next, when the bus closed the first
-/// and is still running (E5).
+/// The handover state: the state that the service takes to a new connection when the bus has closed the old one and is
+/// still running (E5).
 ///
-/// It is the state that would have survived the process, and the queued messages. The state on disk, if any, stays
-/// open, so that no other process takes it.
+/// ``ServiceLink/handOver()`` makes it when a link ends, ``Service`` keeps it between two links, and the next link
+/// restores it. It has the state that would survive the end of the process, and the method calls that were not served.
+/// The recovery log stays open and locked meanwhile, so that no other process takes the state.
 struct HandoverState {
-    /// The ID of the bus. Unique names denote the same clients on this bus only.
+    /// The ID of the bus. On another bus the unique names denote other clients, so the state is not used there.
     let busID: String
+    /// The core of the ended link, which handles no more events.
     let center: DistributedCenter
+    /// The store of the recovery log; nil where no state is persisted.
     let store: RecoveryStore?
-    /// The configuration. The limits in force stay so, also when the files have a fault by now.
+    /// The configuration in force. It is not read again, because its files may have a fault by now.
     let configuration: ConfigurationKeeper
-    /// The connection to other sessions, which continues meanwhile.
+    /// The connection to the services of other sessions, which stays open meanwhile.
     let sessions: Sessions
-    /// Calls that were read and not served, in their order.
+    /// The method calls that were read and not served, in their order.
     let calls: [Message]
-    /// The size from which the bus is not known to carry a notification, in bytes (``DistributedCenter/maxBytes``).
+    /// The size in bytes from which notifications are not sent but reported as lost, because the bus closes the
+    /// connection over them; `Int.max` where no limit is known (``DistributedCenter/maxBytes``).
     let maxBytes: Int
-    /// The size of the largest notification in flight, in bytes; it may be the reason for which the bus closed the
-    /// connection.
+    /// The size of the largest notification in flight, in bytes. It may be the reason why the bus closed the
+    /// connection, so the next link tests whether the bus carries this size (``SizeTest``).
     let largest: Int
 }

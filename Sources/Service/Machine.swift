@@ -10,38 +10,45 @@ import CarillonWire
     import Musl
 #endif
 
-/// The environment that a service takes from its machine. All of the service's input except the time of its context
-/// comes through here, so that a simulation can replace it (E7).
+/// The environment of a service: bus connections, files, processes, clocks and configuration, as replaceable functions.
+///
+/// All input of the service except the time of its loop comes through this type. ``own(address:)`` uses the real
+/// machine, and a deterministic simulation replaces every part (E7).
 package struct Machine {
-    /// The address of the bus, in the syntax of D-Bus. A later reader of the state tests whether a bus listens there.
+    /// The address of the session bus, in the syntax of D-Bus. It is written into the recovery log, so that a later
+    /// process can find out whether that bus still exists.
     var address: String
-    /// Makes a new connection to the bus, which has not sent Hello yet.
+    /// Makes a new connection to the bus. Hello, the call that registers a connection, has not been sent on it yet.
     var connect: (MainContext, EventSource.Priority) throws(BusError) -> Connection
-    /// The directory for state that outlives the process; nil where there is none.
+    /// The directory for state that outlives the process (`XDG_RUNTIME_DIR`); nil where there is none.
     var runtimeDirectory: String?
+    /// The file system for the recovery log.
     var files: any StateFiles
+    /// The kernel's information about processes.
     var processes: any ProcessTable
     /// The desktop environment to which the process itself belongs.
     var session: SessionEnvironment
-    /// Whether an application in a sandbox could have called until now.
+    /// Whether a running sandbox has, or had shortly before, the permission to call the service.
     var maySandboxesCall: () -> Bool
+    /// Reads the configuration files.
     var readConfiguration: () -> Configuration.Reading
     /// Returns the kernel's table of sockets; nil where it is not available.
     var sockets: () -> (any SocketTable)?
-    /// Returns both ends of a non-blocking stream; nil where no descriptors are left.
+    /// Makes the socket pair of a channel: the service's own non-blocking end, and the other end for the client. Nil
+    /// where no descriptors are left.
     var makeStream: () -> (own: any ChannelStream, other: FileDescriptor)? = ChannelSocket.makePair
-    /// Microseconds since 1970 in UTC.
+    /// The present, in microseconds since 1970 in UTC.
     var time: () -> Int64 = realTime
-    /// Microseconds since the machine started, including suspended time.
+    /// The time since the machine started, in microseconds, including the time in which it was asleep.
     var uptime: () -> Int64 = bootTime
-    /// Releases mapped file pages that the process does not need; nil where there is no such function.
+    /// Releases mapped pages of program files that the process does not need (``UnusedPages``); nil in a simulation.
     var releasePages: (() -> Void)?
-    /// Makes a new connection to the system bus, which has not sent Hello yet; nil where no system bus is available.
+    /// Makes a new connection to the system bus, as `connect` does; nil where no system bus is available.
     var connectToSystemBus: ((MainContext, EventSource.Priority) throws(BusError) -> any BusConnection)?
-    /// Called for each call when it is served, for a simulation in which serving takes time.
+    /// Called for each method call that is served, so that a simulation can let time pass.
     var noteServing: () -> Void = {}
 
-    /// Returns the machine on which the process runs.
+    /// Returns the real machine on which the process runs.
     static func own(address: String) -> Machine {
         Machine(
             address: address,
@@ -58,7 +65,8 @@ package struct Machine {
             })
     }
 
-    /// Returns a simulated machine, without a desktop and without the kernel's table of sockets.
+    /// Returns a simulated machine, without a desktop and without the kernel's table of sockets. The parameters are the
+    /// properties of the same names.
     package static func simulated(
         address: String, runtimeDirectory: String, files: any StateFiles, processes: any ProcessTable,
         maySandboxesCall: Bool = false,

@@ -2,36 +2,47 @@
 import CCarillonSystem
 import CarillonMainLoop
 
-/// The return of unused memory to the system after a load (E4).
+/// The return of freed heap memory to the system after a load (E4). ``CenterDriver`` reports events to it.
 ///
-/// The C library returns memory by itself only at the top of the heap: one block in use there holds back all free
-/// memory below it. The search for whole free pages takes milliseconds. It is therefore done in a quiet moment, and only
-/// after 1,024 events or after 512 KiB of the bytes kept for clients were released. Exception: if no moment is quiet for
-/// 2 s, and at least 16 MiB and half of the largest amount were released, it is done as soon as the loop is idle.
+/// The C library returns memory by itself only at the top of the heap, so one used block there keeps all free memory
+/// below it. `malloc_trim` finds whole free pages anywhere, but takes milliseconds. The rules are therefore:
 ///
-/// In a quiet moment after the first call, and after each load, it also releases mapped file pages (``UnusedPages``).
+/// - It is due after 1,024 events, or after the bytes that the core keeps for clients fell by 512 KiB.
+/// - It runs at the next check, every 500 ms, that finds the service quiet: at most 64 events since the last check.
+/// - If no check finds it quiet for 2 s, it runs nevertheless, if those bytes fell by 16 MiB and by half of their
+///   maximum.
+///
+/// A quiet moment also releases mapped file pages (``UnusedPages``), after a load and after the first call.
 final class MemoryReturn {
     private let context: MainContext
+    /// The number of events since memory was last returned.
     private var events = 0
+    /// The value of ``events`` at the last check.
     private var eventsSeen = 0
+    /// The maximum of ``held`` since memory was last returned, in bytes.
     private var maxHeld = 0
+    /// The bytes that the core keeps for clients now.
     private var held = 0
+    /// The timer of the next check; nil while nothing is due.
     private var timer: EventSource?
+    /// Releases mapped file pages; nil in a simulation.
     private let releasePages: (() -> Void)?
-    /// Called before memory is returned, so that tables release unused memory.
+    /// Called before memory is returned, so that tables free their unused capacity.
     var releaseMemory: (() -> Void)?
-    /// The idle source that releases pages after start; set by the first call.
+    /// The idle source that releases file pages after the first call; nil before that call.
     private var firstRest: EventSource?
 
+    /// The number of events after which memory is to be returned.
     private static let manyEvents = 1024
-    /// The maximum of events within a ``pause`` that counts as quiet.
+    /// The maximum number of events in a ``pause`` that counts as quiet.
     private static let fewEvents = 64
+    /// The number of freed bytes after which memory is to be returned.
     private static let manyBytes = 512 << 10
     /// The time between checks, in milliseconds.
     private static let pause: UInt32 = 500
-    /// The number of pauses after which memory is returned under load, if ``muchBytes`` and half of the kept bytes were
-    /// released.
+    /// The number of pauses after which memory is returned under load.
     private static let maxPauses = 4
+    /// The number of freed bytes that justifies the return under load.
     private static let muchBytes = 16 << 20
 
     init(context: MainContext, releasePages: (() -> Void)?) {
@@ -40,6 +51,8 @@ final class MemoryReturn {
     }
 
     /// Notes the end of an event of the core.
+    ///
+    /// - Parameter held: the bytes that the core keeps for clients now.
     func noteEvent(held: Int) {
         events += 1
         self.held = held
@@ -48,23 +61,25 @@ final class MemoryReturn {
         start()
     }
 
-    /// Notes that a call was served. At the first call, for which the service was started, the memory of the start is
-    /// no longer needed.
+    /// Notes that a call is served. The first call, for which the bus may have started the service, schedules the
+    /// release of file pages that only the start needed.
     func noteServing() {
         guard firstRest == nil, let releasePages else { return }
-        // Done as soon as there is nothing else to do, so that no caller waits for it, and without a wake-up of its
-        // own.
+        // An idle source runs when nothing else is ready, so no caller waits for it, and no timer wakes the process.
         firstRest = .idle(on: context, priority: .of(.queuedWhenIdle)) {
             releasePages()
             return .remove
         }
     }
 
-    /// Notes that the state of an earlier process was read, which took memory.
+    /// Notes that the state of an earlier process was read. Reading uses much memory for a short time.
     func noteReading() {
         if timer == nil { start() }
     }
 
+    /// Starts the timer of the next check.
+    ///
+    /// - Parameter pauses: the number of pauses since memory was due to be returned, including this one.
     private func start(pauses: Int = 1) {
         eventsSeen = events
         timer = .once(milliseconds: Self.pause, on: context, priority: .of(.queuedWhenIdle)) { [unowned self] in
@@ -85,7 +100,7 @@ final class MemoryReturn {
         #if canImport(Glibc)
             _ = malloc_trim(0)
         #endif
-        // Under load the pages would be needed again at once.
+        // Under load the file pages would be needed again at once.
         if isQuiet { releasePages?() }
     }
 }

@@ -4,17 +4,23 @@ import CarillonCore
 import CarillonDBus
 import CarillonWire
 
-/// The calls of many posts, taken up in slices (F1, E4): each post is checked, counted and posted like a single post
-/// (``CallsInParts``).
+/// The service of `PostMany` calls, each of which carries a batch of posts (F1).
+///
+/// The posts of a call are made in work slices, and other calls are served between two slices (``CallsInParts``). Each
+/// post is checked, counted and made like a single post. A refused post does not affect the others. The reply has one
+/// outcome for each post, and is sent after the deliveries of all of them.
 final class PostBatches {
-    /// A call of which some posts were taken.
+    /// The progress of a call.
     private final class Work {
         let call: MethodCall
+        /// The posts of the call, which are decoded one after the other.
         var posts: ArrivedPosts
+        /// The outcomes of the posts so far.
         var outcomes: [PostOutcome] = []
-        /// The next post, for which only coalesced posts were removed so far.
+        /// The next post, which was decoded and checked in an earlier slice. It replaces more queued posts than one
+        /// event may remove.
         var next: (name: String, post: Result<Post<WireUserInfo>, BusError>)?
-        /// The watermark of the last delivery in each lane.
+        /// The watermark of the last delivery of this call in each lane.
         var marks: [DeliveryLane: Watermark] = [:]
 
         init(_ call: MethodCall, _ posts: ArrivedPosts) {
@@ -39,9 +45,9 @@ final class PostBatches {
         self.parts = parts
     }
 
-    /// Takes the first posts of a call of ``PostMany``.
+    /// Makes the first posts of a call of ``PostMany``.
     ///
-    /// - Throws: an error that concerns the whole call.
+    /// - Throws: an error of the whole call, of which no post is made.
     func begin(_ call: MethodCall) throws(BusError) {
         let posts = try ArrivedPosts(call.message, limits: driver.center.limits)
         try call.expectNoDescriptors()
@@ -49,6 +55,8 @@ final class PostBatches {
         parts.begin(call) { [unowned self] piece in serve(work, piece) }
     }
 
+    /// Makes posts within a work slice, in one event of the core, and replies after the last one.
+    ///
     /// - Returns: whether these were the last posts.
     private func serve(_ work: Work, _ piece: WorkSlice) -> Bool {
         var piece = piece
@@ -62,7 +70,7 @@ final class PostBatches {
                 let (name, post) =
                     next
                     ?? work.posts.next(limits: driver.center.limits) { name, object throws(BusError) in
-                        // An empty name is reported by the post's own check.
+                        // An empty name is refused by the core's check below.
                         #if CARILLON_PLANTED
                             let isPoliced = !name.isEmpty && !PlantedFault.strikes(.batchUnpoliced)
                         #else
@@ -75,7 +83,7 @@ final class PostBatches {
                     }
                 do throws(BusError) {
                     let post = try post.get()
-                    // A post that was deferred in an earlier part was checked there.
+                    // A post from an earlier slice was checked there.
                     if next == nil { try gate.check(post.options, ofPost: post.name, work.call.sender, isOfMany: true) }
                     guard try driver.removeCoalesced(for: post, from: work.call.sender, effects: &effects) else {
                         work.next = (name, .success(post))
@@ -103,6 +111,7 @@ final class PostBatches {
                 }
             }
         }
+        // Refusals are noted after the event, because noting is an event of the core too.
         for (name, error) in refused { refusals.note(work.call, error, post: name) }
         if waitsForIdleness { turns.expectIdleness() }
         guard work.isAtEnd else { return false }

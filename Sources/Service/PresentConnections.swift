@@ -2,28 +2,33 @@
 import CarillonBusNames
 import CarillonDBus
 
-/// The connections that are on the bus, for lists of connections that the service does not watch. The bus is asked each
-/// time: a watch on each poster would cost it two calls to the bus.
+/// A query for the connections that are on the bus now, for `ListPosters`: the service does not watch posters, so some
+/// of the posters that it remembers have left.
+///
+/// Each request is answered by a query that begins after it. Requests that arrive during a query share the next one. A
+/// watch on each poster would cost two calls to the bus per poster instead.
 final class PresentConnections {
+    /// Gets the names of the present connections; nil if the bus does not answer.
     typealias Answer = (Set<UniqueName>?) -> Void
 
     private unowned let callers: Callers
-    /// Requests that wait for the pending question to the bus.
+    /// The requests that the running query answers; empty while none runs.
     private var asked: [Answer] = []
-    /// Requests that came behind that question; the next question answers them.
+    /// The requests that arrived after the running query began. The next query answers them.
     private var waiting: [Answer] = []
+    /// The maximum number of unanswered requests.
     private static let maxWaiting = 1024
 
-    /// - Parameter callers: the table of callers, over whose connection the bus is asked; the caller keeps it.
+    /// - Parameter callers: has the connection for the query (``Callers/way``); the owner of this object keeps it
+    ///   alive.
     init(_ callers: Callers) {
         self.callers = callers
     }
 
-    /// Asks the bus for its connections.
+    /// Requests the connections of the bus.
     ///
-    /// - Parameter answer: gets the connections that are present behind all that the bus has carried so far; nil where
-    ///   the bus does not answer.
-    /// - Throws: LimitExceeded while too many requests wait (`maxWaiting`).
+    /// - Parameter answer: called once, with the connections that are present when the bus handles the query.
+    /// - Throws: LimitExceeded while ``maxWaiting`` requests are unanswered.
     func ask(_ answer: @escaping Answer) throws(BusError) {
         guard asked.count + waiting.count < Self.maxWaiting else {
             throw BusError(.limitExceeded, message: "too many requests wait for an answer of the bus")

@@ -2,41 +2,50 @@
 import CarillonActivity
 import CarillonCore
 
-/// The answer of Explain in sentences: why a client would get a notification now, later, or not at all (B3). It puts
-/// the core's explanation into words, with advice.
+/// The reply of the D-Bus method Explain, in English sentences: why a client would get a notification now, later, or
+/// not at all (B3).
+///
+/// ``CenterHandlers/explain(_:_:)`` fills in the facts, and ``sentences`` makes the text. The facts are the core's
+/// explanation, the policy, and the state of the desktop.
 struct Reasons {
     let client: ClientName
-    /// The notification's name; empty for all that the client observes.
+    /// The name of the notification in question; empty to explain the client's state in general.
     let name: String
+    /// The object of that notification; empty for none.
     let object: String
+    /// The core's data about the client: matching observers with their fates, queues, losses, suspension.
     let explanation: Explanation
     /// All registrations of the client.
     let registrations: [Registration]
+    /// The client's process; nil if it is not known.
     let process: ClientRegistry.Process?
-    /// The reason for which policy does not let the client observe the name.
+    /// The reason why policy does not let the client observe the name; nil if it does.
     let refusal: String?
     /// The condition under which its application counts as inactive.
     let inactiveWhen: InactiveWhen
     let others: Others
-    /// The present, as ``Clock/time``.
+    /// The present, in microseconds since 1970 in UTC.
     let now: Int64
 
     /// The information about other applications in the answer.
     enum Others {
+        /// The caller may see other applications. `active`: the one with the active window; nil if that is not known.
         case told(active: ActiveApplication?)
-        /// No information: the caller may not see them (P2).
+        /// The caller may not see other applications, so the answer does not mention them (P2).
         case untold
     }
 
     /// The maximum number of observers with a sentence of their own.
     private static let maxObservers = 16
-    /// The maximum number of registrations that are compared in search of near misses.
+    /// The maximum number of registrations that are compared with the name in search of near misses.
     private static let maxCompared = 1000
 
+    /// The answer about a connection that is no client, or that the caller may not see.
     static func noClient(_ client: ClientName) -> String {
         "\(client) is not a client: it has registered no observer since it connected to the bus, or it has left."
     }
 
+    /// The whole answer: a verdict, then the details that apply.
     var sentences: [String] {
         var all = [verdict]
         if let refusal { all.append("Policy: \(refusal).") }
@@ -51,6 +60,7 @@ struct Reasons {
 
     // MARK: Observers
 
+    /// The first sentence: the best fate that the notification has with any of the client's observers.
     private var verdict: String {
         guard !registrations.isEmpty else {
             return "\(who) has no observer, so it gets nothing."
@@ -69,10 +79,12 @@ struct Reasons {
         }
     }
 
+    /// The client with its process.
     private var who: String {
         process.map { "\(client) (\($0.name), process \($0.id))" } ?? "\(client)"
     }
 
+    /// The fate of the notification with one observer.
     private func sentence(_ match: Explanation.Match) -> String {
         let (options, it) = (match.registration.options, name.isEmpty ? "matching notifications" : "it")
         let subject = "Observer \(match.registration.id.rawValue), \(words(match.registration)),"
@@ -105,12 +117,13 @@ struct Reasons {
         }
     }
 
+    /// The name and object that an observer has registered for.
     private func words(_ registration: Registration) -> String {
         let name = registration.name.map { "of \(quoted($0))" } ?? "of any name"
         return name + (registration.object.map { " from \(quoted($0))" } ?? " from any object")
     }
 
-    /// The near misses: registrations that differ slightly from the name and object.
+    /// Hints about the observers that almost match the name and object, for the case that none matches.
     private var nearMisses: [String] {
         var sentences: [String] = []
         for registration in registrations.prefix(Self.maxCompared) {
@@ -122,6 +135,7 @@ struct Reasons {
         return sentences
     }
 
+    /// The reason why a registration does not match, if its name or object is close to the wanted one; otherwise nil.
     private func hint(_ registration: Registration) -> String? {
         guard let wanted = registration.name, !wanted.utf8.elementsEqual(name.utf8) else {
             // The name matches, so the object differs.
@@ -155,6 +169,7 @@ struct Reasons {
 
     // MARK: Client
 
+    /// The suspension of the client, and the way to end it; nil if it is not suspended.
     private var suspension: String? {
         let since = explanation.suspensionTime.map { " for \(duration(now - $0))" } ?? ""
         guard explanation.status.isSuspended else {
@@ -180,12 +195,14 @@ struct Reasons {
         }
     }
 
+    /// The program that overrides the suspension; "somebody" if the caller may not see it.
     private func author(_ override: SuspensionOverride) -> String {
         guard let author = override.author, case .told = others else { return "somebody" }
         let process = override.identity?.process.map { "\($0), " } ?? ""
         return override.identity?.processID.map { "\(process)process \($0)," } ?? "\(author)"
     }
 
+    /// The application with the active window, as a part of a sentence; empty if the caller may not see it.
     private var activeWindow: String {
         guard case .told(let active) = others else { return "" }
         return switch active {
@@ -198,6 +215,7 @@ struct Reasons {
         }
     }
 
+    /// The reason why the client is sent nothing more at the moment; nil if it reads.
     private var flow: String? {
         let messages = count(explanation.status.unconfirmed, "message")
         switch explanation.status.flow {
@@ -213,6 +231,7 @@ struct Reasons {
         }
     }
 
+    /// The number of notifications that wait for the client in the service.
     private var waiting: String? {
         let waiting = explanation.waiting
         let sum = waiting.due + waiting.held + waiting.throttled
@@ -227,8 +246,9 @@ struct Reasons {
             + parts.filter { $0.0 > 0 }.map { "\($0.0) \($0.1)" }.joined(separator: ", ") + "."
     }
 
+    /// The number of queued posts of the name and object that the service has not made yet.
     private var queuedPosts: String? {
-        // They belong to other applications, which a sandbox may not see (P2).
+        // The posts belong to other applications, which a sandbox may not see (P2).
         if case .untold = others { return nil }
         let styles = PostingStyle.allCases.compactMap { style in
             explanation.queuedPosts[style].map { "\($0) \(style.rawValue)" }
@@ -239,11 +259,13 @@ struct Reasons {
             + "their posters: \(styles.joined(separator: ", "))."
     }
 
+    /// The retained values that observers of the client are still to receive.
     private var values: String? {
         guard explanation.valuesToCome > 0 else { return nil }
         return "Retained values are still to be sent to \(count(explanation.valuesToCome, "observer")) of it."
     }
 
+    /// The number of queued notifications that newer ones replaced.
     private var coalesced: String? {
         guard explanation.coalesced > 0 else { return nil }
         // The count is of all its notifications: there is no count per name.
@@ -251,6 +273,7 @@ struct Reasons {
             + "\(count(Int(clamping: explanation.coalesced), "notification")) in its queue, counted over all names."
     }
 
+    /// The number of lost notifications, with the last reason.
     private var losses: String? {
         let lost = explanation.status.dropped
         guard lost > 0 else { return nil }
@@ -279,7 +302,7 @@ struct Reasons {
 }
 
 extension Explanation.Fate {
-    /// The order of fates: the best fate of any observer counts for the client.
+    /// The rank of a fate, 0 for the best. The best fate with any observer counts for the client.
     fileprivate var rank: Int {
         switch self {
         case .sent: 0

@@ -5,33 +5,40 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// The PostsRefused signals to posters that wanted no reply (E10): one signal for many refused posts, always sent
-/// before a reply that the poster waits for.
+/// The reports of refused posts to posters that wanted no reply: one `PostsRefused` signal for many refusals (E10).
 ///
-/// A poster that waits for no reply may read nothing. It is notified at growing intervals, so that the bus holds few
-/// messages for it.
+/// The first refusal is reported after 50 ms. Further refusals are collected, and reported at intervals that double up
+/// to 60 s, because a poster that wants no reply may not read its messages, and the bus would keep them. Without
+/// refusals the interval is halved again. Before a reply to the same poster all its refusals are reported, so that the
+/// reply shows that earlier posts are accounted for. ``RejectionLog`` notes the refusals here.
 final class RefusalNotices {
+    /// The state of one poster.
     private struct Notice {
         let account: AccountID
         /// The number of refusals that were not reported yet.
         var count: UInt32 = 0
+        /// The error of the last refusal.
         var error: BusError
+        /// The time of the next signal.
         var due: SuspendingClock.Instant
-        /// The time from the next signal to the one after it.
+        /// The time from that signal to the one after it.
         var pause = RefusalNotices.pauses.lowerBound
     }
 
-    /// The times between the first refusal and its signal, and between two signals.
+    /// The range of the time between two signals.
     private static let pauses = Duration.milliseconds(50)...Duration.seconds(60)
-    /// The maximum of posters, and of posters of one account. Refusals of further posters are only logged.
+    /// The maximum number of posters. Refusals of further posters are only logged.
     private static let maxPosters = 4_096
+    /// The maximum number of posters of one account.
     private static let maxOfAccount = 64
-    /// The maximum size of an error's text, in bytes, as it is kept until it is sent.
+    /// The maximum size of a kept error text, in bytes. A longer text is shortened.
     private static let maxBytes = 512
 
     private unowned let bus: any MessageBus
     private var notices: [UniqueName: Notice] = [:]
+    /// The number of posters of each account in ``notices``.
     private var counts: [AccountID: Int] = [:]
+    /// The timer of the earliest signal, with its time.
     private var timer: (source: EventSource, due: SuspendingClock.Instant)?
     /// Returns the account of a connection.
     var account: (UniqueName) -> AccountID = { .connection($0) }
@@ -41,11 +48,12 @@ final class RefusalNotices {
         self.bus = bus
     }
 
-    /// Notes refused posts that wanted no reply.
+    /// Notes a number of refused posts, whose poster wanted no reply.
     func note(_ count: Int, _ error: BusError, of poster: UniqueName) {
         let soon = bus.context.now + Self.pauses.lowerBound
         guard count > 0, var notice = notices[poster] ?? begin(poster, error, due: soon) else { return }
         let isFirst = notice.count == 0
+        // The first refusal after a signal is reported 50 ms later at the earliest, so that the next ones go with it.
         if isFirst { notice.due = max(notice.due, soon) }
         let (sum, overflow) = notice.count.addingReportingOverflow(UInt32(clamping: count))
         notice.count = overflow ? .max : sum
@@ -54,7 +62,9 @@ final class RefusalNotices {
         if isFirst, timer.map({ notice.due < $0.due }) ?? true { wait() }
     }
 
-    /// - Returns: nil where the maximum of notices is reached.
+    /// Makes the state of a poster.
+    ///
+    /// - Returns: nil if the maximum number of posters is reached.
     private func begin(_ poster: UniqueName, _ error: BusError, due: SuspendingClock.Instant) -> Notice? {
         let account = account(poster)
         guard notices.count < Self.maxPosters, counts[account, default: 0] < Self.maxOfAccount else { return nil }
@@ -62,6 +72,7 @@ final class RefusalNotices {
         return Notice(account: account, error: error, due: due)
     }
 
+    /// Removes and returns the state of a poster.
     private func remove(_ poster: UniqueName) -> Notice? {
         guard let notice = notices.removeValue(forKey: poster) else { return nil }
         counts[notice.account]! -= 1
@@ -84,11 +95,13 @@ final class RefusalNotices {
         (notices, counts, timer) = ([:], [:], nil)
     }
 
+    /// Sends the signal, if there are refusals.
     private func tell(_ notice: Notice, _ poster: UniqueName) {
         guard notice.count > 0 else { return }
         bus.send(PostsRefusedSignal(count: notice.count, error: notice.error).message(to: poster))
     }
 
+    /// Starts the timer of the earliest signal.
     private func wait() {
         guard let next = notices.values.lazy.map(\.due).min() else { return }
         let left = max(.zero, next - bus.context.now) / .milliseconds(1)
@@ -100,6 +113,7 @@ final class RefusalNotices {
         timer = (source, next)
     }
 
+    /// Sends the signals that are due, and sets the time of each poster's next one.
     private func tellDue() {
         let now = bus.context.now
         for (poster, notice) in notices.filter({ $0.value.due <= now }).sorted(by: { $0.key < $1.key }) {
@@ -109,10 +123,11 @@ final class RefusalNotices {
                 notices[poster]!.due = now + notice.pause
                 notices[poster]!.pause = min(notice.pause * 2, Self.pauses.upperBound)
             } else if notice.pause > Self.pauses.lowerBound {
-                // Halves the interval again, as there was nothing to report.
+                // There was nothing to report, so the interval becomes shorter.
                 notices[poster]!.pause /= 2
                 notices[poster]!.due = now + notice.pause
             } else {
+                // After an interval of the shortest length without refusals the state is no longer needed.
                 _ = remove(poster)
             }
         }

@@ -4,14 +4,19 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// The counters and log of refusals, so that an error whose sender wanted no reply is not lost silently (D3).
+/// The counters and the log of refused calls, refused posts, and signals that the bus rejected.
+///
+/// A caller that expects no reply gets no error. So that its mistake is not silent, the refusal is logged at a limited
+/// rate, and the poster of refused posts gets the signal `PostsRefused` (``RefusalNotices``) (D3). Refusals with a
+/// reply are only counted, and logged for debugging.
 final class RejectionLog {
-    /// The number of refused calls, including calls whose sender wanted no reply.
+    /// The number of refused calls and posts.
     private(set) var refused: UInt64 = 0
-    /// The number of signals that the bus refused because of its limits.
+    /// The number of signals that the bus rejected because of its limits.
     private(set) var rejected: UInt64 = 0
     private unowned let driver: CenterDriver
     private let clients: ClientRegistry
+    /// The reports to posters.
     let notices: RefusalNotices
 
     /// - Parameters:
@@ -25,7 +30,7 @@ final class RejectionLog {
 
     /// Notes a refused call, or one refused post of a call.
     ///
-    /// - Parameter post: the name of the refused post of a call of many; nil for the whole call.
+    /// - Parameter post: the name of the refused post of a `PostMany` call; nil if the whole call is refused.
     func note(_ call: MethodCall, _ error: BusError, post: String? = nil) {
         refused += 1
         let sender = call.sender
@@ -51,6 +56,7 @@ final class RejectionLog {
             "CARILLON_CLIENT": sender.rawValue, "CARILLON_NAME": String(name.prefix(256)),
             "CARILLON_REASON": error.name.rawValue,
         ]
+        // A post without a number expects no answer.
         guard post.number == 0 else { return Log.debug("refused a post of \(sender): \(error.name)", fields) }
         notices.note(1, error, of: sender)
         guard let count = clients.countRefusal(of: sender) else { return }
@@ -58,7 +64,8 @@ final class RejectionLog {
             "refused a post of \(sender) that expects no reply (\(count) so far): \(error.name)", fields)
     }
 
-    /// Notes posts that would have been refused, and were lost with others of their call, whose sender wanted no reply.
+    /// Notes the invalid posts of a `PostMany` call that was lost as a whole because calls arrive too fast. Its sender
+    /// wanted no reply.
     func noteLost(_ count: Int, of sender: UniqueName) {
         refused += UInt64(count)
         driver.center.postWasRefused(of: sender, count: UInt64(count))
@@ -70,7 +77,7 @@ final class RejectionLog {
             ["CARILLON_CLIENT": sender.rawValue, "CARILLON_REASON": "overload"])
     }
 
-    /// Notes a dropped call, whose sender wants a reply and does not read its replies.
+    /// Notes a call that was dropped without an error reply, because its sender has too many unread replies.
     func noteUnserved(_ call: Message, of sender: UniqueName) {
         refused += 1
         if Self.isOfPosts(call) {
@@ -83,7 +90,8 @@ final class RejectionLog {
             ["CARILLON_CLIENT": sender.rawValue, "CARILLON_REASON": "answers"])
     }
 
-    /// Whether a call posts. A refused call of many counts as one post in statistics, as its posts were not counted.
+    /// Whether a call makes posts. A `PostMany` call that is refused as a whole counts as one refused post in the
+    /// statistics.
     private static func isOfPosts(_ call: Message) -> Bool {
         call.hasMember(PostCall.member) || call.hasMember(PostMany.member) || call.hasMember(PostJSON.member)
     }
@@ -101,14 +109,15 @@ final class RejectionLog {
         return count
     }
 
-    /// Notes a signal that the bus refused: its limits are narrower than a window and the largest userInfo.
+    /// Notes a signal that the bus rejected. That happens only if the limits of the bus are lower than usual: a window
+    /// of notifications, or the largest userInfo, exceeds them.
     func noteRejection(_ error: BusError) {
         guard let count = Log.throttle(&rejected) else { return }
         Log.warning("the bus rejected \(count) signals so far: \(error)", ["CARILLON_REASON": "bus-limits"])
     }
 
-    /// Returns the fields of a log entry. The name is the first argument where that is a notification's name; no other
-    /// part of a message is logged.
+    /// Returns the fields of a log entry: the caller, the error, and the first argument of the call if it is a text,
+    /// which is the notification's name in most calls. No other part of a call is logged, because it may be private.
     private func fields(of call: MethodCall, _ error: BusError, _ post: String?) -> Log.Fields {
         var arguments = call.arguments
         let name = post ?? (try? arguments.readString()) ?? ""

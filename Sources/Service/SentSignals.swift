@@ -1,22 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCore
 
-/// The receivers of recent notifications and loss reports, by message serial: for signals that the bus refuses, or
-/// loses with the connection.
+/// A ring buffer of the last signals that were sent on the bus: receiver and content by message serial.
+///
+/// ``EffectRunner`` uses it in two cases. When the bus refuses a signal, its error names only the serial, and the
+/// buffer tells whose notifications are lost. When the bus closes the connection, the signals of the last seconds may
+/// be lost.
 struct SentSignals {
     private struct Entry {
         var serial: UInt32
+        /// The receiver; nil if the bus has refused the signal.
         var client: ClientName?
+        /// The time of sending.
         var time: SuspendingClock.Instant
+        /// The approximate size in bytes; 0 for a control signal.
         var size: Int
         /// The numbers of notifications and losses in the signal.
         var content: Recent
     }
 
-    /// The numbers of notifications and losses sent to one client.
+    /// The numbers of notifications, and of losses reported by Dropped, in one signal or in several to one client.
     struct Recent: Equatable {
         var notifications = 0
-        /// Reported losses.
         var losses: UInt64 = 0
 
         mutating func add(_ other: Self) {
@@ -25,9 +30,9 @@ struct SentSignals {
         }
     }
 
-    /// The number of entries: more than the bus leaves unread except in the worst case; a power of two.
+    /// The number of entries, a power of two. The bus rarely has more unread messages of the service.
     private static let capacity = 1 << 13
-    /// The maximum time after which a live bus has read a sent message.
+    /// The time after which a running bus is assumed to have read a sent message.
     private static let timeOnTheWay = Duration.seconds(5)
 
     private var entries: [Entry] = []
@@ -35,7 +40,7 @@ struct SentSignals {
     /// Records a sent signal.
     ///
     /// - Parameters:
-    ///   - size: the size in bytes, approximately.
+    ///   - size: the approximate size in bytes; 0 for a control signal.
     ///   - content: the numbers of notifications and losses in it.
     ///   - now: the present.
     mutating func note(
@@ -43,13 +48,13 @@ struct SentSignals {
     ) {
         let entry = Entry(serial: serial, client: client, time: now, size: size, content: content)
         let place = Int(serial) & (Self.capacity - 1)
-        // The array grows with the first entries, which come in order.
+        // The array grows up to its capacity, because most services send few signals.
         while entries.count <= place { entries.append(entry) }
         entries[place] = entry
     }
 
-    /// Removes and returns the receiver of a signal and its content; nil when it was sent too long ago, or was taken
-    /// before.
+    /// Removes and returns the receiver of a refused signal and its content; nil if the entry was overwritten by a
+    /// newer one, or was removed before.
     mutating func take(_ serial: UInt32) -> (client: ClientName, content: Recent)? {
         let place = Int(serial) & (Self.capacity - 1)
         guard place < entries.count, entries[place].serial == serial, let client = entries[place].client else {
@@ -59,8 +64,8 @@ struct SentSignals {
         return (client, entries[place].content)
     }
 
-    /// Returns the content sent to each client so recently that the bus may not have read it, and the size of the
-    /// largest notification.
+    /// Returns the content that was sent to each client in the last ``timeOnTheWay``, and the size of the largest of
+    /// these signals in bytes.
     func recent(at now: SuspendingClock.Instant) -> (counts: [ClientName: Recent], largest: Int) {
         let earliest = now - Self.timeOnTheWay
         var (counts, largest): ([ClientName: Recent], Int) = ([:], 0)

@@ -3,15 +3,22 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// The service's presence on its bus: both connections, the object behind them, and the request for the name.
+/// One connection of the service to its bus: the main connection, the control connection, the request for the service's
+/// name, and the D-Bus object (``CenterObject``).
+///
+/// ``Service`` makes a link, starts it, and replaces it when the bus closes one of the connections. The start has the
+/// steps Hello on both connections, identity of the bus, name, state, serving. Calls that arrive before the state is
+/// restored are kept.
+///
+/// Threads: that of the context.
 final class ServiceLink {
-    /// The reason for the end of a link.
+    /// The reason why a link ended.
     enum End {
         /// The bus refused the connection.
         case refused(BusError)
         /// The bus closed a connection.
         case disconnected
-        /// The bus is not the one on which the service was before.
+        /// Another bus than before listens at the address.
         case otherBus
         /// Another connection has the service's name.
         case nameTaken
@@ -21,46 +28,55 @@ final class ServiceLink {
 
     let object: CenterObject
     private let machine: Machine
+    /// The main connection, which has the service's name.
     private let connection: Connection
-    /// The control connection, for questions to the bus and to clients: their answers do not wait behind other
-    /// messages.
+    /// The control connection, for queries to the bus and probes of clients. Their replies do not wait behind the calls
+    /// that arrive on the main connection.
     private let control: Connection
+    /// The state of the link before, until it is restored; nil at the first link.
     private var handoverState: HandoverState?
+    /// The running test of a message size.
     private var sizeTest: SizeTest?
+    /// The timer of the next test.
     private var sizeTimer: EventSource?
-    /// The pause between tests of a size that the bus did not carry, in milliseconds; it doubles each time.
+    /// The pause before a size is tested again, in milliseconds. It doubles after each test, up to the longest pause.
     private static let firstPause: UInt32 = 30_000
     private static let longestPause: UInt32 = 3_600_000
     private var busID: String?
+    /// Whether the state is restored and has not been handed over or written.
     private var hasState = false
     private var hasEnded = false
-    /// Calls that arrived before the state was restored; nil since then.
+    /// The calls that arrived before the state was restored; nil afterwards.
     private var waitingCalls: [Message]?
+    /// Their approximate memory, in bytes.
     private var waitingBytes = 0
+    /// The timer of the next attempt to restore the state.
     private var stateTimer: EventSource?
-    /// The interval between requests for the state that another process holds, in milliseconds.
+    /// The interval between attempts while another process has the state, in milliseconds.
     private static let stateInterval: UInt32 = 20
-    /// The number of attempts before the state is taken from a process that has lost the name and does not end.
+    /// The number of attempts, about 10 s, after which the state is taken without a lock from a process that has lost
+    /// the name and does not end.
     private static let maxAttempts = 500
-    /// The maximum memory of calls that wait meanwhile, in bytes.
+    /// The maximum memory of ``waitingCalls``, in bytes. Further calls get an error.
     private static let maxWaitingBytes = 16 << 20
-    /// The overhead of keeping a call, in bytes, approximately.
+    /// The approximate overhead of keeping a call, in bytes.
     private static let callOverhead = 512
-    /// Set while the link stops.
+    /// The timer of the stop; nil unless the link stops.
     private var stopTimer: EventSource?
-    /// The time after which nothing more is served and sent, and the further time to wait for the bus, in milliseconds.
+    /// The time for serving queued calls and sending due messages in a stop, in milliseconds.
     private static let stopTime: UInt32 = 2000
+    /// The time after that until the stop ends even if the bus does not answer, in milliseconds.
     private static let timeForCarrying: UInt32 = 1000
     /// Called when the service has its name and serves.
     var onServing: (() -> Void)?
     private let onEnd: (End) -> Void
 
-    /// Connects. Call ``start()`` next.
+    /// Opens both connections. Call ``start()`` next.
     ///
     /// - Parameters:
     ///   - machine: the machine on which the service runs.
-    ///   - heritage: the handover state of the link that ended before; nil at the first.
-    ///   - onEnd: called once, from the loop.
+    ///   - handoverState: the state of the link that ended before; nil at the first.
+    ///   - onEnd: called once, from the loop, unless the link is stopped.
     init(
         on machine: Machine, context: MainContext, handoverState: HandoverState?, onEnd: @escaping (End) -> Void
     ) throws(BusError) {
@@ -89,26 +105,30 @@ final class ServiceLink {
 
     /// Registers with the bus, takes the service's name, restores the state, and serves.
     ///
-    /// The order matters: the owner of the name has the state, and a process that does not get the name does not touch
-    /// the state. The call that activated the service precedes the answer to RequestName, so calls wait.
+    /// The name comes first, because its owner has the right to the state: a process without the name must not touch
+    /// the state. The call for which the bus started the service arrives before the reply to RequestName, so calls
+    /// wait.
     func start() {
         connection.hello { [weak self] result in
             self?.with(result) { $0.startControl() }
         }
     }
 
-    /// Returns the state for the next link; nil when this link has not restored it. Call once, when the link has ended.
+    /// Returns the state for the next link; nil if this link has not restored it. Call once, when the link has ended.
     func handOver() -> HandoverState? {
         guard hasState, let busID else { return nil }
         hasState = false
         return object.handOver(busID: busID)
     }
 
-    /// Leaves in order. First the name is released, so that calls come to the next process, which waits for the state.
-    /// Then the messages in flight are sent, and then the state is written. The bus discards the unread messages of a
-    /// connection that is closed.
+    /// Stops the service in these steps:
     ///
-    /// - Parameter completion: called once, from the loop, also when the bus does not answer for 3 s.
+    /// 1. The name is released, so that the bus sends new calls to the next process, which waits for the state.
+    /// 2. Queued calls are served, and due messages sent. The process waits until the bus has carried them, because the
+    ///    bus discards the unread bytes of a closed connection.
+    /// 3. The state is written, which lets the next process restore it.
+    ///
+    /// - Parameter completion: called once, from the loop, after about 3 s at the latest.
     func stop(_ completion: @escaping () -> Void) {
         guard hasState else { return completion() }
         guard stopTimer == nil else { return }
@@ -122,7 +142,7 @@ final class ServiceLink {
         stopTimer = .once(milliseconds: Self.stopTime, on: context, priority: .of(.control)) { [weak self] in
             guard let self, hasState else { return }
             object.settleAtOnce(finish)
-            // The second timer starts after the losses have been announced, which takes time.
+            // The second timer starts only now, because reporting the lost calls took time.
             stopTimer = .once(
                 milliseconds: Self.timeForCarrying, on: context, priority: .of(.control), action: finish)
         }
@@ -160,6 +180,7 @@ final class ServiceLink {
         }
     }
 
+    /// Restores the state from the link before, or from the disk.
     private func takeUpState(onBus id: String) {
         guard let handoverState else { return recover(onBus: id) }
         object.inherit(handoverState)
@@ -168,6 +189,7 @@ final class ServiceLink {
         serve()
     }
 
+    /// Serves from now on, beginning with the kept calls.
     private func serve() {
         hasState = true
         if let uniqueName = connection.uniqueName { object.followActivity(uniqueName: uniqueName) }
@@ -176,7 +198,8 @@ final class ServiceLink {
         Log.notice("serving \(Wire.busName) as \(connection.uniqueName?.rawValue ?? "")")
         let calls = waitingCalls ?? []
         waitingCalls = nil
-        // Not set before: necessary answers of the bus stood behind calls that wait.
+        // The limit applies only from here. Before, the connection had to read all waiting calls to get the replies of
+        // the bus behind them.
         connection.maxReceivedBytes = CallQueue.readAhead
         for call in calls where !object.handle(call) && !call.expectsNoReply {
             connection.send(call.errorReply(.unknownMethod("there is no such method")))
@@ -184,7 +207,7 @@ final class ServiceLink {
         onServing?()
     }
 
-    /// Keeps a call until the state has been restored. Only calls can arrive before.
+    /// Keeps a call until the state is restored. Beyond the memory limit, and with descriptors, the call gets an error.
     private func hold(_ message: Message) -> Bool {
         guard message.kind == .methodCall else { return false }
         let size = message.byteCount + Self.callOverhead
@@ -198,8 +221,12 @@ final class ServiceLink {
         return true
     }
 
-    /// Tests whether the bus carries a notification of the size that may have cost the connection before. None of that
-    /// size is sent meanwhile.
+    /// Tests a message size that may be the reason why the bus closed the last connection. Notifications of that size
+    /// are not sent meanwhile.
+    ///
+    /// - Parameters:
+    ///   - size: the size of the largest notification in flight on that connection, in bytes.
+    ///   - known: the earlier limit, in bytes.
     private func suspect(_ size: Int, known: Int) {
         guard size > SizeTest.harmless, size < known else {
             return testAgain(nil, after: Self.firstPause)
@@ -208,9 +235,12 @@ final class ServiceLink {
         test(size, otherwise: known, pause: Self.firstPause)
     }
 
+    /// Tests a message size, and sets the limit by the result.
+    ///
     /// - Parameters:
-    ///   - known: the maximum size when the bus carries one of `size`.
-    ///   - pause: the pause until another test, in milliseconds.
+    ///   - size: the size in bytes.
+    ///   - known: the limit if the bus carries this size, in bytes.
+    ///   - pause: the pause until the next test, in milliseconds.
     private func test(_ size: Int, otherwise known: Int, pause: UInt32) {
         sizeTest = SizeTest(size: size, machine: machine, context: connection.context) { [unowned self] isCarried in
             let isFirst = pause == Self.firstPause
@@ -218,6 +248,7 @@ final class ServiceLink {
                 object.maxBytes = known
                 if !isFirst { Log.notice("the bus accepts notifications of \(size) bytes again") }
             } else if isFirst {
+                // The limit is an eighth below the size that failed.
                 object.maxBytes = max(SizeTest.harmless, size - size / 8)
                 Log.warning(
                     "the bus rejects notifications of \(size) bytes; larger than \(object.maxBytes) bytes are not sent",
@@ -227,9 +258,11 @@ final class ServiceLink {
         }
     }
 
-    /// Repeats the test: the bus may only have been out of quota, after which dbus-broker closes the connection too.
+    /// Schedules another test while there is a limit. The cause may have been temporary: dbus-broker closes a
+    /// connection also when a quota is used up.
     ///
-    /// - Parameter size: the size to test, in bytes; nil for the size that an earlier link could not send.
+    /// - Parameter size: the size to test, in bytes; nil for the size that once failed, which is computed from the
+    ///   limit.
     private func testAgain(_ size: Int?, after pause: UInt32) {
         guard object.maxBytes < .max else { return }
         let size = size ?? object.maxBytes / 7 * 8
@@ -238,6 +271,7 @@ final class ServiceLink {
         }
     }
 
+    /// Restores the state on disk, if the machine has a directory for it.
     private func recover(onBus busID: String) {
         guard let directory = machine.runtimeDirectory else {
             Log.notice("XDG_RUNTIME_DIR is not set: a crash of the service will lose registrations")
@@ -250,8 +284,8 @@ final class ServiceLink {
         recover(directory: directory + "/carillon", busID: busID, attempt: 1)
     }
 
-    /// Restores the state. The process that had the name before may still be ending: its connection closes before its
-    /// files.
+    /// Restores the state on disk, and tries again while another process has it: the previous owner of the name closes
+    /// its connection before its files.
     private func recover(directory: String, busID: String, attempt: Int) {
         let isLate = attempt > Self.maxAttempts
         if isLate { Log.warning("the previous owner of the name has not released the state: taking it over") }
@@ -264,6 +298,8 @@ final class ServiceLink {
         }
     }
 
+    /// Whether the message is the bus's signal that the service has lost its name. A stopping service has released it
+    /// itself.
     private func losesName(_ message: Message) -> Bool {
         guard stopTimer == nil, message.isSignal("org.freedesktop.DBus", "NameLost"), message.isFromBus else {
             return false
@@ -272,6 +308,7 @@ final class ServiceLink {
         return (try? reader.readString()) == Wire.busName.rawValue
     }
 
+    /// Continues with the value of a successful reply of the bus; ends the link otherwise.
     private func with<Value>(_ result: Result<Value, BusError>, _ goOn: (ServiceLink, Value) -> Void) {
         switch result {
         case .failure(let error): end(.refused(error))
@@ -283,8 +320,8 @@ final class ServiceLink {
         with(result) { link, _ in goOn(link) }
     }
 
-    /// Ends the link with the first reason: a failed handshake may be followed by the end of the connection. While the
-    /// link stops no failure counts.
+    /// Reports the end of the link, once: after a failed handshake the connection may end too. A link that is being
+    /// stopped reports nothing.
     private func end(_ reason: End) {
         guard !hasEnded, stopTimer == nil else { return }
         hasEnded = true

@@ -3,18 +3,27 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// A test of whether the bus carries a message of some size, on an expendable connection: a bus closes the connection
-/// that sends a larger message than it allows, and does not publish its limit.
+/// A test of whether the bus carries a message of a given size.
+///
+/// A bus has a maximum message size that it does not publish, and closes a connection that sends a larger message. When
+/// the bus has closed the connection of the service, ``ServiceLink`` therefore tests the size of the largest message in
+/// flight. The test uses a connection of its own, which the bus may close, and sends the message to that connection
+/// itself.
 final class SizeTest {
     /// The size in bytes that every bus carries.
     static let harmless = 16 << 10
-    /// The message header and parts that are not counted exactly, in bytes.
+    /// The bytes that are added to the size for the message header and for parts that the core counts approximately.
     private static let margin = 1024
 
     private var connection: Connection?
     private var completion: ((Bool) -> Void)?
 
-    /// - Parameter completion: gets the result, from the loop. A size that can't be tested counts as carried.
+    /// Begins the test.
+    ///
+    /// - Parameters:
+    ///   - size: the size of a notification, in bytes.
+    ///   - completion: called once: with true if the bus carries the size or the test is not possible, and with false
+    ///     if the bus closes the test connection.
     init(size: Int, machine: Machine, context: MainContext, completion: @escaping (Bool) -> Void) {
         self.completion = completion
         do throws(BusError) {
@@ -33,10 +42,12 @@ final class SizeTest {
             var writer = MessageWriter(message)
             writer.append(fixedArray: [UInt64](repeating: 0, count: (size + Self.margin) / 8))
             connection.send(message)
+            // The reply to a later call shows that the bus has accepted the message.
             connection.busID { [weak self] result in if case .success = result { self?.end(true) } }
         }
     }
 
+    /// Reports the first result.
     private func end(_ isCarried: Bool) {
         let completion = completion
         self.completion = nil

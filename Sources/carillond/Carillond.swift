@@ -10,16 +10,23 @@ import CarillonWire
     import Musl
 #endif
 
+/// The program `carillond`: parses its arguments, and runs the notification service on the session bus until a signal ends it
+/// or the bus is gone.
 @main
 struct Carillond {
-    /// The exit codes, which the manual page explains.
+    /// The exit codes, as in the manual page carillond(1).
     enum ExitCode: Int32 {
+        /// Ended by a signal, or after `--help`, `--version` or a successful `--check`.
         case done = 0
+        /// The arguments are wrong, or `--check` has found a mistake.
         case usage = 1
+        /// The service could not connect to the session bus.
         case noBus = 2
+        /// Another process owns the service's bus name, or the bus gave the name to another process.
         case nameTaken = 3
+        /// The bus is gone, or has closed the connection and accepts no new one.
         case disconnected = 4
-        /// Set by ``CommandLineParser/end(writing:)``.
+        /// The output could not be written; used by ``CommandLineParser/end(writing:)``.
         case outputFailed = 5
     }
 
@@ -43,6 +50,7 @@ struct Carillond {
         if parser.value(version) {
             CommandLineParser.end(writing: "carillond \(Wire.softwareVersion)")
         }
+        // Without files, `--check` checks the installed configuration. It ends the process.
         if parser.value(check) {
             let reading = files.isEmpty ? Configuration.Reading.ofMachine() : Configuration.Reading(paths: files)
             ConfigurationReport(
@@ -54,16 +62,17 @@ struct Carillond {
         if parser.value(verbose) {
             Log.showAll()
         } else if getenv("DBUS_STARTER_ADDRESS") != nil, !Log.goesToJournal {
-            // Started by a bus, such as that of dbus-run-session: the terminal is another program's, and gets only
-            // warnings and errors.
+            // Bus activation has started the service, for example under dbus-run-session. Standard error is then the
+            // terminal of another program, which gets only warnings and errors.
             Log.hideNotices()
         }
         exit(serve().rawValue)
     }
 
-    /// Serves until a signal, or until the service can't go on.
+    /// Runs the service until a signal ends it or it can't continue. Returns the exit code.
     private static func serve() -> ExitCode {
-        // A write to a full file or a closed pipe fails with an error, which the writer handles.
+        // Without these, a write to a file at its size limit or to a closed pipe would end the process. The writers handle
+        // the error instead.
         signal(SIGXFSZ, SIG_IGN)
         signal(SIGPIPE, SIG_IGN)
         let loop = EventLoop()
@@ -88,6 +97,7 @@ struct Carillond {
         return result
     }
 
+    /// Returns the address of the session bus from the environment.
     private static func sessionBusAddress() throws(Service.End) -> String {
         do throws(BusError) {
             return try Connection.sessionBusAddress()
@@ -96,6 +106,7 @@ struct Carillond {
         }
     }
 
+    /// Logs the reason for the end of the service. Returns its exit code.
     private static func report(_ reason: Service.End) -> ExitCode {
         switch reason {
         case .noBus(let error):
@@ -108,7 +119,7 @@ struct Carillond {
             Log.critical("the bus took \(Wire.busName) away from this process")
             return .nameTaken
         case .busGone:
-            // A session ends this way.
+            // The usual end of a session, so it is no error in the log.
             Log.notice("the bus closed the connection, and is gone")
             return .disconnected
         case .disconnected:

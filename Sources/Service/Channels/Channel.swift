@@ -5,19 +5,24 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// The channel of a client (F2): its socket, and the state of its reading and writing.
+/// One channel: a socket between a client and the service for high volume, in addition to the bus (F2). The client writes
+/// posts to it. The service writes notifications, control signals, and the outcomes of the posts.
 ///
-/// ``Channels`` sends on it, ``ChannelPosts`` takes the posts from it.
+/// A client gets the descriptor of its end in the reply to `OpenChannel`. ``Channels`` writes to the channel, and
+/// ``ChannelPosts`` reads the posts. This type has the state of both directions, and polls the socket. It stops reading
+/// while the client leaves outcomes unread, so that a client that reads nothing can't fill the service's memory.
 ///
-/// Threads: that of the context. Nothing here blocks.
+/// Threads: only that of the service's main loop. Nothing here blocks.
 final class Channel: PolledSourceDelegate {
-    /// A probe of the core: whether all earlier frames have been written, and, if messages were sent on the bus as
-    /// well, whether the client has acknowledged those.
+    /// A probe that the core has requested. It is answered when all frames ahead of it have been written to the socket,
+    /// because the client can read these even if the service dies. A probe from before the channel also waits for the
+    /// client's answer to the Ping on the bus.
     struct Probe {
         /// The number of bytes in the stream ahead of the probe.
         let position: UInt64
+        /// Whether the answer to the Ping is awaited.
         var waitsForPing: Bool
-        /// Whether the client itself answered a Ping for the probe.
+        /// Whether the client itself has answered the Ping.
         var isOfPeer = false
     }
 
@@ -25,89 +30,111 @@ final class Channel: PolledSourceDelegate {
     struct Frame {
         /// The number of bytes in the stream up to the end of the frame.
         let end: UInt64
-        /// The effect that the frame carries out; nil for an outcome.
+        /// The core's effect that the frame carries out; nil for the outcome of a post.
         let effect: Effect?
+        /// The size of the frame, in bytes.
         let byteCount: Int
     }
 
-    /// The reason for the end of a channel to which the client can write no more.
+    /// The reason why a channel is ending. The client can write no more, and the posts that it has written are still
+    /// taken.
     enum End {
-        /// The client continues on the bus, or with the next channel. `mayBeUnread`: the client may never read the
-        /// unread bytes.
+        /// The client continues on the bus, or with the next channel. `mayBeUnread`: the client may never read the unread
+        /// bytes, so they count as a possible loss.
         case finishing(mayBeUnread: Bool)
         /// The client has left the bus.
         case left
     }
 
-    /// The size of unread outcomes, and the number of posts whose outcomes wait for deliveries, beyond which nothing
-    /// more is read from the client. Reading stops earlier when the process has used up its share of kept answers.
+    /// The bytes of outcomes that the client has not read, above which its posts are not read. Reading stops earlier when
+    /// the client's process has used up its share of kept answers.
     private static let maxOutcomeBytes = 64 << 10
+    /// The number of posts with outcomes that wait for deliveries, above which no more posts are read.
     private static let maxOutcomesDue = 1024
+    /// The bytes of unwritten outcomes above which the outcomes of an ending channel are discarded.
     private static let maxOutcomeBytesAtEnd = 256 << 10
-    /// The maximum number of reads for a work slice.
+    /// The maximum number of reads from the socket for a work slice.
     private static let readsPerSlice = 2
 
     let client: ClientName
     /// The account that is charged for the channel.
     let account: AccountID
+    /// The service's end.
     let socket: any ChannelStream
+    /// The frames that have not been written to the socket, as bytes.
     let writer = ChannelFrameWriter()
+    /// The parser of the client's frames.
     let reader = ChannelFrameReader(from: .client)
     private var source: PolledSource!
+    /// The registration of the socket with the source; nil while nothing is polled.
     private var tag: PolledSource.Tag?
+    /// The conditions that are polled for.
     private var polled: PolledSource.Conditions = []
-    /// Called when there may be bytes to read, or space to write.
+    /// Called when there may be bytes to read.
     var onReadable: ((Channel) -> Void)?
+    /// Called when there may be space to write.
     var onWritable: ((Channel) -> Void)?
-    /// Called when a frame was appended.
+    /// Called when the first frame was appended since the last attempt to write.
     var onAppended: ((Channel) -> Void)?
 
-    /// Whether the bus is known to have carried the reply with the client's end of the channel.
+    /// Whether the bus is known to have carried the reply with the client's end of the channel. Before that, the client
+    /// may have no channel, so written frames do not count as delivered.
     var isCarried = false
-    /// The notifications that were written before that was known.
+    /// The notifications that were written before ``isCarried`` was set.
     var writtenBefore = DeliveryReceipts.Sent()
 
     // The state of sending.
+    /// The frames that have not been written completely, the oldest first.
     var frames = Deque<Frame>()
+    /// The probes without a reported answer, the oldest first.
     var probes: [Probe] = []
-    /// The notifications and losses that were written since the client was known to have read everything.
+    /// The notifications and losses that were written since the client's last known moment without unread bytes. They
+    /// are the possible loss if the channel ends now.
     var unread = SentSignals.Recent()
-    /// The control signals that were written since then. They have no sequence number by which the client could miss
-    /// them: the last signal about its suspension, and all about observers that policy removed.
+    /// The control signals that were written since that moment: the last one about the client's suspension, and all about
+    /// observers that policy removed. They have no sequence number, so the client could not detect their loss.
     private(set) var unreadControl: [Effect] = []
     /// Whether the core waits for a finding whether the client reads (``Effect/backlogProbe(_:)``).
     var awaitsBacklogProbe = false
-    /// Whether the client wants batches for its notifications on the bus.
+    /// Whether the client wants several notifications in one message on the bus. It is needed when unwritten frames go to
+    /// the bus at the end of the channel.
     var wantsBatches = false
-    /// The time until which the end of the channel, without a byte from the client, may mean that the client never got
-    /// it. Nil until the bus has passed on or refused the reply.
+    /// The time until which a channel that ends without a byte from the client may have been refused by the bus
+    /// (``mayBeRefused(at:)``). Nil until the bus has passed on or refused the reply with the client's end.
     var refusalEnd: SuspendingClock.Instant?
     /// Whether frames were appended since the last attempt to write.
     var isDirty = false
-    /// Whether the channel is in the list of channels with an answered probe.
+    /// Whether the channel is in the list of channels with an answered probe, in ``Channels``.
     var isAnswerNoted = false
+    /// Whether the socket has taken less than all bytes, so that writing waits for space.
     private var isFull = false
 
     // The state of reading.
-    /// Whether the channel is in the queue of waiting calls.
+    /// Whether the channel is in the ``CallQueue``, which serves it later. Meanwhile it is not polled for bytes to read.
     var isQueued = false
+    /// The number of accepted posts whose outcomes wait for their deliveries.
     var outcomesDue = 0
-    /// The bytes of outcomes that are not written, and of kept outcomes that the client's window does not allow to
-    /// append.
+    /// The size of the outcomes that were appended and not written, in bytes.
     private var outcomeBytes = 0
+    /// The size of the outcomes that wait in the ``ReplyQueue`` for the client's window, in bytes.
     var keptBytes = 0
     /// Whether the core allows further answers to be kept for the client.
     var isServed: (() -> Bool)?
+    /// Whether no more bytes will arrive from the client.
     private(set) var isAtEnd = false
     /// The part of ``bytesToHold`` that the client is charged for.
     var heldBytes = 0
+    /// The size of the last frame that was returned, in bytes.
     private var sizeOfLast = 0
+    /// Whether any byte has arrived.
     private var hasReceived = false
+    /// The protocol violation by which the input has ended; nil while there is none.
     private(set) var fault: ChannelFrame.Fault?
+    /// The number of reads left in the work slice.
     private var readsLeft = 0
+    /// Whether the channel can be used; false after ``close()``.
     private(set) var isOpen = true
-    /// The way in which the channel ends when all posts of the client have been taken; nil as long as the client can
-    /// write.
+    /// The reason for the end, while the remaining posts are taken; nil as long as the client can write.
     var end: End?
     /// The call that requests another channel in place of this one.
     var next: MethodCall?
@@ -119,8 +146,8 @@ final class Channel: PolledSourceDelegate {
         source = PolledSource(delegate: self, priority: .of(.reading), context: context)
     }
 
-    /// Ends reading and writing. The client can read the written bytes, and then the end, at once. The descriptor is
-    /// closed with the last reference, which a waiting post may hold.
+    /// Ends reading and writing at once. The client can still read the written bytes, and then the end of the stream. The
+    /// descriptor is closed with the last reference to the channel, which a pending outcome may hold.
     func close() {
         isOpen = false
         poll([])
@@ -133,25 +160,27 @@ final class Channel: PolledSourceDelegate {
 
     // MARK: Polling
 
+    /// Whether bytes are read from the client when they arrive.
     private var mayRead: Bool { isOpen && !isQueued && !isAtEnd && fault == nil && readsOutcomes }
-    /// Whether there is a post that can be taken without reading more. A post that was begun is taken however many
-    /// outcomes the client has left unread.
+    /// Whether there is a post that can be taken without reading more bytes. A post that was posted in part is continued
+    /// even if the client has left many outcomes unread.
     private var mayTake: Bool { isOpen && !isQueued && waiting != nil || mayRead && reader.hasNext }
 
-    /// Whether outcomes of the client's posts are still to be delivered to it, on a socket that can be written to.
+    /// Whether outcomes of the client's posts still have to be written, on a socket that can be written to.
     var owesOutcomes: Bool { !socket.isBroken && (outcomesDue > 0 || outcomeBytes > 0 || keptBytes > 0) }
 
-    /// Whether the client has closed its writing side, and has got all outcomes.
+    /// Whether the client has closed its writing side and all outcomes were written, so that the channel ends.
     private var isOver: Bool { isOpen && !isQueued && isAtEnd && end == nil && fault == nil && !owesOutcomes }
 
-    /// Whether the client has left few enough outcomes unread, so that more posts are taken from it.
+    /// Whether the client reads its outcomes, so that more posts are taken from it.
     var readsOutcomes: Bool {
-        // On a broken socket no outcome can be delivered, and the posts are still taken.
+        // On a broken socket no outcome can be written. The posts that have arrived are still taken.
         if socket.isBroken { return true }
         guard outcomesDue < Self.maxOutcomesDue, outcomeBytes + keptBytes < Self.maxOutcomeBytes else { return false }
         return keptBytes == 0 || isServed?() ?? true
     }
 
+    /// Updates the polled conditions, and returns whether ``dispatch()`` has work without waiting for the socket.
     func hasPendingWork() -> Bool {
         var wanted: PolledSource.Conditions = []
         if mayRead { wanted.insert(.readable) }
@@ -160,6 +189,7 @@ final class Channel: PolledSourceDelegate {
         return isOver || mayTake || socket.polled == nil && !occurred.isEmpty
     }
 
+    /// Sets the conditions that the socket is polled for.
     private func poll(_ conditions: PolledSource.Conditions) {
         guard conditions != polled else { return }
         if let tag { source.remove(tag) }
@@ -175,6 +205,7 @@ final class Channel: PolledSourceDelegate {
         return polled.isEmpty ? [] : socket.ready.intersection(polled.union([.error, .hangUp]))
     }
 
+    /// Passes the conditions that have occurred to ``onWritable`` and ``onReadable``.
     func dispatch() {
         let occurred = occurred
         if isFull, !occurred.isDisjoint(with: [.writable, .error, .hangUp]) { onWritable?(self) }
@@ -185,11 +216,11 @@ final class Channel: PolledSourceDelegate {
 
     // MARK: Writing
 
-    /// Appends a frame.
+    /// Appends a frame to the unwritten ones. ``write(_:)`` follows at the end of the event.
     ///
     /// - Parameters:
     ///   - effect: the effect that the frame carries out; nil for an outcome.
-    ///   - body: writes the frame.
+    ///   - body: encodes the frame.
     func append(_ effect: Effect?, _ body: (ChannelFrameWriter) -> Void) {
         let before = writer.byteCount
         body(writer)
@@ -212,12 +243,13 @@ final class Channel: PolledSourceDelegate {
             isFull = false
             return
         }
+        // Asked before the write, which adds unread bytes, and only if there is something to clear.
         let isNothingUnread =
             (unread != SentSignals.Recent() || !unreadControl.isEmpty) && !socket.isAnythingUnread
         let before = writer.written
         writer.write(socket.send)
-        // Checked after the write: if the client has closed its end, its unread bytes are gone as well, but nothing can
-        // be written then.
+        // A closed end also has no unread bytes, although the client did not read them. Only a successful write shows that
+        // the end is open.
         if isNothingUnread, writer.written > before { (unread, unreadControl) = (SentSignals.Recent(), []) }
         while let frame = frames.first, frame.end <= writer.written {
             frames.popFirst()
@@ -228,6 +260,7 @@ final class Channel: PolledSourceDelegate {
         if !isFull, frames.isEmpty { writer.releaseMemory() }
     }
 
+    /// Adds a written control signal to ``unreadControl``.
     private func noteControl(_ effect: Effect) {
         switch effect {
         case .suspensionChanged: unreadControl.removeAll { if case .suspensionChanged = $0 { true } else { false } }
@@ -237,21 +270,22 @@ final class Channel: PolledSourceDelegate {
         unreadControl.append(effect)
     }
 
-    /// Whether the oldest probe is answered.
+    /// Whether the oldest probe is answered, so that the core can be informed.
     var isAnswered: Bool {
         probes.first.map { !$0.waitsForPing && $0.position <= writer.written } ?? false
     }
 
     // MARK: Reading
 
-    /// A post that was read and is being posted in parts: so far only posts that it replaces have been removed.
+    /// A post that was read and has to be continued in a later work slice. By coalescing it replaces too many queued posts
+    /// for one event, and so far only some of these have been removed.
     var waiting: ReadPost?
 
-    /// Begins a work slice, which makes a bounded number of system calls.
+    /// Begins a work slice of reading, which makes at most ``readsPerSlice`` reads.
     ///
     /// - Parameters:
-    ///   - maxKept: as for ``ChannelFrameReader``.
-    ///   - maxHead: as for ``ChannelFrameReader``.
+    ///   - maxKept: the longest frame body that is kept, in bytes; longer ones are refused.
+    ///   - maxHead: the longest beginning of a body, in bytes, that is kept when the quota has no space for the whole body.
     func beginSlice(maxKept: Int, maxHead: Int) {
         readsLeft = Self.readsPerSlice
         reader.maxKept = maxKept
@@ -261,8 +295,8 @@ final class Channel: PolledSourceDelegate {
     /// Returns the next frame of the work slice; nil when there is none now. ``isAtEnd`` and ``fault`` show whether
     /// more frames will arrive.
     ///
-    /// - Parameter hold: charges for the given size of a frame that has begun, and returns whether the quota allows it.
-    ///   Otherwise the frame is skipped.
+    /// - Parameter hold: charges for a large frame of which a part has arrived, and returns whether the quota allows its
+    ///   size. Otherwise the frame is skipped, except for its beginning.
     func nextFrame(hold: (_ byteCount: Int) -> Bool) -> ChannelFrame? {
         guard isOpen, fault == nil else { return nil }
         do throws(ChannelFrame.Fault) {
@@ -276,10 +310,11 @@ final class Channel: PolledSourceDelegate {
                 if wanted > heldBytes, !hold(wanted), reader.passOver() { continue }
                 readsLeft -= 1
                 let (count, isFull) = reader.read(socket.receive)
-                // From a client that can't write any more, nothing will arrive.
+                // The count is negative if nothing has arrived. After the end of a client's writing, nothing more will.
                 if count == 0 || count < 0 && end != nil { isAtEnd = true }
                 guard count > 0 else { return nil }
                 hasReceived = true
+                // A read that did not fill the buffer has emptied the socket.
                 if !isFull { readsLeft = 0 }
             }
         } catch {
@@ -293,26 +328,28 @@ final class Channel: PolledSourceDelegate {
         if !reader.hasNext { reader.releaseMemory() }
     }
 
-    /// The bytes that are held for posts that are incomplete or not taken, and for a waiting post.
+    /// The bytes of memory that are held for an incomplete post and for posts that were read and not taken. The client is
+    /// charged for them.
     var bytesToHold: Int { reader.heldBytes + (waiting == nil ? 0 : sizeOfLast) }
 
-    /// Whether the held bytes are a part of a frame, which can be given up.
+    /// Whether the held bytes are an incomplete frame, which may be discarded to free quota. Its post is then lost.
     var mayGiveUpPart: Bool { waiting == nil && !reader.hasNext && reader.byteCount >= ChannelFrame.headerSize }
 
-    /// Discards the part of a post that has arrived. The caller takes back the charge for it.
+    /// Discards the part of a frame that has arrived. The caller then updates the charge.
     func giveUpPart() {
         _ = reader.passOver()
     }
 
-    /// Whether all posts were taken: no more will arrive, or the stream is malformed.
+    /// Whether all posts were taken, and no more can follow: the client has ended its stream, or the stream is malformed.
     var isExhausted: Bool { waiting == nil && (fault != nil || isAtEnd && !reader.hasNext) }
 
-    /// Whether the client probably never got its end: the end was closed at once, and nothing arrived.
+    /// Whether the client probably never got its end, because a bus or a client without support for descriptors has closed
+    /// it: the end was closed soon, and nothing has arrived from it.
     func mayBeRefused(at now: SuspendingClock.Instant) -> Bool {
         isAtEnd && !hasReceived && refusalEnd.map { now < $0 } ?? true
     }
 
-    /// Ends the channel's input because of a frame that is no post.
+    /// Ends the input because of a malformed frame.
     func fail(_ found: ChannelFrame.Fault) {
         fault = fault ?? found
     }
@@ -320,18 +357,19 @@ final class Channel: PolledSourceDelegate {
 
 /// A post that was read from a channel, or the error with which it is refused.
 struct ReadPost {
+    /// The channel and the client's number, for the outcome.
     let answer: ChannelPost
     let name: String
-    /// The post or its error; nil for a post that exceeded the quota and wants no outcome, which counts as lost.
+    /// The post or its error; nil for a post without outcome that was counted as lost, because the quota was used up.
     let post: Result<Post<WireUserInfo>, BusError>?
-    /// Whether policy has allowed the options. A post that is posted in parts was checked with the first part.
+    /// Whether policy has allowed the options. They are checked once, also for a post that takes several work slices.
     var isChecked = false
 }
 
-/// The identity of a post that arrived on a channel.
+/// The channel and the number of a post, to which its outcome is addressed.
 struct ChannelPost {
     let channel: Channel
-    /// The client's number of the post; 0 when it wants no outcome.
+    /// The number that the client gave the post; 0 when it wants no outcome.
     let number: UInt64
 
     /// Returns the answer to the post; nil when the post wants no outcome.
@@ -340,7 +378,7 @@ struct ChannelPost {
     }
 }
 
-/// The answer to a post on a channel: its outcome.
+/// The outcome of a post on a channel, with its address.
 struct ChannelAnswer {
     let post: ChannelPost
     let outcome: ChannelOutcome
@@ -352,8 +390,8 @@ struct ChannelAnswer {
 }
 
 extension Channel {
-    /// Whether an outcome can reach the client. It can't when the client has left, or its end is closed, while earlier
-    /// posts are taken. During the end of a channel, ``maxOutcomeBytesAtEnd`` of outcomes are accepted.
+    /// Whether an outcome is written to the channel. It is discarded if the client has left or its end is closed, while
+    /// earlier posts are still taken. While the channel ends, up to ``maxOutcomeBytesAtEnd`` of outcomes are accepted.
     var takesOutcomes: Bool {
         guard isOpen, !socket.isBroken else { return false }
         return switch end {
@@ -363,7 +401,7 @@ extension Channel {
         }
     }
 
-    /// Appends an outcome, if it can reach the client.
+    /// Appends the frame of an outcome, or discards the outcome (``takesOutcomes``).
     func append(_ answer: ChannelAnswer) {
         guard takesOutcomes else { return }
         append(nil) { $0.append(answer.outcome, number: answer.post.number) }

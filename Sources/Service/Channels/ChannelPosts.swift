@@ -5,21 +5,24 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// The input of channels (F2): opens them, takes the posts of their clients, and ends them.
+/// The input of all channels (F2): opens them for calls of `OpenChannel`, reads the posts of their clients, and ends them.
+/// ``Channels`` is the output.
 ///
-/// A post is checked, counted and posted like a post on the bus. Posts beyond a process's time share stay in the socket
-/// until its queue is served, so the process itself waits (E4).
+/// A post is checked by policy, counted and posted like a post on the bus. A readable channel is served by the
+/// ``CallQueue`` like a call of its account. Posts beyond the account's time share stay in the socket until then, so a
+/// full socket makes the posting process wait (E4).
 ///
-/// Threads: that of the context.
+/// Threads: only that of the service's main loop.
 final class ChannelPosts {
+    /// The result of a post with a wanted outcome, or of a refused post.
     private enum Outcome {
         case accepted(ChannelPost, Receipt)
         case refused(ChannelPost, name: String, BusError)
     }
 
-    /// The bytes of a post's options up to which the post is kept.
+    /// The bytes for the options of a post in the longest frame that is kept. Longer frames are skipped, and their posts refused.
     private static let maxBytesOfOptions = 4 << 10
-    /// The bytes that a name and an object take in a frame besides their own.
+    /// The bytes that the lengths, ends and alignment of a name and an object take in a frame.
     private static let maxBytesBesideTexts = 16
 
     private unowned let driver: CenterDriver
@@ -29,11 +32,12 @@ final class ChannelPosts {
     private unowned let refusals: RejectionLog
     private unowned let configuration: ConfigurationKeeper
     private let machine: Machine
-    /// The queue that decides when a channel is served; nil where nothing is read from a bus.
+    /// The queue that decides when a channel is served. Without one, as in some tests, each channel is served at once.
     weak var calls: CallQueue?
+    /// The throttle of the log messages about malformed frames.
     private var faults = Log.Throttle<ClientName>()
-    /// The answers to the calls that opened the current channels. They are not members of the channels, because kept
-    /// answers refer to channels.
+    /// The replies to the `OpenChannel` calls of the current channels, for a later error. They are not stored in the
+    /// channels, because a kept reply may refer to a channel and the references would be a cycle.
     private var openings: [UniqueName: MethodCall.Answer] = [:]
 
     init(
@@ -53,11 +57,13 @@ final class ChannelPosts {
 
     // MARK: Opening
 
-    /// Answers a call of ``OpenChannel``. An earlier channel of the caller ends first, because the caller may never
-    /// have got it. Its posts are taken before the answer.
+    /// Serves a call of ``OpenChannel``: opens a channel, and replies with the descriptor of the client's end.
     ///
-    /// - Throws: ``BusError`` if the caller wants no answer or does not read its answers, if the configuration allows
-    ///   no channels, or if a limit is reached.
+    /// A client has one channel. If it has one already, it may never have got it. That channel then ends, its posts are
+    /// taken, and the call is served again by ``finish(_:mayBeUnread:)``.
+    ///
+    /// - Throws: ``BusError`` if the caller wants no reply or does not read its replies, if the configuration allows no
+    ///   channels, or if a limit is reached.
     func open(_ call: MethodCall) throws(BusError) {
         var arguments = call.arguments
         _ = try OpenChannel(from: &arguments)
@@ -67,13 +73,13 @@ final class ChannelPosts {
             throw BusError(.channelsDisabled, message: "the configuration of the service allows no channels")
         }
         let client = call.sender
-        // Each unread answer would hold a descriptor.
+        // Each unread reply would hold a descriptor of the service.
         guard !driver.effects.answers.keepsReplies(for: client) else {
             throw Self.unread
         }
         if let before = channels[client] {
-            // The client's next call is served after the channel's posts, unless the bus has reported another account
-            // of the client meanwhile.
+            // A call that waits already is replaced by this one. The old channel's posts are taken ahead of the client's
+            // next call, unless the bus has reported another account of the client meanwhile.
             before.next?.reply(with: BusError(.limitExceeded, message: "the caller has requested another one since"))
             before.next = call
             end(before, .finishing(mayBeUnread: true), next: true)
@@ -98,10 +104,10 @@ final class ChannelPosts {
         channel.onReadable = { [unowned self] channel in
             if let calls { calls.take(channel) } else { _ = take(from: channel) }
         }
-        // The channel is added before the answer, because a probe may be due with the answer.
+        // The channel is added before the reply, because the reply may cause a probe.
         channels.add(channel, after: before)
         call.reply(to: OpenChannel.self, other)
-        // The answer may have to wait for the client's window.
+        // The reply may wait for the client's window. The barrier that shows its delivery therefore follows when it was sent.
         openings[client] = call.answer
         driver.effects.answers.whenSent(to: client) { [weak channel, unowned self] in
             let isWanted = { [weak channel] in channel?.isOpen == true }
@@ -115,29 +121,32 @@ final class ChannelPosts {
         Log.info("\(client) has a channel", ["CARILLON_CLIENT": client.rawValue])
     }
 
-    /// The time after the answer in which a closed end means that the bus refused the descriptor. The closed end shows
-    /// when the channel is served next.
+    /// The time after the reply in which an unused channel with a closed end means that the bus or the client has refused
+    /// the descriptor. It is long, because the end shows only when the channel is served.
     private static let timeOfRefusal = Duration.seconds(10)
+    /// The error for callers that do not read their replies.
     static let unread = BusError(.limitExceeded, message: "the caller does not read its replies")
+    /// The error for a client that did not get its end of the channel.
     private static let refused = BusError(
         name: BusError.notSupportedName,
         message: "the channel's descriptor was not delivered: the caller accepts none, or the system is at a limit")
 
     // MARK: Taking
 
-    /// Takes the next posts of a channel.
+    /// Reads and posts the next posts of a channel, for one work slice.
     ///
-    /// - Returns: the number of posts, and whether more of them may follow at once.
+    /// - Returns: the number of posts, and whether the channel has more work at once.
     func take(from channel: Channel) -> (count: Int, isMore: Bool) {
         let count = take(
             from: channel, WorkSlice(isUnderBackpressure: driver.center.isUnderBackpressure, at: driver.context.now))
+        // The posts of a channel that is ending are taken even if the client leaves their outcomes unread.
         let isMore =
             channel.end == nil
             ? channel.waiting != nil || channel.reader.hasNext && channel.readsOutcomes : !channel.isExhausted
         return (count, isMore && channel.isOpen && !driver.isOver)
     }
 
-    /// Returns the number of posts that were taken.
+    /// Reads and posts the next posts of a channel within a work slice, as one event of the core. Returns their number.
     private func take(from channel: Channel, _ piece: WorkSlice) -> Int {
         guard channel.isOpen, !driver.isOver else { return 0 }
         let limits = driver.center.limits
@@ -155,11 +164,13 @@ final class ChannelPosts {
                 guard channel.waiting == nil else { break }
             }
             channel.endSlice()
+            // If the quota has no space for the memory that is still held, an incomplete post is discarded.
             if !hold(channel.bytesToHold, of: channel, isWhole: !channel.mayGiveUpPart, &effects) {
                 channel.giveUpPart()
                 _ = hold(channel.bytesToHold, of: channel, isWhole: true, &effects)
             }
         }
+        // Eight posts count as one message that was read from the bus.
         for _ in 0..<(piece.count + 7) / 8 { turns.noteActivity() }
         let answers = results.compactMap { result -> ChannelAnswer? in
             switch result {
@@ -175,7 +186,8 @@ final class ChannelPosts {
         return piece.count
     }
 
-    /// Returns the next post of a channel; nil when there is none now, or the stream is malformed.
+    /// Returns the next post of a channel: a post to continue, or a new one. Returns nil when there is none now, or the
+    /// stream is malformed.
     private func next(of channel: Channel, _ limits: Limits, _ effects: inout [Effect]) -> ReadPost? {
         if let waiting = channel.waiting.take() { return waiting }
         guard let frame = channel.nextFrame(hold: { hold($0, of: channel, &effects) }) else { return nil }
@@ -188,9 +200,12 @@ final class ChannelPosts {
         }
     }
 
-    /// Charges a channel's client for the held bytes of the channel. Processes that hold more give up some of theirs.
+    /// Charges a channel's client for the memory that the channel holds for incomplete and waiting posts. If the quota has
+    /// no space, incomplete posts of processes that hold more are discarded.
     ///
-    /// - Parameter isWhole: whether the held bytes can't be given up, so that they are charged even beyond the quota.
+    /// - Parameters:
+    ///   - byteCount: the held bytes.
+    ///   - isWhole: whether they can't be given up, so that they are charged even beyond the quota.
     /// - Returns: false if the quota does not allow it; nothing has changed then.
     private func hold(
         _ byteCount: Int, of channel: Channel, isWhole: Bool = false, _ effects: inout [Effect]
@@ -210,10 +225,14 @@ final class ChannelPosts {
         return true
     }
 
+    /// Decodes the post of a frame, and checks name and object against policy and limits.
+    ///
+    /// - Throws: a fault of the frame, with which the channel ends. An error of the post is in the result.
     private func read(
         _ frame: ChannelFrame, of channel: Channel, _ limits: Limits
     ) throws(ChannelFrame.Fault) -> ReadPost {
         let answer = ChannelPost(channel: channel, number: frame.number)
+        // The quota had no space for the body. A post without outcome is then lost, as on the bus.
         if frame.cut == .room, frame.number == 0, let outline = PostOutline(channelHead: frame.body),
             calls?.lose(outline, ofChannelOf: channel.client) == true
         {
@@ -227,7 +246,7 @@ final class ChannelPosts {
         let client = channel.client
         let (name, post) = try Post<WireUserInfo>.read(channelBody: frame.body, limits: limits) {
             [gate, driver] name, object throws(BusError) in
-            // A missing name is reported by the check of the post itself.
+            // An empty name is refused by the check of the core below.
             #if CARILLON_PLANTED
                 let isPoliced = !name.isEmpty && !PlantedFault.strikes(.channelUnpoliced)
             #else
@@ -241,10 +260,10 @@ final class ChannelPosts {
         return ReadPost(answer: answer, name: name, post: post)
     }
 
-    /// Posts a post, or refuses it.
+    /// Passes a post to the core, or refuses it.
     ///
-    /// - Returns: nil for an accepted post without outcome, for a lost post, and for a post that is continued in a
-    ///   later work slice.
+    /// - Returns: nil for an accepted post without outcome, for a lost post, and for a post that is continued in a later
+    ///   work slice.
     private func take(
         _ read: ReadPost, of channel: Channel, _ waitsForIdleness: inout Bool, _ effects: inout [Effect]
     ) -> Outcome? {
@@ -271,7 +290,8 @@ final class ChannelPosts {
 
     // MARK: Ending
 
-    /// Ends a channel when all posts that its client has written have been taken, in the order of the queue.
+    /// Begins the end of a channel: the client can write no more, and the posts that it has written are taken through the
+    /// queue. ``endIfOver(_:)`` ends it after them.
     ///
     /// - Parameters:
     ///   - end: the reason for the end.
@@ -279,22 +299,26 @@ final class ChannelPosts {
     private func end(_ channel: Channel, _ end: Channel.End, next isNext: Bool = false) {
         channel.end = end
         driver.effects.answers.release(for: channel)
-        // The client can't write any more, so its posts come to an end.
+        // Without this, the client could write further posts without end.
         channel.socket.stopReceiving()
         if let calls { calls.keep(channel, first: isNext) } else { takeRest(of: channel) }
     }
 
+    /// Ends a channel whose posts were all taken. The reason is that the service ends it, or that the client has closed its
+    /// writing side or sent a malformed frame.
     private func endIfOver(_ channel: Channel) {
         switch channel.end {
         case .finishing(let mayBeUnread)?:
             if channel.isOpen, channel.isExhausted { finish(channel, mayBeUnread: mayBeUnread) }
             return
+        // The end of the connection, which is queued behind the posts, removes the channel.
         case .left?: return
         case nil: break
         }
         guard channel.isOpen, channel.isExhausted else { return }
         if channel.fault == nil {
-            // The client may have closed its writing side only. It then reads the outcomes of its posts up to the end.
+            // The client may have closed its writing side only, and may still read the outcomes of its posts. The channel
+            // ends when they are written.
             if channel.outcomesDue > 0 { driver.perform { effects in driver.center.sendAllReady(effects: &effects) } }
             driver.effects.answers.release(for: channel)
             driver.effects.eventEnded(isMoreDue: false)
@@ -308,6 +332,7 @@ final class ChannelPosts {
             }
             channels.end(channel, mayBeUnread: channel.socket.wasReset)
         } else {
+            // The reply with the descriptor may not have arrived. An error reply then ends the client's wait for it.
             if channel.mayBeRefused(at: driver.context.now) {
                 openings[channel.client]?.reply(with: Self.refused)
             }
@@ -321,11 +346,12 @@ final class ChannelPosts {
         driver.effects.eventEnded(isMoreDue: false)
     }
 
-    /// Ends a channel after all its posts were taken, and opens the next channel if the client has requested one.
+    /// Ends a channel whose posts were all taken after ``end(_:_:next:)``, and opens the next one if the client has
+    /// requested it.
     private func finish(_ channel: Channel, mayBeUnread: Bool) {
-        // Outcomes are written behind the notifications of their posts.
+        // Scheduled notifications are sent first, because the outcomes of posts wait for them.
         driver.perform { effects in driver.center.sendAllReady(effects: &effects) }
-        // A channel whose descriptor the bus has not carried may never be read, either.
+        // The client may never read a channel whose descriptor the bus has not carried.
         let isUnread = (mayBeUnread || !channel.isCarried) && channel.socket.isAnythingUnread
         channels.end(channel, mayBeUnread: channel.socket.wasReset || isUnread)
         openings[channel.client] = nil
@@ -340,7 +366,7 @@ final class ChannelPosts {
         }
     }
 
-    /// Takes the remaining posts at once, without waiting for the queue.
+    /// Takes the remaining posts of a channel at once, without waiting for the queue.
     private func takeRest(of channel: Channel) {
         for _ in 0..<Self.maxPiecesAtEnd {
             guard channel.isOpen, !channel.isExhausted, !driver.isOver else { break }
@@ -349,8 +375,9 @@ final class ChannelPosts {
         endIfOver(channel)
     }
 
+    /// The number of posts in a work slice of ``takeRest(of:)``.
     private static let pieceAtEnd = 256
-    /// The maximum number of work slices in which the rest is taken. No socket holds more posts.
+    /// The maximum number of these work slices. No socket holds more posts.
     private static let maxPiecesAtEnd = 1 << 16
 
     /// Ends all channels. Their clients continue on the bus.
@@ -363,20 +390,22 @@ final class ChannelPosts {
         }
     }
 
-    /// Takes the rest of the posts that were begun, because the queue is served no more.
+    /// Completes the posts that were posted in part, because the queue is served no more.
     func finishBegun() {
         for channel in channels.all {
             while channel.isOpen, channel.waiting != nil, !driver.isOver { _ = take(from: channel, WorkSlice(most: 1)) }
         }
     }
 
-    /// Ends the channel of a client that has left the bus. The client's end is served after its earlier posts.
+    /// Begins the end of the channel of a client that has left the bus. ``left(_:)`` follows when the queue reaches the end
+    /// of the connection, behind the client's posts.
     func isLeaving(_ client: UniqueName) {
         guard let channel = channels[client] else { return }
         end(channel, .left)
     }
 
-    /// Takes the remaining posts of a client that has left the bus, and removes its channel.
+    /// Takes the remaining posts of a client that has left the bus, and removes its channel. ``isLeaving(_:)`` was called
+    /// before.
     func left(_ client: UniqueName) {
         openings[client] = nil
         guard let channel = channels[client] else { return }

@@ -8,12 +8,14 @@ import CarillonMainLoop
     import Musl
 #endif
 
-/// The service's end of a channel's socket pair. Nothing here blocks.
+/// The service's end of a channel's socket pair, a connected Unix stream socket (socketpair(2)). Nothing here blocks.
 final class ChannelSocket: ChannelStream {
     private let descriptor: Int32
+    /// Closes the descriptor when it is released.
     private let owner: FileDescriptor
-    /// Whether bytes that are written reach nobody any more.
+    /// Whether a call has found that the other end is closed, so that written bytes reach nobody any more.
     private(set) var isBroken = false
+    /// Whether a call has reported that the other end was closed with unread bytes (`ECONNRESET`).
     private var hasMetReset = false
 
     init(_ owner: FileDescriptor) {
@@ -24,10 +26,11 @@ final class ChannelSocket: ChannelStream {
     var polled: Int32? { descriptor }
     var ready: PolledSource.Conditions { [] }
 
-    /// The number of descriptors that the service reserves for other purposes.
+    /// The number of descriptors below the process's limit that channels leave free, for connections and files.
     private static let reserve = 64
 
-    /// Makes a connected pair; nil when the process has no descriptors left.
+    /// Makes a connected pair: the service's end, and the end for the client. Returns nil when the process has only
+    /// ``reserve`` descriptors left.
     static func makePair() -> (own: any ChannelStream, other: FileDescriptor)? {
         var ends: [Int32] = [-1, -1]
         let type = Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue) | Int32(SOCK_NONBLOCK.rawValue)
@@ -74,12 +77,13 @@ final class ChannelSocket: ChannelStream {
         return written
     }
 
+    /// Takes the error of a read or a write from `errno`.
     private func noteError() {
         isBroken = true
         if errno == ECONNRESET { hasMetReset = true }
     }
 
-    /// Whether the other end was closed with unread bytes, also before a call has reported that.
+    /// Whether the other end was closed with unread bytes. It is found even if no read or write has reported it before.
     var wasReset: Bool {
         if hasMetReset { return true }
         var (error, size) = (Int32(0), socklen_t(MemoryLayout<Int32>.size))
@@ -106,6 +110,8 @@ final class ChannelSocket: ChannelStream {
     }
 }
 
+/// Writes as much as possible without blocking, and without SIGPIPE when the other end is closed. It is outside
+/// the class, because `send` inside the class is its method.
 private func sendWithoutSignal(_ descriptor: Int32, _ bytes: UnsafeRawPointer, _ count: Int) -> Int {
     send(descriptor, bytes, count, Int32(MSG_NOSIGNAL) | Int32(MSG_DONTWAIT))
 }

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMainLoop
 
-/// The service's end of a channel's stream: a socket, or its simulation (E7). Nothing here blocks.
+/// The service's end of a channel's byte stream: a socket (``ChannelSocket``), or its simulation in tests (E7). Nothing here
+/// blocks.
 ///
-/// Threads: that of the channel's context.
+/// Threads: only that of the service's main loop.
 package protocol ChannelStream: AnyObject {
     /// The descriptor to poll; nil for a simulation, which shows its state in ``ready`` and wakes the loop itself.
     var polled: Int32? { get }
-    /// The conditions that hold, if there is no descriptor to poll.
+    /// The conditions that hold in a simulation; empty for a socket, which is polled instead.
     var ready: PolledSource.Conditions { get }
-    /// Whether bytes that are written reach nobody any more.
+    /// Whether a call has found that the other end is closed, so that written bytes reach nobody any more.
     var isBroken: Bool { get }
-    /// Whether the other end was closed with unread bytes, also before a call has reported that.
+    /// Whether the other end was closed with unread bytes. It is found even if no read or write has reported it before.
     var wasReset: Bool { get }
 
     /// Reads the bytes that have arrived.
@@ -26,6 +27,6 @@ package protocol ChannelStream: AnyObject {
     var isAnythingUnread: Bool { get }
     /// Prevents the other end from writing. The bytes that it has written can still be read, up to the end.
     func stopReceiving()
-    /// Ends the stream in both directions.
+    /// Ends the stream in both directions. The other end can still read the bytes that were written.
     func end()
 }

@@ -5,34 +5,44 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// The channels of all clients (F2). Effects for a client with a channel are carried out here instead of on the bus.
+/// The output of all channels (F2): ``EffectRunner`` passes each effect to ``carryOut(_:)``, and effects for a client with a
+/// channel are written to the channel instead of the bus. ``ChannelPosts`` opens channels and reads from them.
 ///
-/// Frames are counted and bounded by the core like messages on the bus (A4). A probe is answered when all earlier
-/// frames have been written: bytes in the socket reach the client even if the service dies. Therefore a slow consumer
-/// fills its socket, uses up its windows, and further messages for it wait in the core. Replies to its calls are sent
-/// on the bus, and have a window of their own.
+/// The core counts and bounds the frames like messages on the bus (A4). A probe of a channel is answered when all
+/// earlier frames have been written to the socket, because the client can read these even if the service dies. The
+/// socket of a slow consumer is full after some time. Then its windows stay unacknowledged, and further messages for it
+/// wait in the core. Replies to the client's calls are sent on the bus, and have a window of their own.
 ///
-/// Threads: that of the context. Nothing here blocks.
+/// When a channel ends, its client continues on the bus: unwritten frames are sent there, and frames that the client may
+/// never read are reported to the core as a possible loss.
+///
+/// Threads: only that of the service's main loop. Nothing here blocks.
 final class Channels {
-    /// The number of events for which writing may be postponed while more effects are due. A channel with
-    /// ``maxPostponedBytes`` of frames ends that earlier.
+    /// The maximum number of events for which writing is postponed while more effects are due, so that one write has the
+    /// frames of several events.
     private static let maxPostponed = 16
+    /// The bytes of frames of one channel from which writing is not postponed.
     private static let maxPostponedBytes = 16 << 10
 
-    /// A later result of an effect, which the core takes as its next event.
+    /// An event for the core, mostly a later result of an effect.
     enum Event {
+        /// The client answered the Ping of a probe from before its channel.
         case answered(ClientName)
-        /// The client answered a Ping that nothing waits for any more.
+        /// The client answered a Ping that no probe waits for any more.
         case answers(ClientName)
+        /// All frames ahead of the oldest probe were written.
         case drained(ClientName)
+        /// The finding whether the client reads, which the core has requested.
         case backlogProbed(ClientName, hasRead: Bool)
+        /// The channel ended with notifications and reported losses that the client may never read. `last` is the
+        /// sequence number before the first unwritten notification; nil if there is none.
         case cut(ClientName, SentSignals.Recent, last: UInt64?)
         /// The bus has carried the client's end of the channel to it.
         case carried(ClientName)
         /// The channel ended before the bus was known to have carried it.
         case endedUndelivered(ClientName)
-        /// The channel ended with control signals about the client that it may never read, among them signals about
-        /// these observers.
+        /// The channel ended with control signals that the client may never read. Some of them announced the removal of
+        /// the observers in `revoked`.
         case controlUnread(ClientName, revoked: Set<ObserverID>)
         /// The channel ended, and its client continues on the bus.
         case gone(ClientName)
@@ -40,34 +50,35 @@ final class Channels {
 
     /// Called with each event.
     var report: ((Event) -> Void)!
-    /// Sends the unwritten effects on the bus.
+    /// Sends effects of unwritten frames on the bus.
     var sendOnBus: (([Effect]) -> Void)!
-    /// Appends the outcomes that are kept for a channel.
+    /// Sends the outcomes that wait for the window of a channel's client on the channel (``ReplyQueue/release(for:)``).
     var releaseKept: ((Channel) -> Void)!
-    /// Called with the notifications that a client got only if its channel was carried, before the signal that it may
-    /// miss them.
+    /// Called with the notifications that were written to a channel that may never have reached its client. The signal
+    /// about their possible loss follows.
     var onUncertain: ((ClientName, DeliveryReceipts.Sent) -> Void)!
     /// Called when bytes were written that had waited for space in a socket.
     var onWritten: (() -> Void)!
-    /// Counts the steps of writing, ending and searching (E8). It is the meter of the center whose effects are carried
-    /// out.
+    /// Counts the steps of the work, to bound the cost of an event (E8). It is the meter of the core.
     var meter = StepMeter()
     private let context: MainContext
     private let prober: ClientProber
     private let backlogProbe: SocketBacklogProbe
     private var channels: [ClientName: Channel] = [:]
-    /// The channels with frames that nobody has tried to write.
+    /// The channels with frames that were appended since the last attempt to write.
     private var dirty: [Channel] = []
-    /// Whether the event has frames to write, or deliveries to confirm to the store. The driver asks at the end of each
-    /// event.
+    /// Whether there are frames to write, or deliveries to confirm to the recovery store. The driver checks it at the end
+    /// of each event, and then calls ``eventEnded(isMoreDue:confirming:)``.
     private(set) var needsEventEnd = false
+    /// The number of events for which writing was postponed.
     private var postponed = 0
-    /// The notifications that were written to clients and not yet confirmed to the store.
+    /// The notifications that were written to clients and not yet confirmed to the recovery store.
     private var carried: [ClientName: DeliveryReceipts.Sent] = [:]
-    /// The channels with an answered probe.
+    /// The channels with an answered probe that was not reported.
     private var answered: [Channel] = []
+    /// The source that reports answered probes.
     private var source: ReadySource!
-    /// The bytes on the bus for a client, up to which its new channel does not wait for an acknowledgment of them.
+    /// The maximum of unacknowledged bytes on the bus with which a new channel does not wait for their acknowledgment.
     static let maxUnasked = 64 << 10
 
     init(on context: MainContext, prober: ClientProber, backlogProbe: SocketBacklogProbe) {
@@ -79,13 +90,16 @@ final class Channels {
             run: { [unowned self] in reportAnswers() })
     }
 
+    /// Whether there are no channels and nothing to confirm.
     var isEmpty: Bool { channels.isEmpty && carried.isEmpty }
     var count: Int { channels.count }
 
     subscript(client: ClientName) -> Channel? { channels[client] }
 
+    /// All channels, sorted by client, so that the same events have the same results in every process.
     var all: [Channel] { channels.values.sorted { $0.client < $1.client } }
 
+    /// Returns the number of an account's channels.
     func count(of account: AccountID) -> Int {
         meter.count(channels.count)
         return channels.values.count { $0.account == account }
@@ -100,10 +114,10 @@ final class Channels {
 
     // MARK: Beginning and end
 
-    /// Adds a channel. From now on messages for its client are sent on it.
+    /// Adds a channel that was opened. From now on messages for its client are sent on it.
     ///
-    /// - Parameter before: the state of the messages that the client was sent on the bus. Pending probes of the bus
-    ///   become probes of the channel.
+    /// - Parameter before: the messages on the bus that the client has not acknowledged. The channel has one probe for
+    ///   each probe of them that may still be answered.
     func add(_ channel: Channel, after before: DistributedCenter.SentBeforeChannel) {
         channel.onAppended = { [unowned self] in
             dirty.append($0)
@@ -120,8 +134,8 @@ final class Channels {
         noteAnswer(channel)
     }
 
-    /// Records that the bus has carried the client's end to it. Written frames now reach the client, even if the
-    /// service ends.
+    /// Notes that the bus has carried the client's end to it. From now on written frames count as delivered, because they
+    /// reach the client even if the service ends.
     func noteCarried(_ channel: Channel) {
         guard channels[channel.client] === channel else { return }
         channel.isCarried = true
@@ -140,12 +154,11 @@ final class Channels {
         guard channels[channel.client] === channel else { return }
         releaseKept(channel)
         if !channel.socket.isBroken { write(channel) }
-        // Whether the client had the channel or not: it learns of its losses if the bus carries the messages that are
-        // sent now.
+        // The client may never have got the channel. The next messages on the bus report the possible loss.
         if channel.writtenBefore != DeliveryReceipts.Sent() { onUncertain(channel.client, channel.writtenBefore) }
         remove(channel)
         let effects = unwritten(of: channel)
-        // The report and the messages that follow are events of their own.
+        // The reports that follow are events of their own, with meters that start at 0.
         meter.endEvent("channelEnded")
         #if CARILLON_PLANTED
             let mayBeUnread = mayBeUnread && !PlantedFault.strikes(.silentCut)
@@ -155,7 +168,7 @@ final class Channels {
             report(.cut(channel.client, channel.unread, last: first.map { $0 - 1 }))
         }
         sendOnBus(effects)
-        // After the unwritten effects, because the core then sends the current state.
+        // Reported after the unwritten effects are sent, because the core then sends newer control signals.
         if !channel.isCarried {
             report(.endedUndelivered(channel.client))
         } else if mayBeUnread, let revoked = channel.unreadControl.revoked {
@@ -163,11 +176,12 @@ final class Channels {
             report(.controlUnread(channel.client, revoked: revoked))
         }
         report(.gone(channel.client))
+        // The probes of unwritten frames continue on the bus. A probe that waits for a Ping has its Ping there already.
         for probe in channel.probes where !probe.waitsForPing { prober.probe(channel.client) }
         if channel.awaitsBacklogProbe { backlogProbe.find(channel.client) }
     }
 
-    /// Returns the effects of unwritten frames, as the client gets them on the bus.
+    /// Returns the effects of a channel's unwritten frames, for the bus.
     private func unwritten(of channel: Channel) -> [Effect] {
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.forgottenFrames) { return [] }
@@ -185,26 +199,28 @@ final class Channels {
         carried[client] = nil
     }
 
-    /// The content of a client's channel that the client may never get.
+    /// The content of an ended channel that its client may never get.
     struct Lost {
+        /// The content of the frames that were not written.
         var unwritten = SentSignals.Recent()
-        /// The frames that were written and not read.
+        /// The content of the frames that were written and may be unread.
         var unread: SentSignals.Recent
         /// Whether the bus is known to have carried the channel to the client.
         let isCarried: Bool
         /// Whether the client has closed the channel with unread bytes.
         let isReset: Bool
-        /// The observers of the unread control signals; nil where there are no such signals, or the client did not
-        /// close the channel. The core itself resends control signals of a channel that was not carried.
+        /// The observers that unread control signals announced as removed. Nil if there are no unread control signals, or
+        /// the client did not close the channel and can still read them. The core itself resends the control signals of a
+        /// channel that was not carried.
         let unreadControl: Set<ObserverID>?
     }
 
-    /// Ends all channels at once, because the connection to the bus has ended. Returns the possible losses.
+    /// Ends all channels at once, because the connection to the bus has ended. Returns the possible losses of each client.
     func closeAll() -> [ClientName: Lost] {
         var lost: [ClientName: Lost] = [:]
         defer { meter.endEvent("allChannelsEnded") }
         meter.countSort(of: channels.count)
-        // Emptied first, so that ``remove(_:)`` does not search the lists for each channel.
+        // Emptied first, so that ``remove(_:)`` does not search these lists again for each channel.
         (dirty, answered) = ([], [])
         for channel in all {
             meter.count(channel.frames.count)
@@ -221,6 +237,7 @@ final class Channels {
         return lost
     }
 
+    /// Closes a channel, and removes it from all lists.
     private func remove(_ channel: Channel) {
         channels[channel.client] = nil
         channel.close()
@@ -230,8 +247,8 @@ final class Channels {
         answered.removeAll { $0 === channel }
     }
 
-    /// Returns the effects of frames, as the client gets them on the bus. Consecutive notifications become batches
-    /// within the same bounds, because windows count messages.
+    /// Returns the effects of frames for the bus. If the client wants batches, consecutive notifications become batches
+    /// within the core's bounds. On the bus a batch is one message, and windows count messages.
     private func forBus(_ frames: some Sequence<Channel.Frame>, of channel: Channel) -> [Effect] {
         meter.count(channel.frames.count)
         guard channel.wantsBatches else { return frames.compactMap(\.effect) }
@@ -259,9 +276,9 @@ final class Channels {
 
     // MARK: Effects
 
-    /// Carries out an effect for a client with a channel.
+    /// Carries out an effect on a channel, if its client has one and the effect is a message or a probe.
     ///
-    /// - Returns: false for an effect that is to be carried out on the bus, also in addition.
+    /// - Returns: false if the effect still has to be carried out on the bus.
     func carryOut(_ effect: Effect) -> Bool {
         let isCarriedOut = carryOutHere(effect)
         if isCarriedOut { meter.count() }
@@ -309,6 +326,7 @@ final class Channels {
             if channel.probes.first?.waitsForPing == true { backlogProbe.find(client) }
         case .forget(let client):
             forget(client)
+            // Other parts of the service forget the client as well.
             return false
         case .export, .exportEnded, .interestChanged, .valuesRemoved, .sendAnswer, .probeReplies, .probeReplyBacklog,
             .sendReply,
@@ -320,6 +338,7 @@ final class Channels {
         return true
     }
 
+    /// Appends a notification.
     private func append(_ delivery: Delivery, to channel: Channel) {
         guard let userInfo = delivery.notification.userInfo as? WireUserInfo else {
             preconditionFailure("every post of this service carries a WireUserInfo")
@@ -327,6 +346,7 @@ final class Channels {
         channel.append(.deliver(delivery)) { $0.append(delivery, userInfo: userInfo) }
     }
 
+    /// Adds a probe behind the frames that were appended so far.
     private func probe(_ channel: Channel) {
         channel.probes.append(Channel.Probe(position: channel.writer.position, waitsForPing: false))
         noteAnswer(channel)
@@ -334,7 +354,7 @@ final class Channels {
 
     // MARK: Answers to probes
 
-    /// Takes a client's answer to a Ping.
+    /// Takes a client's answer to a Ping on the bus.
     ///
     /// - Returns: false when the client has no channel.
     func answered(_ client: ClientName) -> Bool {
@@ -353,7 +373,7 @@ final class Channels {
     /// - Returns: false when the client has no channel.
     func backlogProbed(_ client: ClientName, hasRead: Bool) -> Bool {
         guard let channel = channels[client] else { return false }
-        // A finding without evidence lets a window pass only for a client whose finding the core waits for.
+        // A finding without evidence lets one window pass, and only if the core has requested it.
         guard hasRead || channel.awaitsBacklogProbe else { return true }
         for index in channel.probes.indices where channel.probes[index].waitsForPing {
             channel.setAnswered(at: index, byPeer: false)
@@ -363,6 +383,7 @@ final class Channels {
         return true
     }
 
+    /// Schedules the report of a channel's oldest probe, if it is answered.
     private func noteAnswer(_ channel: Channel) {
         guard channel.isAnswered, !channel.isAnswerNoted else { return }
         channel.isAnswerNoted = true
@@ -377,14 +398,15 @@ final class Channels {
         for channel in channels {
             channel.isAnswerNoted = false
             var left = channel.probes.count
-            // The cost: removing the first probe moves all others.
+            // Removing the first probe moves all others, so the number of probes is counted as the cost.
             meter.count(left)
             meter.endEvent("channelAnswersReported")
             while left > 0, channel.isOpen, channel.isAnswered {
                 left -= 1
                 let probe = channel.probes.removeFirst()
                 if channel.awaitsBacklogProbe, !probe.isOfPeer {
-                    // Only for the oldest probe, which the next report is about.
+                    // The core also waits for a finding. This one passes the oldest window, and the report below then counts
+                    // as the late answer for the same window.
                     channel.awaitsBacklogProbe = false
                     report(.backlogProbed(channel.client, hasRead: false))
                 }
@@ -396,18 +418,18 @@ final class Channels {
 
     // MARK: Writing
 
-    /// Ends an event: writes its frames, and those of earlier events. Writing may be postponed while more effects are
-    /// due.
+    /// Writes the frames of the event that ends, and of earlier events. While more effects are due, writing may be postponed
+    /// (``maxPostponed``).
     ///
     /// - Parameters:
     ///   - isMoreDue: whether more effects follow next, perhaps for the same clients.
-    ///   - store: the store to which written notifications are confirmed.
+    ///   - store: the recovery store to which written notifications are confirmed as delivered; nil where there is none.
     /// - Returns: whether notifications were confirmed to the store.
     func eventEnded(isMoreDue: Bool, confirming store: RecoveryStore?) -> Bool {
         defer { meter.endEvent("channelsWritten") }
         if !dirty.isEmpty {
             postponed += 1
-            // Each channel's size is compared once, which is cheap.
+            // Eight comparisons of sizes count as one step.
             meter.count(dirty.count / 8)
             let mayWait =
                 isMoreDue && postponed < Self.maxPostponed
@@ -427,6 +449,7 @@ final class Channels {
         return true
     }
 
+    /// Writes a channel's frames as far as its socket takes them, and records the written ones.
     private func write(_ channel: Channel) {
         let before = channel.writer.written
         channel.write { frame in
@@ -459,6 +482,7 @@ extension Channel {
         }
     #endif
 
+    /// Ends the wait of a probe for its Ping.
     fileprivate func setAnswered(at index: Int, byPeer: Bool) {
         var probe = probes[index]
         probe.waitsForPing = false
@@ -486,6 +510,7 @@ extension Effect {
         }
     }
 
+    /// The number of notifications and reported losses in the effect's frame.
     fileprivate var content: SentSignals.Recent {
         switch self {
         case .deliver: SentSignals.Recent(notifications: 1)
@@ -496,7 +521,7 @@ extension Effect {
 }
 
 extension [Effect] {
-    /// The observers of these control signals for one client; nil where there are no signals.
+    /// The observers that these control signals to one client announced as removed; nil where there are no signals.
     fileprivate var revoked: Set<ObserverID>? {
         if isEmpty { return nil }
         return Set(

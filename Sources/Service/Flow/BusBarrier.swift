@@ -4,32 +4,38 @@ import CarillonCore
 import CarillonDBus
 import CarillonWire
 
-/// A barrier that confirms that the bus has carried all messages that the service has sent.
+/// The sender of barriers. A barrier confirms that the bus has accepted all messages that the service sent before it.
 ///
-/// A bus carries the messages of a connection in their order. A barrier is a call from the main connection to the
-/// **control connection**. When it arrives there, all signals that were sent before it are in their receivers' queues.
-/// The bus's reply to a call on the main connection would show the same, but it would wait behind all posts that the
-/// bus holds for that connection. The barrier is a call because every bus returns an error for a call that it can't
-/// carry.
+/// A barrier is a method call from the service's main connection to its second one, the **control connection**. A bus
+/// forwards the messages of a connection in their order. When the call arrives at the control connection, all earlier
+/// messages are therefore in the queues of their receivers. It is a call, and not a signal, because every bus returns
+/// an error for a call that it can't carry. dbus-monitor shows it as `org.carillon.Internal1.Barrier`.
 ///
-/// Requests of one event share a barrier (``share(_:)``), which reports to all of them.
+/// A call to the bus itself would confirm the same. Its reply would wait behind all posts that the bus holds for the
+/// main connection, and the control connection receives no posts.
 ///
-/// dbus-monitor shows a barrier as `org.carillon.Internal1.Barrier`.
+/// ``ClientProber`` sends a Ping behind each barrier, and ``DeliveryReceipts`` records deliveries for the next service.
+/// Requests inside one ``share(_:)`` have one barrier together.
 ///
-/// Threads: that of the connections' context.
+/// Threads: only that of the service's main loop.
 final class BusBarrier {
+    /// The main connection.
     private unowned let bus: any MessageBus
+    /// The control connection; nil where there is none.
     private(set) weak var control: Connection?
+    /// The number of the last barrier, which is the argument of its call.
     private var last: UInt64 = 0
     /// The completions of the barriers that have not arrived, by the barriers' numbers.
     private var waiting: [UInt64: [Completion]] = [:]
     private typealias Completion = (Result<Void, BusError>) -> Void
-    /// The completions that the next barrier will have, while ``share(_:)`` collects them.
+    /// The completions of the next barrier, while ``share(_:)`` collects them.
     private var asking: [Completion] = []
+    /// The number of nested ``share(_:)`` calls that are running.
     private var sharers = 0
 
     private static let interface: InterfaceName = "org.carillon.Internal1"
     private static let member: MemberName = "Barrier"
+    /// The header of a barrier's message; its body is the number of the barrier.
     private static let form = MessageForm.methodCall(
         path: Wire.path, interface: interface, member: member, signature: "t")
     private static let answer = MessageForm.methodReturn(signature: "")
@@ -39,12 +45,12 @@ final class BusBarrier {
         self.bus = bus
     }
 
-    /// Sends barriers to `control`, which has registered with the bus, from now on.
+    /// Sets the control connection, which must have registered with the bus.
     func use(control: Connection) {
         self.control = control
     }
 
-    /// Whether there is a control connection at which barriers arrive. Without one, ``pass(_:)`` completes at once.
+    /// Whether ``pass(_:)`` completes later, because there is a control connection. Without one, it completes at once.
     var isAnsweredLater: Bool { control?.uniqueName != nil }
 
     /// Sends a barrier behind all messages that were sent so far.
@@ -57,7 +63,8 @@ final class BusBarrier {
         if sharers == 0 { send(to: name) }
     }
 
-    /// Runs `body`. All barriers that it requests become one, behind all messages that it sends.
+    /// Runs `body`, and then sends one barrier for all requests that `body` has made. It follows all messages that
+    /// `body` has sent.
     func share(_ body: () -> Void) {
         sharers += 1
         body()
@@ -70,6 +77,7 @@ final class BusBarrier {
         for completion in completions { completion(.success(())) }
     }
 
+    /// Sends a barrier with the collected completions.
     private func send(to name: UniqueName) {
         last += 1
         let number = last
@@ -80,7 +88,7 @@ final class BusBarrier {
         #endif
         let barrier = Message(laidOut: Self.form.message(to: name, size: 8) { $0.append(number) })
         bus.call(barrier) { [weak self] result in
-            // A barrier that has arrived is complete, even if its reply is an error.
+            // Only an error is handled here: the arrival of the call completes the barrier, and its reply does not matter.
             guard let self, case .failure(let error) = result else { return }
             #if CARILLON_PLANTED
                 if PlantedFault.strikes(.refusedBarrier) { return }
@@ -89,11 +97,14 @@ final class BusBarrier {
         }
     }
 
+    /// Calls the completions of a barrier, once.
     private func end(_ number: UInt64, _ result: Result<Void, BusError>) {
         for completion in waiting.removeValue(forKey: number) ?? [] { completion(result) }
     }
 
-    /// Completes a barrier that arrived on the control connection. Returns whether the message was a barrier.
+    /// Completes a barrier that arrived on the control connection. Only calls from the main connection count.
+    ///
+    /// - Returns: whether the message was a barrier.
     func handle(_ message: Message) -> Bool {
         guard let control, message.kind == .methodCall, message.hasInterface(Self.interface),
             message.hasMember(Self.member), let sender = message.sender,
@@ -105,12 +116,14 @@ final class BusBarrier {
         return true
     }
 
+    /// Whether barriers of other senders are accepted, as a planted fault for tests.
     #if CARILLON_PLANTED
         private static var believesAnybody: Bool { PlantedFault.strikes(.barrierBelieved) }
     #else
         private static var believesAnybody: Bool { false }
     #endif
 
+    /// Returns the number in the body of a barrier; nil where the body is malformed.
     private static func number(in body: UnsafeRawBufferPointer) -> UInt64? {
         body.count == 8 ? body.loadUnaligned(as: UInt64.self) : nil
     }

@@ -6,66 +6,83 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// The queue of calls that the service has read and not served, fair to all callers (E4, A4).
+/// The queue of method calls that the service has read from the bus and not served, fair to all callers (E4, A4).
 ///
-/// The service reads ahead of serving, so a call of an occasional caller does not wait behind the calls of a busy one.
-/// An account (a process, a sandboxed application, a user or a connection) that is within its time share is served at
-/// once. Calls beyond that share wait here in their order, and the queues of all accounts are served in rotation. While
-/// the service is under backpressure from an observer that reads, it serves calls at the pace of that observer.
+/// `CenterObject` passes each arriving call to ``take(_:of:_:serve:)``. The call is served at once if its account (a
+/// process, a sandboxed application, a user or a connection) is within its time share. Otherwise the call waits in the
+/// queue of its account, and the queues of all accounts are served in rotation (``FairQueue``). Thus a call of an
+/// occasional caller does not wait behind the calls of a busy one. Waiting calls are served every ``interval``, and
+/// whenever there is nothing to read.
 ///
-/// The service never leaves messages in the bus on purpose, because messages of other senders would queue up behind
-/// them. An account that has used up its quota of waiting calls loses its further calls. Posts that want no reply are
-/// announced as lost to the observers that they would have reached. Other calls are refused.
+/// Three conditions limit the serving of waiting calls:
+/// - Reading is behind, because the bus still holds messages for the service (``InboxWatch``). Serving then gets a
+///   part of the time that reading takes.
+/// - More than ``maxUnwritten`` bytes wait to be written to the bus. Serving would add signals in front of other
+///   callers' replies.
+/// - The core is under backpressure: an observer that reads has a full queue. Calls are then served at the pace of that
+///   observer (``credit``).
 ///
-/// Threads: that of the connection's context.
+/// The service reads on while calls wait here, because a message that stays in the bus delays the messages of all other
+/// senders behind it. The quota `waiting-call-bytes` bounds all waiting calls, and each account may use a share of it. A
+/// call beyond that share does not wait: a post without reply is lost, and reported to the observers that it would have
+/// reached (``LostPosts``). Any other call gets an error reply.
+///
+/// Threads: only that of the service's main loop.
 final class CallQueue {
     typealias Instant = SuspendingClock.Instant
 
-    /// The bytes that the connection may read ahead of serving, besides the calls that are kept here.
+    /// The bytes that the connection may read ahead of serving, in addition to the calls that wait here.
     static let readAhead = 1 << 20
-    /// The pause between two work slices for waiting calls, in milliseconds. It is the same however much there is to
-    /// read.
+    /// The pause between two work slices for waiting calls, in milliseconds. Its timer precedes reading, so a flood of
+    /// messages does not delay it.
     private static let interval: UInt32 = 10
+    /// The work slice for waiting calls in an interval without the limits below.
     private static let timeInInterval = Duration.milliseconds(4)
-    /// The work slice for waiting calls while reading is behind, because every other caller then waits for reading.
+    /// The longest work slice while reading is behind or much is unwritten. It is short, because all other callers then
+    /// wait for reading or writing.
     private static let leastTimeInInterval = Duration.milliseconds(1)
-    /// The divisor of the reading time that serving may use while reading is behind. On a busy machine this process has
-    /// the processor for only a part of an interval, so the length of the interval is no measure of its work.
+    /// While reading is behind, serving may use the time for reading in the interval, divided by this number. The length
+    /// of the interval is no measure of that time, because a busy machine runs this process for only a part of it.
     private static let partOfReading = 4
     /// The estimated time for reading a message: a fixed time, and a microsecond for each 250 bytes.
     private static let timePerMessage = Duration.microseconds(5)
     private static let bytesPerMicrosecond = 250
+    /// The maximum of ``overdrawn``.
     private static let maxOverdrawn = Duration.milliseconds(10)
     /// The work slice for waiting calls when there is nothing to read.
     private static let timeAtRest = Duration.milliseconds(2)
-    /// The calls that are served in each interval however far observers are behind: 3,200 in a second.
+    /// The minimum of calls in each interval under backpressure: 3,200 in a second, even if observers read slower.
     private static let leastInInterval = 32
-    /// The calls of one account that are served at once in a slot while the service is under backpressure.
+    /// The calls of one account that are served at once under backpressure, in a slot of the fair queue (20 ms).
     private static let maxAtOnceUnderBackpressure = 8
-    /// The maximum size, in bytes, of unreported lost posts while the service goes on reading.
+    /// The size of unreported lost posts, in bytes, above which the connection stops reading.
     private static let maxUnreported = 4 << 20
-    /// The time for announcing lost posts in each interval.
+    /// The time for reporting lost posts to observers in each interval.
     private static let timeOfLosses = Duration.milliseconds(2)
-    /// The unwritten bytes beyond which waiting calls stay queued and fewer calls are served at once. Signals that
-    /// these calls cause would be queued ahead of the replies to other callers.
+    /// The unwritten bytes above which fewer calls are served at once, and waiting calls only in short work slices.
+    /// Signals that these calls cause would be written ahead of the replies to other callers.
     private static let maxUnwritten = 256 << 10
-    /// The unwritten bytes beyond which no call is served at once. Waiting calls still get a short work slice in each
-    /// interval below this limit.
+    /// The unwritten bytes above which no call is served, except at the end of the process.
     private static let maxUnwrittenAtAll = 1 << 20
 
-    /// An entry of an account's queue: a message, a row of calls, or a channel.
+    /// An entry of an account's queue. It is one of these:
+    /// - a single message: a call that has been served in part, a call that a row can't store, or the bus's signal that
+    ///   a connection has ended;
+    /// - a row: consecutive calls of one connection, stored as bytes to save memory;
+    /// - a channel with readable posts.
     private final class Call {
-        /// The message of the call; nil for a channel, and for a row of calls.
+        /// The single message; nil for a row and for a channel.
         let message: Message?
         let caller: UniqueName
         /// The account in whose queue the entry is.
         let account: AccountID
+        /// The size of the single message in bytes; 0 for a row and for a channel.
         let byteCount: Int
         /// The bytes that the core charges for the entry while it waits.
         var charged = 0
-        /// The channel with readable posts, which stay in its socket until the entry is served; nil for other entries.
+        /// The channel, whose posts stay in its socket until the entry is served; nil for other entries.
         let channel: Channel?
-        /// Consecutive calls of one connection, stored as bytes.
+        /// The calls of a row; empty for other entries.
         var row = CallRow()
 
         init(_ message: Message?, of caller: UniqueName, _ account: AccountID) {
@@ -84,10 +101,9 @@ final class CallQueue {
             self.channel = channel
         }
 
-        /// The approximate memory of a call in a row. The array of a row has spare capacity, and the message is made
-        /// only when the call is served.
+        /// Returns the approximate memory of a call in a row, in bytes, with its part of the row's spare capacity.
         static func cost(inRow byteCount: Int) -> Int { byteCount + min(byteCount / 4, maxBytesOfRow / 4) + 64 }
-        /// The memory of a row or message besides the cost of its calls, in bytes.
+        /// The memory of an entry in addition to the cost of its calls, in bytes.
         static let overhead = 512
         /// The size of a row, in bytes, at which no further call is appended to it.
         static let maxBytesOfRow = 64 << 10
@@ -95,70 +111,79 @@ final class CallQueue {
 
     private unowned let driver: CenterDriver
     private unowned let connection: Connection
+    // Properties that every call uses are without Swift's run-time check of overlapping accesses in release builds.
+    /// The measurement of whether the bus holds messages for the connection.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     private var inbox = InboxWatch()
+    /// The queues of all accounts.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     private var lines = FairQueue<AccountID, Call>()
-    /// The rows at the ends of their queues. The next calls of the same connections are appended to them.
+    /// The rows at the ends of their queues, the oldest first. The next calls of the same connections are appended to
+    /// them.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     private var openRows: [Call] = []
     private static let maxOpenRows = 8
-    /// The account whose queue has the waiting calls of a connection.
+    /// The account in whose queue the calls of each connection wait.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     private var places: [UniqueName: AccountID] = [:]
-    /// The bytes of the messages that are kept, and the last value that the connection has got. Rows are not memory of
-    /// the connection.
+    /// The size of the waiting single messages, in bytes, and its last value in the connection's read limit
+    /// (``tellConnection()``). Rows do not count, because they are copies and not memory of the connection.
     private var byteCount = 0
     private var byteCountTold = 0
-    /// The bytes of the messages that ``Callers`` keeps.
+    /// The size of the messages, in bytes, that wait in ``Callers`` until their callers are identified.
     var keptElsewhere = 0 {
         didSet { tellConnection() }
     }
-    /// The calls that may be served before the next interval.
+    /// The number of waiting calls that may still be served in this interval. Under backpressure it is the number of
+    /// notifications that the slowest congested observer was sent in the last interval; otherwise it is unlimited.
     private var credit = Int.max
-    /// The estimated time for reading the calls that were kept since the last interval.
+    /// The estimated time for reading the calls that arrived since the last interval and were not served at once.
     private var readingTime = Duration.zero
-    /// The time that serving has used beyond its share while reading was behind. Later work slices are shortened by it.
-    /// A single call may take long, for example when the state log is rewritten.
+    /// The time that serving has used beyond its share while reading was behind. Later work slices are skipped until
+    /// their shares have paid for it. A single call may take long, for example when the recovery log is rewritten.
     private var overdrawn = Duration.zero
+    /// The lost posts that have not been reported to observers.
     private var lost = LostPosts()
+    /// The timer of the intervals; nil while no call waits, no loss is unreported, and there is no backpressure.
     private var timer: EventSource?
+    /// The source that serves waiting calls when there is nothing to read.
     private var source: ReadySource!
 
-    /// The `PostMany` call that is being served in parts although it exceeds the free quota; one at a time.
+    /// The `PostMany` call that waits between two of its parts although the quota has no space for it; one at a time.
     ///
-    /// Thus no limit is too small for such a call, and the memory of all waiting calls exceeds the limit by one message
-    /// at most. The call is charged with the free bytes outside the reserve, so that calls of other processes can still
-    /// be kept.
+    /// Without this exception a small quota would refuse every large call. The waiting calls exceed the quota by one
+    /// message at most. The call is charged only with the bytes that are free outside the reserve for small backlogs,
+    /// so calls of other processes can still be kept.
     private var oversized: Message?
     /// The calls that are served in parts, with their unserved remainders.
     private let parts: CallsInParts
-    /// Serves a message that was kept.
+    /// Serves a message that has waited.
     var serve: ((Message) -> Void)!
     /// Takes some posts from a channel. Returns their number, and whether there are more.
     var serveChannel: ((Channel) -> (count: Int, isMore: Bool))!
     /// Refuses a call that exceeds the quota of waiting calls.
     var refuse: ((Message) -> Void)!
-    /// Called for each lost `PostMany` call with refused posts, with the number of these posts.
+    /// Called for each lost `PostMany` call in which some posts were invalid or not allowed by policy, with the poster and
+    /// the number of these posts.
     var onRefusedPosts: ((UniqueName, Int) -> Void)!
-    /// Called with the poster and the number of lost posts, before the observers are informed.
+    /// Called with the poster and the number of lost posts, before the losses are reported to observers.
     var onLostPosts: (UniqueName, Int) -> Void = { _, _ in }
-    /// Whether no earlier call waits in ``Callers``, so that a call may be taken without making a message of it.
+    /// Whether ``takeAtGlance(_:)`` may be used: the service is running, and no earlier message waits in ``Callers``.
     var mayTakeAtGlance: (() -> Bool)!
-    /// Called for each call that ``takeAtGlance(_:)`` took or lost.
+    /// Called for each call that ``takeAtGlance(_:)`` queued or lost.
     var onGlance: (() -> Void)!
-    /// Called after each part of a call with the number of posts in it. Returns whether notifications were sent during
-    /// the callback.
+    /// Called after each part of a call with the number of posts in it; the delivery sources may then send notifications.
+    /// Returns whether they have sent any.
     var onPart: ((Int) -> Bool)!
-    /// Returns the policy check of a connection for names of posts; nil where the connection may post any name.
+    /// Returns a check of whether policy allows a connection to post a name; nil where the connection may post any name.
     var mayPost: ((UniqueName) -> ((String) -> Bool)?)!
 
     /// - Parameters:
@@ -179,14 +204,16 @@ final class CallQueue {
         driver.onBackpressure = { [unowned self] in start() }
     }
 
-    /// Serves a call at once, or keeps it.
+    /// Serves a call at once, queues it, or loses it.
     ///
-    /// - Parameter serve: runs if the call is served at once.
-    /// - Returns: the result of `serve`; true if the call was kept or lost.
+    /// - Parameters:
+    ///   - account: the account that is charged for the call.
+    ///   - serve: serves the call; runs only if the call is served at once.
+    /// - Returns: the result of `serve`; true if the call was queued or lost.
     func take(
         _ call: Message, of caller: UniqueName, _ account: AccountID, serve: () -> Bool
     ) -> Bool {
-        // A call with descriptors is refused in any case, so its descriptors are not kept open in the queue.
+        // A call with descriptors is refused in any case. Refused at once, it keeps no descriptors open in the queue.
         guard !call.hasDescriptors else { return serve() }
         #if CARILLON_PLANTED
             let account = place(
@@ -198,6 +225,7 @@ final class CallQueue {
         let most = driver.center.isUnderBackpressure ? Self.maxAtOnceUnderBackpressure : nil
         guard !isStopped,
             mayServe(account, at: start, most: most),
+            // The remainder of a large `PostMany` call may have to wait, and only one oversized call may.
             oversized == nil || !call.hasMember(PostMany.member) || hasRoom(for: call, of: caller)
         else {
             keep(call, of: caller, account)
@@ -206,6 +234,7 @@ final class CallQueue {
         defer {
             let posts = parts.takePostCount()
             lines.note(connection.context.now - start, of: account, more: posts)
+            // The call was served in part: its remainder waits like a new call.
             if parts.hasBegun(call) {
                 if oversized == nil, !hasRoom(for: call, of: caller) { oversized = call }
                 append(Call(call, of: caller, account))
@@ -215,15 +244,16 @@ final class CallQueue {
         return serve()
     }
 
+    /// Whether the quota has space for a call.
     private func hasRoom(for call: Message, of caller: UniqueName) -> Bool {
         driver.center.mayKeepCall(
             of: caller, byteCount: Call.cost(inRow: call.byteCount) + Call.overhead, wantsAnswer: !call.expectsNoReply)
     }
 
-    /// Keeps or loses an arriving call without making a message of it, if calls of the same connection wait already.
-    /// Most calls of a flood take this path.
+    /// Queues or loses a call directly from the receive buffer, without decoding it. This is possible if calls of the
+    /// same connection wait already, as for most calls of a flood.
     ///
-    /// - Returns: false where the call must be examined as a message.
+    /// - Returns: false if the call must be decoded and passed to ``take(_:of:_:serve:)``.
     func takeAtGlance(_ call: ArrivingCall) -> Bool {
         guard !isStopped, let row = openRows.first(where: { call.isFrom($0.caller) }), mayTakeAtGlance() else {
             return false
@@ -243,7 +273,7 @@ final class CallQueue {
         return true
     }
 
-    /// Takes some posts from a channel at once, or queues the channel behind earlier calls of its process.
+    /// Takes some posts from a readable channel at once, or queues the channel behind earlier calls of its account.
     func take(_ channel: Channel) {
         let start = connection.context.now
         let most = driver.center.isUnderBackpressure ? Self.maxAtOnceUnderBackpressure : nil
@@ -255,14 +285,14 @@ final class CallQueue {
         }
         let (count, _) = serveChannel(channel)
         lines.note(connection.context.now - start, of: account, more: max(0, count - 1))
-        // No other call of the client is served before the rest of the post.
+        // A post that waits was posted in part. Queued here, its remainder precedes later calls of the client.
         if channel.waiting != nil { keep(channel) }
     }
 
-    /// Queues a channel.
+    /// Queues a channel, unless it is queued already.
     ///
-    /// - Parameter isFirst: whether the channel goes to the front of its account's queue, until it is exhausted. An
-    ///   entry that the channel may already have in the queue then has no effect.
+    /// - Parameter isFirst: whether the channel goes to the front of its account's queue, even if it is queued already.
+    ///   The earlier entry then finds no posts left.
     func keep(_ channel: Channel, first isFirst: Bool = false) {
         guard isFirst || !channel.isQueued else { return }
         channel.isQueued = true
@@ -273,11 +303,15 @@ final class CallQueue {
         start()
     }
 
-    /// Serves the end of a connection at once, or queues it. It is queued in three cases:
-    ///
+    /// Handles the end of a connection at once, or queues it behind the calls of its account. It is queued in three
+    /// cases:
     /// - Calls of the connection wait.
-    /// - The client leaves in parts, because its removal is too large for one event.
+    /// - The removal of the client's state is too large for one event, so it takes several parts.
     /// - The account has used up its time share, as when thousands of its connections end at once.
+    ///
+    /// - Parameters:
+    ///   - signal: the bus's signal that the connection has ended.
+    ///   - serve: handles the end; runs only if that happens at once.
     func takeEnd(_ signal: Message, of caller: UniqueName, _ account: AccountID, serve: () -> Void) {
         let account = place(of: caller, paidBy: account)
         let start = connection.context.now
@@ -298,16 +332,20 @@ final class CallQueue {
         places.isEmpty ? account : places[caller] ?? account
     }
 
+    /// Returns the work that competes with serving now.
     private func pressure(at now: Instant) -> FairQueue<AccountID, Call>.Pressure {
         inbox.isBehind(at: now) ? .reading : isWriting ? .writing : .none
     }
 
+    /// Whether a new call of an account may be served at once.
+    ///
+    /// - Parameter most: the maximum of the account's calls in a slot; nil for any number.
     private func mayServe(_ account: AccountID, at now: Instant, most: Int?) -> Bool {
         connection.outgoingBytes <= Self.maxUnwrittenAtAll
             && lines.mayServe(account, at: now, most: most, under: pressure(at: now))
     }
 
-    /// Whether the queue has the end of a connection, so that replies to the connection's waiting calls reach nobody.
+    /// Whether a connection has ended and its end is still queued. Replies to its waiting calls then reach nobody.
     func hasLeft(_ caller: UniqueName) -> Bool { !left.isEmpty && left.contains(caller) }
 
     /// Serves the waiting calls without regard to backpressure and to unwritten bytes, for the given time. Call before
@@ -318,14 +356,14 @@ final class CallQueue {
         serve(for: time, isLast: true)
     }
 
-    /// Stops serving. All later calls are kept.
+    /// Stops serving: all later calls are queued.
     func stop() {
         isStopped = true
         timer = nil
     }
 
-    /// Removes and returns the waiting messages, so that messages that were read are not lost with the connection.
-    /// Earlier losses are announced first. Entries of channels are discarded.
+    /// Removes and returns the waiting messages, so that they survive the end of the connection to the bus. Earlier losses
+    /// are reported first. Entries of channels are discarded.
     func takeAll() -> [Message] {
         announceLost(all: true)
         var messages: [Message] = []
@@ -336,11 +374,11 @@ final class CallQueue {
         return messages
     }
 
-    /// Loses calls that the process can't serve before it ends. Their posters and the observers that the posts would
-    /// have reached are informed.
+    /// Loses calls that the process can't serve before it ends, and reports the lost posts to their posters and to the
+    /// observers that they would have reached.
     ///
-    /// - Returns: the calls other than posts without reply. The caller answers them after the losses are announced,
-    ///   because a reply means that all earlier posts are accounted for.
+    /// - Returns: the calls other than posts without reply. The caller of this method answers them after this report,
+    ///   because a reply means that all earlier posts were delivered or reported as lost.
     func loseAtEnd(_ messages: [Message]) -> [Message] {
         let others = messages.filter { message in
             guard let caller = message.sender else { return false }
@@ -351,7 +389,7 @@ final class CallQueue {
     }
 
     private var isStopped = false
-    /// The connections whose end is queued behind their waiting calls.
+    /// The connections that have ended and whose end is still queued.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
@@ -366,6 +404,7 @@ final class CallQueue {
 
     // MARK: Keeping
 
+    /// Queues a call, or loses it if the quota has no space for it.
     private func keep(_ message: Message, of caller: UniqueName, _ account: AccountID) {
         noteReading(message.byteCount)
         guard hasRoom(for: message, of: caller) else { return lose(message, of: caller) }
@@ -376,10 +415,12 @@ final class CallQueue {
         openRows.append(call)
     }
 
+    /// Adds the estimated time for reading a message of this size to ``readingTime``.
     private func noteReading(_ byteCount: Int) {
         readingTime += Self.timePerMessage + .microseconds(byteCount / Self.bytesPerMicrosecond)
     }
 
+    /// Charges an entry, and appends it to its account's queue.
     private func append(_ call: Call) {
         charge(call)
         closeRows { $0.account == call.account || $0.caller == call.caller }
@@ -387,14 +428,16 @@ final class CallQueue {
         start()
     }
 
+    /// Ends the appending of calls to these rows, because another entry follows them or they were removed.
     private func closeRows(_ isClosed: (Call) -> Bool) {
         if !openRows.isEmpty { openRows.removeAll(where: isClosed) }
     }
 
+    /// Charges an entry to its caller in the core.
     private func charge(_ call: Call) {
         let isOversized = call.message != nil && call.message === oversized
         call.charged = Call.cost(inRow: max(call.byteCount, call.row.byteCount)) + Call.overhead
-        // At least one byte is charged, by which the core knows that the caller has a waiting call.
+        // At least one byte is charged, because the core counts a caller without a charge as one without waiting calls.
         if isOversized { call.charged = max(1, min(call.charged, driver.center.roomForCalls)) }
         if !driver.center.callIsKeptBehindOthers(of: call.caller, byteCount: call.charged) {
             driver.perform { effects in
@@ -406,9 +449,11 @@ final class CallQueue {
         tellConnection()
     }
 
+    /// Removes and returns the next entry to serve, and ends its charge. A row yields its first call as a single message.
     private func pop() -> Call? {
         guard let call = lines.popNext() else { return nil }
         if !call.row.isEmpty { return popFirst(of: call) }
+        // The only signals in the queue report the end of a connection.
         if call.message?.kind == .signal { left.remove(call.caller) }
         noteTaken(call.charged, of: call.caller)
         byteCount -= call.byteCount
@@ -416,6 +461,7 @@ final class CallQueue {
         return call
     }
 
+    /// Removes and returns the first call of a row that was just removed from its queue. Puts the remaining row back.
     private func popFirst(of row: Call) -> Call? {
         guard let message = row.row.popFirst() else { return nil }
         var cost = Call.cost(inRow: message.byteCount)
@@ -430,12 +476,14 @@ final class CallQueue {
         return Call(message, of: row.caller, row.account)
     }
 
+    /// Ends the charge for an entry or a call of a row.
     private func noteTaken(_ cost: Int, of caller: UniqueName) {
         driver.center.callIsTaken(of: caller, byteCount: cost)
         if !driver.center.keepsCalls(of: caller) { places[caller] = nil }
     }
 
-    /// Sets the connection's limit for received bytes. Kept messages still count as received by the connection.
+    /// Raises the connection's read limit by the size of the waiting messages, which the connection still counts as
+    /// received. Small changes are skipped to save calls.
     private func tellConnection() {
         let byteCount = byteCount + keptElsewhere
         guard abs(byteCount - byteCountTold) > Self.readAhead / 4 || byteCount == 0 else { return }
@@ -445,14 +493,14 @@ final class CallQueue {
 
     // MARK: Serving
 
-    /// Whether so many bytes are unwritten that waiting calls stay queued.
+    /// Whether more than ``maxUnwritten`` bytes wait to be written to the bus.
     var isWriting: Bool { connection.outgoingBytes > Self.maxUnwritten }
 
-    /// Serves waiting calls.
+    /// Serves waiting calls for one work slice.
     ///
     /// - Parameters:
     ///   - time: the length of the work slice.
-    ///   - unwritten: the unwritten bytes beyond which serving stops.
+    ///   - unwritten: the unwritten bytes above which serving stops.
     ///   - isLast: whether the process is ending, so that unwritten bytes do not matter.
     private func serve(for time: Duration, upTo unwritten: Int = CallQueue.maxUnwritten, isLast: Bool = false) {
         guard !isStopped else { return }
@@ -469,14 +517,14 @@ final class CallQueue {
             }
             var now = connection.context.now
             lines.noteTurn(now - before)
-            // The time of deliveries that are sent then is charged to no account.
+            // `now` is read again after the callback, so that no account pays for deliveries that were sent in it.
             if isMore, onPart(call.channel == nil ? count - 1 : count) { now = connection.context.now }
             before = now
             if now - start >= time { return }
         }
     }
 
-    /// Serves an entry. Returns the number of calls in it, and whether a part of it is left.
+    /// Serves an entry. Returns the number of calls or posts that were served, and whether a part of the entry remains.
     private func serve(_ call: Call) -> (count: Int, isMore: Bool) {
         if let message = call.message {
             serve(message)
@@ -488,6 +536,7 @@ final class CallQueue {
         return (max(1, count), isMore)
     }
 
+    /// Starts the timer of the intervals, which stops itself when it has nothing to do.
     private func start() {
         guard timer == nil, !isStopped else { return }
         timer = .timer(milliseconds: Self.interval, on: connection.context, priority: .of(.control)) { [unowned self] in
@@ -500,8 +549,10 @@ final class CallQueue {
         }
     }
 
+    /// Runs at the end of each interval: measures reading, reports losses, and serves waiting calls.
     private func intervalEnded() {
         let now = connection.context.now
+        // The reply arrives behind all messages that the bus holds now.
         if inbox.mayAsk {
             inbox.asked(at: now)
             connection.passBus { [weak self] _ in self?.inbox.answered() }
@@ -520,6 +571,7 @@ final class CallQueue {
         readingTime = .zero
     }
 
+    /// Serves waiting calls while reading is behind, in a work slice that is a part of the time for reading.
     private func serveBesideReading() {
         let part =
             readingTime == .zero
@@ -528,20 +580,21 @@ final class CallQueue {
         guard overdrawn == .zero else { return }
         let start = connection.context.now
         serve(for: part)
-        // The excess is capped, so that a caller whose call was read waits not much longer than that call took.
+        // The excess is capped, so that one long call does not stop the serving of others for as long again.
         overdrawn = min(max(.zero, connection.context.now - start - part), Self.maxOverdrawn)
     }
 
     // MARK: Losing
 
+    /// Loses or refuses a call that exceeds the quota.
     private func lose(_ message: Message, of caller: UniqueName) {
         guard loseRead(message, of: caller) else { return refuse(message) }
         start()
     }
 
-    /// Loses a call of which no message was made.
+    /// Loses a call in the receive buffer, if it is a post without reply.
     ///
-    /// - Returns: false where the call must be examined as a message.
+    /// - Returns: false if the call must be decoded, because it is another call or policy does not allow the post.
     private func lose(_ call: ArrivingCall, of caller: UniqueName) -> Bool {
         guard call.expectsNoReply else { return false }
         if let outline = PostOutline(of: call) {
@@ -562,9 +615,9 @@ final class CallQueue {
         return true
     }
 
-    /// Loses a message that was read, if it is a post without reply.
+    /// Loses a decoded call, if it is a post without reply.
     ///
-    /// - Returns: false for a message that is no post, a post that the caller may not make, and a post whose poster
+    /// - Returns: false for a call that is no post, for a post that policy does not allow, and for a post whose poster
     ///   wants a reply.
     private func loseRead(_ message: Message, of caller: UniqueName) -> Bool {
         guard message.expectsNoReply, message.hasPath(Wire.path),
@@ -591,20 +644,23 @@ final class CallQueue {
 
     /// Loses a post that arrived on a channel and exceeded the quota there.
     ///
-    /// - Returns: false where the post would have been refused.
+    /// - Returns: false if policy does not allow the post.
     func lose(_ outline: PostOutline, ofChannelOf caller: UniqueName) -> Bool {
         guard lose(outline, of: caller) else { return false }
         start()
         return true
     }
 
-    /// Records posts that were lost before they reached this queue.
+    /// Records posts of another session that were lost before they reached this service.
     func lose(_ post: LostPost) {
         lost.add(post.count, from: post.poster, reaching: post.reach)
         boundLosses()
         start()
     }
 
+    /// Records the loss of one post, if observers may match it.
+    ///
+    /// - Returns: false if policy does not allow the post.
     private func lose(_ outline: PostOutline, of caller: UniqueName) -> Bool {
         guard mayPost(caller)?(outline.name) != false else { return false }
         let reach = driver.center.reach(
@@ -616,7 +672,7 @@ final class CallQueue {
         return true
     }
 
-    /// Loses the posts of one call, as far as the caller may post them.
+    /// Records the loss of the posts of one `PostMany` call. Posts that policy does not allow count as refused.
     private func lose(_ outline: ArrivedPosts.Outline, of caller: UniqueName) {
         let mayPost = mayPost(caller)
         var refused = outline.refused
@@ -632,8 +688,8 @@ final class CallQueue {
         if refused > 0 { onRefusedPosts(caller, refused) }
     }
 
-    /// Returns a filter for the bytes of a name: whether the name makes a difference. For a caller with a posting
-    /// policy every name does.
+    /// Returns a filter for the bytes of a name: false for an unobserved name, because the losses of all such names count
+    /// together. For a caller with a posting policy it is always true, because the policy must check each name.
     private func isObservedName(
         among texts: TextFilter, for caller: UniqueName
     ) -> (UnsafeRawBufferPointer) -> Bool {
@@ -641,9 +697,10 @@ final class CallQueue {
         return texts.mayContain
     }
 
-    /// Announces lost posts, for ``timeOfLosses`` at most.
+    /// Reports lost posts to their posters and to the observers that they would have reached, for ``timeOfLosses`` at
+    /// most.
     ///
-    /// - Parameter isLast: whether all of them are announced, because the process or the connection ends.
+    /// - Parameter isLast: whether all of them are reported, because the process or the connection ends.
     private func announceLost(all isLast: Bool = false) {
         defer { boundLosses() }
         let start = connection.context.now
@@ -654,8 +711,8 @@ final class CallQueue {
         } while isLast || connection.context.now - start < Self.timeOfLosses
     }
 
-    /// Pauses reading while too many lost posts are unreported. Losses of ever new names can arrive faster than they
-    /// are announced; then further messages wait in the bus while the messages that were read are served.
+    /// Pauses reading while the unreported losses exceed ``maxUnreported`` bytes, and resumes it below half of that.
+    /// Losses with ever new names can arrive faster than they are reported. Further messages then wait in the bus.
     private func boundLosses() {
         let most = connection.isPaused ? Self.maxUnreported / 2 : Self.maxUnreported
         let isPaused = !isStopped && lost.byteCount > most

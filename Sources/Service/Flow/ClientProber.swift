@@ -5,42 +5,49 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// The prober of clients: it asks them with `Peer.Ping` to acknowledge their messages (A4).
+/// The sender of probes. A probe is a `Peer.Ping` behind the messages to a client; its answer acknowledges them (A4).
 ///
-/// A reply on the connection that carries the posts would wait behind all posts that the bus holds for it, and in a
-/// burst every client would look like a slow consumer. Therefore Pings are sent on the **control connection**. A Ping
-/// is sent when a ``BusBarrier`` has arrived there, so that it is behind the notifications in the client's queue.
+/// The core requests a probe, mostly because a window of messages to a client is full. The Ping is sent on the **control
+/// connection**, because its reply on the main connection would wait behind all posts that the bus holds for the
+/// service. In a burst of posts every client would then look like a slow consumer. A ``BusBarrier`` precedes each Ping:
+/// when it has arrived, the messages sent on the main connection are in the client's queue, and the Ping gets behind
+/// them.
 ///
-/// Any reply is an acknowledgment, also an error: it shows that the client has read its messages up to the Ping. The
-/// exception is an error of the bus that a limit is exceeded: the probe is then repeated until the bus carries it.
-/// Barrier and Ping are calls, because every bus returns an error for a call that it can't carry. A Ping without a
-/// reply is repeated too, so that a lost reply blocks nothing.
+/// Any reply of the client is an acknowledgment, also an error: it shows that the client has read its messages up to the
+/// Ping. These cases are no acknowledgment:
+/// - The bus reports that a limit is exceeded: the bus has no space for the client. The probe is repeated after 1 s,
+///   then after pauses that double up to 32 s.
+/// - No reply arrives within the timeout: the Ping is sent again, so that a lost reply does not block the client.
+/// - The connection to the bus has ended: no answer follows.
 ///
-/// Threads: that of the bus's context.
+/// Threads: only that of the service's main loop.
 final class ClientProber {
-    /// The messages that a probe asks a client to acknowledge.
+    /// The window that a probe is for. A client with a channel has two.
     enum Line {
-        /// All messages to the client that the core counts in its window.
+        /// The window of notifications and, without a channel, of replies.
         case client
-        /// The replies on the bus to a client that has a channel.
+        /// The window of replies on the bus to a client that has a channel.
         case replies
     }
 
+    /// The main connection.
     private let bus: any MessageBus
     /// Called when a client has answered a Ping.
     var onAnswer: ((ClientName, Line) -> Void)?
-    /// Called when the bus refused a probe of a client because of a limit. Errors of the bus for earlier signals have
-    /// been received by then.
+    /// Called when the bus refused a probe of a client because of a limit. By then all errors of the bus for earlier
+    /// signals have been received.
     var onRefusal: ((ClientName, Line) -> Void)?
+    /// The barrier ahead of each Ping.
     private let barrier: BusBarrier
     /// The number of barriers that have not arrived, for each client.
     private var barriers: [ClientName: Int] = [:]
     /// The timers of probes that the bus refused, until they are sent again.
     private var retries: [ClientName: [EventSource]] = [:]
 
+    /// The number of refusals after which the pause before the next probe, 1 s at first, doubles no more.
     private static let maxRetries = 5
     /// The time after which an unanswered Ping is sent again, in milliseconds. It doubles each time, so that a client
-    /// that sleeps for a day does not get thousands of Pings.
+    /// that is stopped for a day does not get thousands of Pings.
     private static let patience = (first: Int32(60_000), last: Int32(3_600_000))
 
     private static let form = MessageForm.methodCall(
@@ -55,10 +62,12 @@ final class ClientProber {
         self.barrier = barrier
     }
 
+    /// Probes a client behind all messages that were sent to it so far. ``onAnswer`` follows when it has read them.
     func probe(_ client: ClientName, of line: Line = .client) {
         probe(client, line, retry: 0)
     }
 
+    /// Cancels the pending retries for a client that has left.
     func forget(_ client: ClientName) {
         retries[client] = nil
     }
@@ -72,9 +81,12 @@ final class ClientProber {
     /// The number of clients that the prober keeps state for. For inspection.
     var keptCount: Int { retries.count + barriers.count }
 
-    /// Whether the bus may still hold messages to the client that were sent ahead of a probe.
+    /// Whether a probe of the client still waits for its barrier, so that the bus may hold earlier messages to the client.
     func isOnTheWay(to client: ClientName) -> Bool { barriers[client] != nil }
 
+    /// Sends the barrier of a probe, and the Ping when the barrier has arrived.
+    ///
+    /// - Parameter retry: the number of refusals of the probe so far.
     private func probe(_ client: ClientName, _ line: Line, retry: Int) {
         barriers[client, default: 0] += 1
         barrier.pass { [weak self] result in
@@ -89,6 +101,11 @@ final class ClientProber {
         }
     }
 
+    /// Sends the Ping of a probe whose barrier has arrived.
+    ///
+    /// - Parameters:
+    ///   - retry: the number of refusals of the probe so far.
+    ///   - patience: the timeout, in milliseconds.
     private func ping(
         _ client: ClientName, _ line: Line, over bus: any MessageBus, retry: Int,
         patience: Int32 = ClientProber.patience.first
@@ -104,10 +121,11 @@ final class ClientProber {
                     onAnswer?(client, line)
             #endif
             case .failure(let error) where error.name == BusError.limitsExceededName:
-                // The bus has no quota left for this client: the client has read nothing, and did not get the probe.
+                // The bus has no space left for messages to this client, so the client did not get the Ping.
                 refused(client, line, retry: retry)
             case .failure(let error) where error.name == BusError.disconnectedName: break
-            // The elapsed time tells the two apart, because a client can answer with the error NoReply as well.
+            // A timeout is reported as the error NoReply. A client can return the same error, but only before the time is
+            // over.
             case .failure(let error) where error.name == BusError.noReplyName && self.bus.context.now >= end:
                 guard let bus else { return }
                 self.ping(client, line, over: bus, retry: retry, patience: min(patience * 2, Self.patience.last))
@@ -118,15 +136,16 @@ final class ClientProber {
         }
     }
 
-    /// Forgets the retries of a client that have run. A client that left while a probe was refused is probed once more
-    /// after ``forget(_:)``.
+    /// Removes the timers of a client's retries that have fired. ``forget(_:)`` can't remove the timer of a probe that the
+    /// bus refuses after the client has left, so that timer still fires once.
     private func forgetPassedRetries(of client: ClientName) {
         guard let left = retries[client]?.filter(\.isPending) else { return }
         retries[client] = left.isEmpty ? nil : left
     }
 
+    /// Reports the refusal of a probe, and schedules its repetition.
     private func refused(_ client: ClientName, _ line: Line, retry: Int) {
-        // The reply to this call is behind the bus's errors for the signals that were sent before.
+        // The reply to this call arrives behind the bus's errors for signals that were sent before.
         bus.passBus { [weak self] _ in self?.onRefusal?(client, line) }
         retries[client, default: []].removeAll { !$0.isPending }
         retries[client, default: []].append(

@@ -4,42 +4,52 @@ import CarillonCore
 import CarillonMainLoop
 import CarillonWire
 
-/// Posts that exceeded the quota of waiting calls (E4), until all clients that they would have reached are informed.
+/// The posts that ``CallQueue`` has lost because the quota of waiting calls was used up, as counts (E4). They stay here
+/// until the core has reported them to all clients that they would have reached.
 ///
-/// Lost posts arrive in rows, mostly with the same name, faster than any other input. The cost of one lost post is
-/// therefore the cost of a flood to other clients.
+/// Posts with the same poster and reach are one entry with a count. A reach is the name, the object and
+/// `deliver-immediately` of a post, which select its receivers; all unobserved names count as one.
+///
+/// In a flood, lost posts arrive faster than any other input, and consecutive ones mostly have the same name. Therefore
+/// the latest entry is kept apart from the dictionary, and a post equal to the previous one only increments its count.
 struct LostPosts {
+    /// The key of an entry.
     private struct Post: Hashable {
         let reach: LostPost.Reach
         let poster: UniqueName
 
+        /// The approximate memory of an entry, in bytes.
         var size: Int { 128 + reach.byteCount }
     }
 
-    /// The lost posts since ``collect(_:)``, without the latest row, which is in `last`.
+    /// The numbers of lost posts since the last ``collect(_:)``, without the latest entry.
     private var counts: [Post: UInt64] = [:]
     /// The approximate size of `counts`, in bytes.
     private var bytesOfCounts = 0
-    /// The average size of an unreported loss, in bytes.
+    /// The average size of an entry of ``unreportedLoss``, in bytes.
     private var bytesOfUnreported = 0
+    /// The latest entry, and its count.
     private var last: Post?
     private var countOfLast: UInt64 = 0
     /// The last post, if it arrived in a call of its own, and the number of observers that had ever been registered by
-    /// then. A later observer may change the reach of the post.
+    /// then. A later observer may change the reach of an equal post.
     private var lastOutline: (outline: PostOutline, registered: UInt64)?
-    /// The losses for the core, which removes the losses that it has announced.
+    /// The losses that are being reported. The core removes the reported ones.
     var unreportedLoss: [LostPost] = []
+    /// The throttle of the log messages about losses.
     private var logged = Log.Throttle<UniqueName>()
 
     /// The approximate size of all losses, in bytes.
     var byteCount: Int { bytesOfCounts + unreportedLoss.count * bytesOfUnreported }
 
+    /// Whether all losses have been reported.
     var isEmpty: Bool { counts.isEmpty && last == nil && unreportedLoss.isEmpty }
 
-    /// Counts a post that arrived in a call of its own, if it is equal to the previous such post.
+    /// Counts a post that arrived in a call of its own, if it is equal to the previous lost post. Its reach need not be
+    /// determined again.
     ///
     /// - Parameters:
-    ///   - outline: the name, object and options of the post.
+    ///   - outline: the name, the object and `deliver-immediately` of the post.
     ///   - poster: the connection that posted it.
     ///   - registered: the number of observers that have ever been registered.
     /// - Returns: whether the post was equal and has been counted.
@@ -73,6 +83,7 @@ struct LostPosts {
         countOfLast = count
     }
 
+    /// Moves the latest entry to the dictionary.
     private mutating func addLast() {
         if let last, counts.updateValue((counts[last] ?? 0) + countOfLast, forKey: last) == nil {
             bytesOfCounts += last.size
@@ -80,10 +91,10 @@ struct LostPosts {
         (last, countOfLast, lastOutline) = (nil, 0, nil)
     }
 
-    /// Moves all counted losses to ``unreportedLoss``, once the earlier ones have been announced. Until then equal
-    /// losses are merged.
+    /// Moves all entries to ``unreportedLoss``, and logs them, if all earlier ones have been reported. Until then new
+    /// losses are counted only.
     ///
-    /// - Parameter tell: called for each loss with the poster and the number of posts.
+    /// - Parameter tell: called for each entry with the poster and the number of posts.
     mutating func collect(_ tell: (UniqueName, UInt64) -> Void = { _, _ in }) {
         guard unreportedLoss.isEmpty else { return }
         addLast()
@@ -100,6 +111,7 @@ struct LostPosts {
         var lost = counts.values.reduce(0, +)
         for poster in counts.keys.lazy.map(\.poster) {
             let count = logged.note(poster, times: lost)
+            // The log counts the losses of all posters together, so the sum is added with the first poster only.
             lost = 0
             guard let count else { continue }
             Log.warning(

@@ -5,23 +5,30 @@ import CarillonCore
 import CarillonDBus
 import CarillonMainLoop
 
-/// The queue of answers to slow consumers (A4, E4): replies on the bus, and outcomes of posts on channels.
+/// The queue of answers to callers that do not read them, one queue for each connection (A4, E4). Answers are replies to
+/// calls on the bus, and outcomes of posts on channels.
 ///
-/// An answer is sent when the receiver's window allows it, and waits here in its order until then. The core decides
-/// when, and counts the answers.
+/// The core counts each answer in the window of its receiver, and decides whether it is sent at once. A kept answer
+/// waits here until the core's effect ``Effect/sendAnswer(_:)`` or ``Effect/sendReply(_:)`` sends it. The core knows
+/// only the sizes of kept answers, in the same order. Replies reach this queue through a bus object that wraps the real
+/// one (``way(to:)``), so that the handlers of calls need not know it.
 ///
-/// Threads: that of the bus's context.
+/// Threads: only that of the service's main loop.
 final class ReplyQueue {
     /// Asks the core when to send a reply of the given size, in bytes, to a connection.
     var turn: ((UniqueName, Int) -> DistributedCenter.ReplyTurn)!
-    /// Informs the core which of a connection's counted answers will not be sent, by their positions from the end; the
-    /// last answer is 0.
+    /// Passes the core the positions of the answers to a connection that became tombstones, counted from the end of the
+    /// queue; the last answer has position 0.
     var onVoid: ((UniqueName, [Int]) -> Void)!
+    /// The answers that wait, by connection.
     private var kept: [UniqueName: Kept] = [:]
 
+    /// A reply that waits.
     private final class Reply {
         let message: Message
+        /// The connection to send it on.
         let bus: any MessageBus
+        /// Called when the reply has been sent.
         var whenSent: (() -> Void)?
 
         init(_ message: Message, to bus: any MessageBus) {
@@ -30,10 +37,13 @@ final class ReplyQueue {
         }
     }
 
+    /// An entry of a connection's queue.
     private enum Answer {
         case reply(Reply)
+        /// The outcome of a post on a channel.
         case outcome(ChannelAnswer)
-        /// The tombstone of an outcome whose channel has ended. It stays in the queue until the core reaches it.
+        /// A tombstone: an outcome that was sent without the core because its channel ends. It keeps the order equal to
+        /// that of the core, and is removed when the core reaches it.
         case void
     }
 
@@ -41,9 +51,10 @@ final class ReplyQueue {
     private struct Kept {
         /// The outcomes of posts, and the replies to a connection without a channel.
         var answers = Deque<Answer>()
-        /// The replies to a connection with a channel, which have a window of their own.
+        /// The replies to a connection with a channel. They have a window of their own, because the client may read the
+        /// channel and the bus at different times.
         var replies = Deque<Reply>()
-        /// The number of replies in both queues.
+        /// The number of replies in both queues, without outcomes.
         var replyCount = 0
 
         var isEmpty: Bool { answers.isEmpty && replies.isEmpty }
@@ -56,6 +67,7 @@ final class ReplyQueue {
     /// queue. The gated bus keeps the queue and `bus` alive.
     func way(to bus: any MessageBus) -> any MessageBus { GatedBus(gate: self, bus: bus) }
 
+    /// Sends a reply now, or keeps it.
     private func send(_ message: Message, to bus: any MessageBus) {
         guard let caller = message.destination?.unique else { return bus.send(message) }
         switch turn(caller, Self.size(of: message)) {
@@ -71,6 +83,7 @@ final class ReplyQueue {
         }
     }
 
+    /// Stores a reply in the queue that the core has chosen for it.
     private func keep(_ reply: Reply, for caller: UniqueName, until turn: DistributedCenter.ReplyTurn) {
         if case .atSendReply = turn {
             kept[caller, default: Kept()].replies.append(reply)
@@ -80,13 +93,14 @@ final class ReplyQueue {
         kept[caller]?.replyCount += 1
     }
 
-    /// Appends an outcome to its channel, or keeps it.
+    /// Sends the outcome of a post on its channel now, or keeps it.
     ///
-    /// - Parameter maySend: asks the core whether this number of bytes may be sent to the client.
+    /// - Parameter maySend: asks the core whether this number of bytes may be sent to the client. The core counts the
+    ///   answer in either case.
     func send(_ answer: ChannelAnswer, maySend: (UniqueName, Int) -> Bool) {
         let channel = answer.post.channel
         guard channel.takesOutcomes else { return }
-        // A channel that is ending gets the outcomes of its posts without regard to its window.
+        // A channel that is ending gets its outcomes at once, because no later acknowledgment will release them.
         if channel.end != nil || maySend(channel.client, answer.byteCount) {
             channel.append(answer)
         } else {
@@ -115,6 +129,7 @@ final class ReplyQueue {
         forgetIfEmpty(caller)
     }
 
+    /// Sends a reply that was removed from its queue.
     private func sendKept(_ reply: Reply, to caller: UniqueName) {
         kept[caller]?.replyCount -= 1
         reply.bus.send(reply.message)
@@ -125,8 +140,8 @@ final class ReplyQueue {
         if kept[caller]?.isEmpty == true { kept[caller] = nil }
     }
 
-    /// Calls `body` when the last kept reply to a connection has been sent: at once if none is kept, and never if the
-    /// connection leaves first.
+    /// Calls `body` when the last kept reply to a connection has been sent. It is called at once if none is kept, and
+    /// never if the connection leaves first. A later `body` replaces an earlier one for the same reply.
     func whenSent(to caller: UniqueName, _ body: @escaping () -> Void) {
         guard let kept = kept[caller], kept.replyCount > 0 else { return body() }
         if let reply = kept.replies.last { return reply.whenSent = body }
@@ -138,7 +153,7 @@ final class ReplyQueue {
     /// Whether replies on the bus are kept for a connection.
     func keepsReplies(for caller: UniqueName) -> Bool { kept[caller].map { $0.replyCount > 0 } ?? false }
 
-    /// Appends all outcomes that are kept for a channel to it, because the channel is about to end.
+    /// Sends all outcomes that are kept for a channel on it, because the channel is about to end. They leave tombstones.
     func release(for channel: Channel) {
         guard channel.keptBytes > 0, let before = kept[channel.client] else { return }
         channel.keptBytes = 0
@@ -161,14 +176,15 @@ final class ReplyQueue {
         kept[caller] = nil
     }
 
-    /// Returns the size that a reply counts as. The most frequent replies carry a number or nothing; all of these count
-    /// alike.
+    /// Returns the size that a reply counts as, in bytes. The most frequent replies, which carry a number or nothing, have
+    /// a fixed size, so that their messages need not be measured.
     private static func size(of message: Message) -> Int {
         ["", "u", "t"].contains(where: message.hasSignature) ? smallSize : message.byteCount
     }
 
     private static let smallSize = 128
 
+    /// A bus whose messages pass through a reply queue. Calls go to the bus directly.
     private final class GatedBus: MessageBus {
         private let gate: ReplyQueue
         private let bus: any MessageBus

@@ -5,98 +5,112 @@ import CarillonCore
 import CarillonDBus
 import CarillonMainLoop
 
-/// A probe of socket backlogs: it finds out whether connections read that never answer a Ping, as with several
-/// libraries (B6). The kernel knows the unread bytes in the sockets between their processes and the bus.
+/// The substitute for acknowledgments of clients that never answer a Ping, as with several D-Bus libraries (B6). It asks
+/// the kernel for the unread bytes in the sockets between a client's process and the bus. Without unread bytes the
+/// client has read all its messages.
 ///
-/// The core requests a probe of a connection that has never answered, when it has used up its window or other
-/// connections wait for in-flight quota. It also requests one of a connection that answers, while a reply is kept for
-/// it. The process is then looked at again, at growing intervals, until no bytes are unread. A process is invisible if
-/// the kernel shows no sockets of it, because it runs on another machine or in another container. Then the oldest
-/// window passes after a second: a low rate for ever is better than silence.
+/// The core requests a finding about a connection in two cases: the connection has never answered a probe and blocks
+/// itself or others, or a reply is kept for it. ``find(_:)`` begins, and ``onFinding`` reports. Until then the sockets
+/// of the process are examined again, after waits that double from ``firstWait`` to ``longestWait``. A finding is one
+/// of these:
+/// - The connection has read everything: two consecutive looks have found no unread bytes.
+/// - Nothing shows whether it has. If the connection never answers probes, the core then lets its oldest window pass as
+///   if it were acknowledged. Thus a client that reads gets its messages at a low rate.
 ///
-/// The kernel does not show which socket of a process belongs to which connection. Therefore a process with several
-/// connections to the bus counts as reading when it reads all of them, apart from sockets that were found to belong to
-/// another connection. Such a socket has an unread backlog that does not change while a window is sent to the
-/// connection, and another socket is empty. For example, a library leaves the signal about its name unread until its
-/// program first waits for a message.
+/// The second finding has two causes:
+/// - The process is invisible: the kernel shows no sockets of it, because it runs on another machine or in another
+///   container. At most ``blindWindows`` windows in a second pass for its connections, the first after ``blindWait``.
+/// - The process has several connections to the bus, and the kernel does not show which socket belongs to which
+///   connection. If the unread bytes of some sockets do not change for ``blindWait`` while another socket is empty, one
+///   window passes. If the bytes stay the same after that, the window did not arrive in these sockets. They then belong to
+///   other connections, and are ignored. For example, a library leaves the first signal on an unused
+///   connection unread until its program waits for a message.
 ///
-/// A process is looked at once for all its connections, and other clients do not wait for that (E4). The kernel is
-/// asked on another thread, about some sockets at a time, for one process after the other. All looks together have a
-/// budget of ``systemCallsPerSecond`` and ``processorShare``. The sockets of a process are searched for once, and again
-/// when another of its connections is probed.
+/// The work is bounded, and other clients do not wait for it (E4). One look serves all connections of a process. The
+/// kernel is asked on a worker thread, about some sockets at a time, for one process after the other, within a
+/// ``Budget``. The sockets of a process are searched for once, and again when a further connection of it is probed.
 ///
-/// The kernel finds a socket by going through the sockets of all programs. Therefore the look at a process with many
-/// sockets lists all sockets of the machine.
-///
-/// Threads: that of the bus's context. Only the questions to the kernel run on another thread.
+/// Threads: only that of the service's main loop. Only the questions to the kernel run on another thread.
 final class SocketBacklogProbe {
     typealias Instant = SuspendingClock.Instant
 
-    /// Called with each finding: true when the connection has read everything that the bus had handed on, false when
-    /// nothing shows whether it has.
+    /// Called with each finding: true when the connection has read all its messages, false when nothing shows whether it
+    /// has.
     var onFinding: ((UniqueName, _ hasRead: Bool) -> Void)!
-    /// Whether the bus may still hold messages to the connection, in which case its sockets show nothing.
+    /// Whether the bus may still hold messages to the connection. Its sockets then do not show whether it has read them.
     var isOnTheWay: ((UniqueName) -> Bool)!
 
     private unowned let bus: any MessageBus
     private let makeSockets: () -> (any SocketTable)?
+    /// Returns the descriptor of the service's own connection to the bus.
     private let socketOfBus: () -> Int32?
+    /// The worker thread for questions to the kernel.
     private let work: BlockingWork
     /// Counts the steps of each event (E8).
     let meter = StepMeter()
     /// The table of sockets; nil where the kernel does not show them.
     private var sockets: (any SocketTable)?
-    /// The name to which the bus's ends of connections are bound; nil where it is not known.
+    /// The address to which the bus's ends of its connections are bound; nil where it is not known. By it, sockets to the
+    /// bus are distinguished from other sockets of a process.
     private var busName: [UInt8]?
+    /// Whether `sockets` and `busName` were determined, which happens at the first request.
     private var isPrepared = false
+    /// The connections that are probed or were probed, until they leave.
     private var clients: [UniqueName: Subject] = [:]
+    /// The processes of these connections, by process ID; 0 stands for unknown processes.
     private var processes: [UInt32: Process] = [:]
     /// The processes with a question to the kernel, each once, in rotation.
     private var line = Deque<Process>()
-    /// The number of processes whose questions hold a descriptor of the service.
+    /// The number of processes whose questions hold a file descriptor of the service.
     private var begun = 0
-    /// The processes that wait until fewer questions hold a descriptor.
+    /// The processes that wait until ``begun`` is below ``maxBegun``.
     private var later = Deque<Process>()
+    /// Whether a question runs on the worker thread.
     private var isAsking = false
     private var budget = Budget()
+    /// The timer until the budget allows the next question.
     private var pause: EventSource?
     /// The findings that have not been reported.
     private var findings = Deque<(subject: Subject, hasRead: Bool)>()
+    /// The source that reports findings.
     private var telling: EventSource?
-    /// The number of the last question about a client.
+    /// The number of the last request (``find(_:)``), counted over all connections. It orders requests and looks.
     private var lastQuestion: UInt64 = 0
 
     /// The system calls per second, for all processes together.
     static let systemCallsPerSecond = 10_000
-    /// The processor time in seconds per second, for all processes together. A look takes longer the more sockets there
-    /// are.
+    /// The part of one processor's time, for all processes together. A system call takes longer the more sockets the
+    /// machine has.
     static let processorShare = 0.04
-    /// The descriptors that one piece of work looks at.
+    /// The descriptors of a process that one question to the kernel examines.
     private static let descriptorsAtOnce = 64
-    /// The number of a process's descriptors beyond which the process counts as invisible, because others wait
-    /// meanwhile.
+    /// The number of descriptors above which a process counts as invisible, because a longer search would delay others.
     private static let maxDescriptors = 131_072
-    /// The processes whose questions may hold a descriptor of the service at a time. The others wait.
+    /// The maximum of ``begun``.
     private static let maxBegun = 16
     /// The connections of a process that one look covers.
     private static let clientsAtOnce = 256
     /// The findings that are reported at a time, because each may cause a window to be sent.
     private static let findingsAtOnce = 8
+    /// The waits between two looks at a process, in milliseconds: the first and the longest one.
     private static let firstWait: UInt32 = 5
     private static let longestWait: UInt32 = 2000
+    /// The wait until a window passes without evidence, in milliseconds.
     private static let blindWait: UInt32 = 1000
+    /// The longest wait while the bus may still hold messages to all waiting connections of a process, in milliseconds.
     private static let longestWaitForBus: UInt32 = 80
-    /// The unread bytes of a socket, beyond which it may be full. An unchanged backlog shows nothing then.
+    /// The unread bytes above which a socket may be full. A full socket does not change either when a window is sent, so
+    /// it can't be distinguished from a socket of another connection.
     private static let maxStanding: UInt32 = 32 << 10
-    /// The connections of a process beyond which it has to read all of them.
+    /// The number of a process's sockets to the bus above which they are not distinguished: all of them must be read.
     private static let maxDistinguished = 16
-    /// The windows of an invisible process that pass in a second.
+    /// The windows that pass in a second for an invisible process.
     private static let blindWindows = 16
-    /// The minimum pause between two searches for the sockets of a process; the second is for a process without visible
-    /// sockets.
+    /// The minimum pause between two searches for the sockets of a process, and the pause after a search without a result.
     private static let shortestPause = Duration.milliseconds(100)
     private static let pauseWhenBlind = Duration.seconds(10)
-    /// The pause after the kernel has not answered. It is long because a thread may be stuck for ever.
+    /// The pause before the next search after the kernel has not answered. It is long, because each attempt may leave one
+    /// more thread stuck for ever.
     private static let pauseWhenStuck = Duration.seconds(3600)
 
     /// A connection that is probed.
@@ -104,22 +118,25 @@ final class SocketBacklogProbe {
         let client: UniqueName
         /// The process of the connection; nil until the bus has returned its id.
         var process: Process?
-        /// The number of the first question about the connection (``lastQuestion``).
+        /// The number of the first request about the connection (``lastQuestion``).
         let firstQuestion: UInt64
-        /// The number of the last question about the connection.
+        /// The number of the last request about the connection.
         var question: UInt64
+        /// Whether a finding is due.
         var isWaiting = false
+        /// The time of the last request.
         var since: Instant
         /// Whether no bytes were unread at the last look. One such look is not enough, because the bus may just have
         /// been about to write more.
         var wasEmpty = false
-        /// The unread bytes of each socket at the last look, and the time since which they are unchanged; nil before
-        /// the first look.
+        /// The unread bytes of each socket that may be the connection's, at the last look with unread bytes; nil before it.
         var unread: [UInt32: UInt32]?
+        /// The time since which `unread` is unchanged.
         var unchangedSince: Instant
-        /// The unread bytes at the moment a window was let pass, to see whether that window arrives there.
+        /// The value of `unread` when a window last passed without evidence. If it is the same afterwards, the window did
+        /// not arrive in these sockets.
         var standing: [UInt32: UInt32] = [:]
-        /// The unread bytes in sockets that belong to other connections of the process.
+        /// The unread bytes in sockets that belong to other connections of the process, as far as it is known.
         var others: [UInt32: UInt32] = [:]
 
         init(_ client: UniqueName, question: UInt64, at now: Instant) {
@@ -131,17 +148,20 @@ final class SocketBacklogProbe {
         }
     }
 
+    /// The next question to the kernel about a process. A search for sockets consists of `list`, `search` and `sort`; a
+    /// look for unread bytes is one `look`. All except `list` are repeated until they are complete. `through` is the last
+    /// request that the search or the look covers, and `since` is the beginning of the search.
     private enum Task {
-        /// List the descriptors of the process, for questions up to `through`. The search began at `since`.
+        /// Open the list of the process's descriptors.
         case list(through: UInt64, since: Instant)
-        /// Look through the descriptors for sockets.
+        /// Find the sockets among the next descriptors.
         case search(any DescriptorList, through: UInt64, since: Instant)
         /// Find the sockets that lead to the bus.
         case sort(SocketExamination, through: UInt64, since: Instant)
-        /// Look at the sockets to the bus, for questions up to `through`.
+        /// Find the unread bytes in the sockets to the bus, for these connections.
         case look(SocketExamination, for: [Subject], through: UInt64)
 
-        /// Whether the task holds a descriptor of the service.
+        /// Whether the task holds a file descriptor of the service, now or with its next part.
         var takesDescriptor: Bool {
             switch self {
             case .list, .search: true
@@ -150,31 +170,37 @@ final class SocketBacklogProbe {
         }
     }
 
+    /// A process with connections that are probed.
     private final class Process {
+        /// The process ID; 0 for all connections whose process the bus does not know.
         let id: UInt32
-        /// The inodes of the process's sockets to the bus.
+        /// The inode numbers of the process's sockets to the bus.
         var sockets: [UInt32] = []
-        /// The inodes of all sockets that the search has found so far.
+        /// The inode numbers of all sockets that the current search has found so far.
         var found: [UInt32] = []
-        /// The last question before the search for sockets. Later connections may have other sockets.
+        /// The last request before the last search for sockets. A connection that is newer may have another socket.
         var searchedThrough: UInt64 = 0
+        /// The time before which no search begins.
         var nextSearch: Instant
         /// Whether the process is invisible.
         var isBlind = false
-        /// The windows that may pass until `passesEnd`, if the process is invisible.
+        /// The windows that may still pass until `passesEnd`, if the process is invisible.
         var passesLeft = 0
         var passesEnd: Instant
+        /// The number of its connections in ``clients``.
         var subjects = 0
         /// The connections that wait for a finding, in their order. Some of them may have stopped waiting.
         var waiting = Deque<Subject>()
+        /// The wait until the next look, in milliseconds.
         var wait = SocketBacklogProbe.firstWait
         var timer: (source: EventSource, end: Instant)?
+        /// The question to the kernel that waits or runs; nil between two looks.
         var task: Task?
-        /// Whether the task holds a descriptor of the service.
+        /// Whether the task holds a file descriptor of the service.
         var needsDescriptor = false
         /// Whether the process counts in ``begun``.
         var isBegun = false
-        /// The number of descriptors that the search has looked at so far.
+        /// The number of descriptors that the current search has examined so far.
         var looked = 0
 
         init(_ id: UInt32, at now: Instant) {
@@ -202,7 +228,8 @@ final class SocketBacklogProbe {
     /// The number of connections and processes with state. For inspection.
     var keptCount: Int { clients.count + processes.count }
 
-    /// Starts to probe a connection. A finding follows, unless ``forget(_:)`` is called first.
+    /// Takes a request for a finding about a connection. One finding follows, unless ``forget(_:)`` is called first. A
+    /// second request before it restarts the examination.
     func find(_ client: UniqueName) {
         prepare()
         let now = bus.context.now
@@ -232,6 +259,7 @@ final class SocketBacklogProbe {
         processes.releaseMemory()
     }
 
+    /// Ends the probing of a connection that has left the bus.
     func forget(_ client: UniqueName) {
         guard let subject = clients.removeValue(forKey: client) else { return }
         subject.isWaiting = false
@@ -245,6 +273,7 @@ final class SocketBacklogProbe {
         }
     }
 
+    /// Opens the table of sockets at the first request.
     private func prepare() {
         guard !isPrepared else { return }
         isPrepared = true
@@ -252,7 +281,8 @@ final class SocketBacklogProbe {
         busName = nameOfBus()
     }
 
-    /// Returns the name to which the bus's end of the service's own connection is bound.
+    /// Returns the address to which the bus's end of the service's own connection is bound. All connections of the bus
+    /// have it, because accepted sockets have the address of the listening one.
     private func nameOfBus() -> [UInt8]? {
         guard let sockets, let descriptor = socketOfBus(), let inode = sockets.inode(of: descriptor),
             let peer = sockets[inode]?.peer
@@ -262,6 +292,7 @@ final class SocketBacklogProbe {
 
     // MARK: Scheduling
 
+    /// Returns the entry of a process, and makes one for a new process.
     private func process(_ id: UInt32) -> Process {
         if let process = processes[id] { return process }
         let process = Process(id, at: bus.context.now)
@@ -269,6 +300,7 @@ final class SocketBacklogProbe {
         return process
     }
 
+    /// Lets a connection wait for a finding about its process.
     private func begin(_ subject: Subject, _ process: Process) {
         process.wait = Self.firstWait
         if !subject.isWaiting {
@@ -283,8 +315,7 @@ final class SocketBacklogProbe {
         guard process.task == nil, processes[process.id] === process else { return }
         let end = bus.context.now + .milliseconds(Int(process.wait))
         if let timer = process.timer, timer.end <= end { return }
-        // The timer has priority over posts, because a flood of posts would delay it for as long as it lasts. The work
-        // is small.
+        // The timer has priority over posts, because a flood of posts would delay it for as long as the flood lasts.
         let source = EventSource.once(milliseconds: process.wait, on: bus.context, priority: .of(.control)) {
             [weak self, weak process] in
             guard let self, let process, processes[process.id] === process else { return }
@@ -295,6 +326,8 @@ final class SocketBacklogProbe {
         process.timer = (source, end)
     }
 
+    /// Begins a look at a process for its waiting connections, or first a search for its sockets. Lets windows pass if the
+    /// process is invisible.
     private func look(at process: Process) {
         let now = bus.context.now
         dropIdle(process)
@@ -304,6 +337,7 @@ final class SocketBacklogProbe {
         var isSearchWanted = false
         for _ in 0..<min(process.waiting.count, Self.clientsAtOnce) {
             meter.count()
+            // Each connection moves to the end, so that looks cover all of them in rotation.
             let subject = process.waiting.popFirst()!
             guard subject.isWaiting else { continue }
             process.waiting.append(subject)
@@ -324,6 +358,7 @@ final class SocketBacklogProbe {
         ask(process, .look(SocketExamination(of: process.sockets), for: ready, through: lastQuestion))
     }
 
+    /// Removes connections that no longer wait from the front of the queue.
     private func dropIdle(_ process: Process) {
         while let first = process.waiting.first, !first.isWaiting {
             meter.count()
@@ -331,8 +366,10 @@ final class SocketBacklogProbe {
         }
     }
 
-    /// Lets the oldest windows of an invisible process pass, ``blindWindows`` in a second.
+    /// Lets one window of each connection pass that has waited for ``blindWait``, up to ``blindWindows`` in a second for
+    /// the process.
     private func passWindows(_ process: Process, at now: Instant) {
+        // The times are 10 ms shorter than the wait of the timer, so that its run finds them over in any case.
         if process.passesEnd <= now {
             process.passesEnd = now + .milliseconds(Int(Self.blindWait) - 10)
             process.passesLeft = Self.blindWindows
@@ -353,6 +390,7 @@ final class SocketBacklogProbe {
 
     // MARK: Asking the kernel
 
+    /// Begins the search for the sockets of a process to the bus.
     private func search(_ process: Process, at now: Instant) {
         guard sockets != nil, busName != nil, process.id > 0 else {
             return searchEnded(process, found: [], since: now)
@@ -360,6 +398,12 @@ final class SocketBacklogProbe {
         ask(process, .list(through: lastQuestion, since: now))
     }
 
+    /// Takes the result of a search.
+    ///
+    /// - Parameters:
+    ///   - found: the sockets to the bus; empty if the process is invisible.
+    ///   - since: the beginning of the search. The next one begins no sooner than after twice the duration of this one.
+    ///   - pause: the pause before the next search if the process is invisible.
     private func searchEnded(
         _ process: Process, found: [UInt32], since: Instant, pause: Duration = pauseWhenBlind
     ) {
@@ -373,15 +417,16 @@ final class SocketBacklogProbe {
         if found.isEmpty { schedule(process) } else { look(at: process) }
     }
 
+    /// Queues a question to the kernel about a process.
     private func ask(_ process: Process, _ task: Task) {
         process.task = task
-        // The task is examined here, while no thread uses it.
+        // Determined here, because the worker thread must not use the task at the same time.
         process.needsDescriptor = task.takesDescriptor
         if process.isBegun || !process.needsDescriptor { line.append(process) } else { later.append(process) }
         askNext()
     }
 
-    /// Releases the process's slot among ``begun`` if its task no longer holds a descriptor.
+    /// Counts the process no longer in ``begun``, if its task holds no file descriptor any more.
     private func noteEnd(of process: Process) {
         let goesOn = processes[process.id] === process && process.task != nil && process.needsDescriptor
         guard process.isBegun, !goesOn else { return }
@@ -389,9 +434,10 @@ final class SocketBacklogProbe {
         begun -= 1
     }
 
-    /// Runs the next question to the kernel, within the budget.
+    /// Runs the next question to the kernel on the worker thread, within the budget.
     private func askNext() {
         guard !isAsking, pause == nil else { return }
+        // Processes whose connections have all left are skipped.
         while let first = line.first, processes[first.id] !== first { noteEnd(of: line.popFirst()!) }
         while begun < Self.maxBegun, let next = later.popFirst() {
             guard processes[next.id] === next else { continue }
@@ -438,6 +484,7 @@ final class SocketBacklogProbe {
             }
             if processes[process.id] === process {
                 process.task = nil
+                // Without a result, the question was given up because the kernel did not answer in time.
                 if let answer = result?.answer { answered(process, task, answer) } else { unanswered(process) }
             } else if result == nil {
                 self.sockets = makeSockets()
@@ -448,21 +495,24 @@ final class SocketBacklogProbe {
         }
     }
 
-    /// Treats a process as invisible after the kernel has not answered. A stuck thread may still use the table, so a
-    /// new table takes its place.
+    /// Treats a process as invisible, because the kernel has not answered in time. A stuck thread may still use the table
+    /// of sockets, so a new table replaces it.
     private func unanswered(_ process: Process) {
         sockets = makeSockets()
         searchEnded(process, found: [], since: bus.context.now, pause: Self.pauseWhenStuck)
     }
 
+    /// The kernel's answer to a ``Task``.
     private enum Answer: Sendable {
-        /// The descriptors of a process; nil where they are not visible.
+        /// The list of a process's descriptors; nil where it is not visible.
         case list((any DescriptorList)?)
-        /// Some sockets of a process; nil at the end.
+        /// Some sockets of a process; nil at the end of the list.
         case found([UInt32]?)
+        /// The end of a part of an examination, which has the result.
         case examined(isMore: Bool)
     }
 
+    /// The cost of a question, which the ``Budget`` pays.
     private struct Cost: Sendable {
         var systemCalls: Int
         var processorTime: Duration
@@ -479,6 +529,7 @@ final class SocketBacklogProbe {
             return (answer, cost)
         }
 
+        /// Runs the next part of an examination, and measures its cost.
         static func measured(
             _ examination: SocketExamination, in sockets: any SocketTable
         ) -> (answer: Answer, cost: Cost) {
@@ -490,6 +541,7 @@ final class SocketBacklogProbe {
         }
     }
 
+    /// Takes the answer to a process's question, and asks the next one or takes the result.
     private func answered(_ process: Process, _ task: Task, _ answer: Answer) {
         switch (task, answer) {
         case (.list(let last, let since), .list(let list)):
@@ -522,12 +574,17 @@ final class SocketBacklogProbe {
 
     // MARK: Findings
 
+    /// Takes the result of a look, and schedules the next one for connections that still wait.
+    ///
+    /// - Parameters:
+    ///   - unread: the unread bytes of each socket to the bus that is still connected.
+    ///   - last: the last request before the look.
     private func lookEnded(
         _ process: Process, _ unread: [UInt32: UInt32], for subjects: [Subject], through last: UInt64
     ) {
         let now = bus.context.now
         if unread.count < process.sockets.count {
-            // Some sockets were closed. If all were, the process may have others.
+            // Some sockets were closed. If all of them were, the sockets are searched for again.
             process.sockets.removeAll { unread[$0] == nil }
             if unread.isEmpty {
                 process.searchedThrough = 0
@@ -538,7 +595,7 @@ final class SocketBacklogProbe {
         meter.count(unread.count + subjects.count)
         let isAllRead = unread.values.allSatisfy { $0 == 0 }
         var isAgainSoon = false
-        // A question that was asked during the look needs another look.
+        // A request that arrived during the look needs another look.
         for subject in subjects where subject.isWaiting && subject.question <= last {
             judge(subject, unread, isAllRead: isAllRead, at: now)
             isAgainSoon = isAgainSoon || (subject.isWaiting && subject.wasEmpty)
@@ -548,6 +605,7 @@ final class SocketBacklogProbe {
         if !process.waiting.isEmpty { schedule(process) }
     }
 
+    /// Derives a finding about a connection from the result of a look, if the result shows one.
     private func judge(_ subject: Subject, _ unread: [UInt32: UInt32], isAllRead: Bool, at now: Instant) {
         guard !isAllRead else {
             subject.others = [:]
@@ -555,7 +613,7 @@ final class SocketBacklogProbe {
         }
         guard unread.count <= Self.maxDistinguished else { return subject.wasEmpty = false }
         meter.count(2 * unread.count)
-        // A socket whose unread bytes changed may be the connection's own.
+        // A socket of another connection whose unread bytes changed may be the connection's own after all.
         subject.others = subject.others.filter { unread[$0.key] == $0.value }
         let own = unread.filter { $0.value > 0 && subject.others[$0.key] == nil }
         guard !own.isEmpty else { return noteEmpty(subject) }
@@ -565,6 +623,7 @@ final class SocketBacklogProbe {
             subject.unchangedSince = now
             return
         }
+        // Some other socket must be empty: it may be the connection's own.
         guard subject.unchangedSince + .milliseconds(Int(Self.blindWait)) <= now,
             own.count + subject.others.count < unread.count, own.values.allSatisfy({ $0 <= Self.maxStanding })
         else { return }
@@ -576,24 +635,26 @@ final class SocketBacklogProbe {
         }
     }
 
+    /// Notes that a look has found no unread bytes of a connection. The second time in a row, that is a finding.
     private func noteEmpty(_ subject: Subject) {
         if subject.wasEmpty { tell(subject, hasRead: true) } else { subject.wasEmpty = true }
     }
 
-    /// Reports a finding in later iterations of the loop, ``findingsAtOnce`` in each, so that other events are handled
-    /// in between.
+    /// Queues a finding. It is reported in a later iteration of the loop, ``findingsAtOnce`` in each, so that other events
+    /// are handled in between.
     private func tell(_ subject: Subject, hasRead: Bool) {
         subject.isWaiting = false
         findings.append((subject, hasRead))
         if telling == nil { tellSome(after: 0) }
     }
 
+    /// Schedules the report of the next findings.
     private func tellSome(after milliseconds: UInt32) {
         telling = .once(milliseconds: milliseconds, on: bus.context, priority: .of(.control)) { [unowned self] in
             telling = nil
             for _ in 0..<Self.findingsAtOnce {
                 guard let (subject, hasRead) = findings.popFirst() else { break }
-                // A finding for an earlier question is outdated.
+                // A connection that waits again has a newer request, for which this finding is outdated.
                 if clients[subject.client] === subject, !subject.isWaiting { onFinding(subject.client, hasRead) }
             }
             if !findings.isEmpty { tellSome(after: 1) }

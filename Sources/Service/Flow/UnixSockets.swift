@@ -7,31 +7,31 @@ import CCarillonSystem
     import Musl
 #endif
 
-/// The Unix sockets of a machine, as its kernel shows them.
+/// The Unix sockets of a machine, as its kernel shows them. ``SocketBacklogProbe`` uses the table to find out whether
+/// clients have unread messages; tests replace it by a simulation. A socket is identified by its inode number.
 ///
 /// Threads: any, one at a time.
 protocol SocketTable: AnyObject, Sendable {
-    /// Returns a socket by its inode; nil when there is none, or it is of another family.
+    /// Returns a socket by its inode number; nil when there is none, or it is not of the Unix family.
     subscript(inode: UInt32) -> UnixSocket? { get }
 
-    /// Begins to list all sockets; nil where that is not possible.
+    /// Begins a listing of all sockets; nil where that is not possible.
     func all() -> (any SocketList)?
 
-    /// Begins to look through the descriptors of a process; nil when they are not visible.
+    /// Begins a listing of the descriptors of a process; nil when they are not visible to this process.
     func descriptors(of processID: UInt32) -> (any DescriptorList)?
 
-    /// Returns the inode of a socket of this process by its descriptor; nil when the descriptor is not open.
+    /// Returns the inode number of a socket of this process by its descriptor; nil when the descriptor is not open.
     func inode(of descriptor: Int32) -> UInt32?
 
-    /// The number of system calls so far.
+    /// The number of system calls so far, without those of listings after their beginning.
     var systemCalls: Int { get }
 
     /// The processor time that the calling thread has used so far.
     var processorTime: Duration { get }
 }
 
-/// A listing of a machine's sockets, some at a time. A socket that is opened or closed meanwhile can make the listing
-/// miss another one.
+/// A listing of a machine's sockets, some at a time. It may miss a socket, if another one is opened or closed meanwhile.
 ///
 /// Threads: any, one at a time.
 protocol SocketList: AnyObject, Sendable {
@@ -46,28 +46,32 @@ protocol SocketList: AnyObject, Sendable {
 ///
 /// Threads: any, one at a time.
 protocol DescriptorList: AnyObject, Sendable {
-    /// Returns the inodes of the sockets among the next `count` descriptors; nil at the end.
+    /// Returns the inode numbers of the sockets among the next `count` descriptors; nil at the end.
     func nextSockets(among count: Int) -> [UInt32]?
 
     /// The number of system calls so far.
     var systemCalls: Int { get }
 }
 
+/// The state of one Unix socket.
 struct UnixSocket {
-    /// The socket at the other end; nil when there is none.
+    /// The inode number of the socket at the other end; nil when the socket is not connected.
     var peer: UInt32?
-    /// The name that the socket is bound to. An accepted socket has the name of the listening one.
+    /// The address that the socket is bound to: a path, or an abstract name. An accepted socket has the address of the
+    /// listening one.
     var name: [UInt8]?
     /// The bytes that have arrived and not been read.
     var unreadBytes: UInt32 = 0
 }
 
-/// The Unix sockets of this machine, as `ss -x` shows them: sock_diag(7). No privileges are needed.
+/// The Unix sockets of this machine, as `ss -x` shows them: from the kernel's socket monitoring interface, sock_diag(7).
+/// No privileges are needed.
 ///
 /// Unchecked: ``SocketBacklogProbe`` asks one question at a time, and makes another table when a thread is stuck in
 /// this one.
 final class UnixSockets: SocketTable, @unchecked Sendable {
     // Sendable: one thread at a time uses it, and the loop hands it over.
+    /// The netlink socket for single lookups. Each listing has its own.
     private let kernel: Kernel
 
     /// Opens a netlink socket. Returns nil where that is not possible.
@@ -87,7 +91,7 @@ final class UnixSockets: SocketTable, @unchecked Sendable {
     subscript(inode: UInt32) -> UnixSocket? {
         systemCalls += 2
         guard kernel.ask(about: inode) else { return nil }
-        // The kernel answers while it takes the request, so the answer is there.
+        // The kernel has written the answer before `send` returned, so this read does not block.
         var found: UnixSocket?
         _ = kernel.read(upTo: 4096) { if $0 == inode { found = $1 } }
         return found
@@ -98,7 +102,7 @@ final class UnixSockets: SocketTable, @unchecked Sendable {
         return Kernel().flatMap { $0.ask(about: nil) ? List($0) : nil }
     }
 
-    /// A dump of the machine's sockets.
+    /// A listing of the machine's sockets: the answers to one dump request.
     private final class List: SocketList, @unchecked Sendable {
         // Sendable: for the same reason as the table.
         private let kernel: Kernel
@@ -130,6 +134,7 @@ final class UnixSockets: SocketTable, @unchecked Sendable {
     private final class Descriptors: DescriptorList, @unchecked Sendable {
         // Sendable: for the same reason as the table.
         private let path: String
+        /// The open directory stream.
         private let directory: OpaquePointer
         private(set) var systemCalls = 0
 
@@ -154,7 +159,7 @@ final class UnixSockets: SocketTable, @unchecked Sendable {
             return inodes
         }
 
-        /// Returns the inode in a link such as `socket:[4711]`.
+        /// Returns the inode number in the target of a link, such as `socket:[4711]`; nil for other descriptors.
         private static func inode(behind link: String) -> UInt32? {
             var target = [UInt8](repeating: 0, count: 64)
             let count = target.withUnsafeMutableBytes {
@@ -168,7 +173,7 @@ final class UnixSockets: SocketTable, @unchecked Sendable {
     }
 }
 
-/// A netlink socket for questions of sock_diag(7).
+/// A netlink socket for requests of sock_diag(7).
 private final class Kernel {
     private let descriptor: Int32
 
@@ -180,12 +185,13 @@ private final class Kernel {
 
     deinit { close(descriptor) }
 
+    /// The bytes of a request.
     private struct Request {
         var header = nlmsghdr()
         var socket = unix_diag_req()
     }
 
-    /// Asks about one socket, or about all if `inode` is nil. Returns false where that is not possible.
+    /// Sends the request for one socket, or for all if `inode` is nil. Returns false where that is not possible.
     func ask(about inode: UInt32?) -> Bool {
         var request = Request()
         request.header.nlmsg_len = UInt32(MemoryLayout<Request>.size)
@@ -200,7 +206,8 @@ private final class Kernel {
         return withUnsafeBytes(of: &request) { send(descriptor, $0.baseAddress!, size, 0) } == size
     }
 
-    /// Reads an answer, and calls `body` with each socket in it. Returns false when no further answer will arrive.
+    /// Reads one datagram of the answer, of `size` bytes at most, and calls `body` with the inode number and state of each
+    /// socket in it. Returns false at the end of the answer: no datagram is there, or it ends the dump or reports an error.
     func read(upTo size: Int, _ body: (UInt32, UnixSocket) -> Void) -> Bool {
         withUnsafeTemporaryAllocation(byteCount: size, alignment: 8) { buffer in
             let count = recv(descriptor, buffer.baseAddress!, size, Int32(MSG_DONTWAIT))
@@ -220,6 +227,7 @@ private final class Kernel {
         }
     }
 
+    /// Parses one netlink message.
     private static func parse(_ answer: UnsafeRawBufferPointer) -> (UInt32, UnixSocket) {
         let headerSize = MemoryLayout<nlmsghdr>.size
         let found = answer.loadUnaligned(fromByteOffset: headerSize, as: unix_diag_msg.self)

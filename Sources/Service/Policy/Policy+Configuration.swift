@@ -2,17 +2,23 @@
 import CarillonCore
 import CarillonMainLoop
 
-/// The configuration of policy: `[Policy]`, and `[Policy ID]` for an application.
+/// The parsing of policy in configuration files: the groups `[Policy]`, and `[Policy ID]` for the application with that
+/// ID.
+///
+/// The files are applied one after the other, and a later file replaces entries of an earlier one. The `apply` methods
+/// take an entry of a valid file. The `restrict` methods take an entry of a file with a fault, because such a file may
+/// only reduce the permissions of the earlier files (E9).
 extension Policy {
     /// The prefix of an application's group.
     static let groupPrefix = "Policy "
 
+    /// The keys of the group `[Policy]`.
     private enum Key: String, CaseIterable {
         case openNames = "open-names"
         case unidentified = "unidentified"
     }
 
-    /// Applies an entry of the group `[Policy]`.
+    /// Applies an entry of the group `[Policy]` of a valid file.
     mutating func apply(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) {
         switch Key(rawValue: entry.key) {
         case .openNames: openNames = try NamePattern.list(entry, of: file)
@@ -28,14 +34,17 @@ extension Policy {
         }
     }
 
-    /// Applies an entry of the group `[Policy]` of a file with a fault, as far as it restricts.
+    /// Applies an entry of the group `[Policy]` of a file with a fault, as far as it restricts. An unknown key may be a
+    /// misspelling of either key, so it restricts as both.
     mutating func restrict(by entry: KeyFile.Entry) {
         let key = Key(rawValue: entry.key)
+        // Only names that both this list and the earlier one have stay open. A faulty list counts as empty.
         if key != .unidentified {
             openNames = NamePattern.common(
                 of: openNames, and: key.flatMap { _ in try? NamePattern.list(entry.value) } ?? [])
         }
         guard key != .openNames else { return }
+        // The order from the least to the most restrictive value is allow, auto, refuse.
         switch Unidentified(rawValue: entry.value) {
         case .allow: break
         case .automatic: if unidentified == .allow { unidentified = .automatic }
@@ -43,12 +52,13 @@ extension Policy {
         }
     }
 
-    /// The group of an application in a file with a fault.
+    /// The lists in the group of one application in a file with a fault.
     struct Restriction {
         fileprivate var lists: [Action: [NamePattern]] = [:]
         fileprivate var hasFaultyLine = false
 
-        /// Adds an entry. A faulty list is empty, and so are all lists of a group that has another faulty line.
+        /// Adds an entry. A faulty list counts as empty. A line with an unknown key makes all lists of the group count
+        /// as empty.
         mutating func add(_ entry: KeyFile.Entry) {
             if let action = Action(rawValue: entry.key) {
                 lists[action] = (try? NamePattern.list(entry.value)) ?? []
@@ -58,8 +68,8 @@ extension Policy {
         }
     }
 
-    /// Restricts an application to the names that both a file with a fault and the less important files allow. A list
-    /// that is only in this file confines a process of the session, and opens nothing to a sandbox.
+    /// Restricts an application to the names that both a file with a fault and the earlier files allow. A list that
+    /// only this file has restricts processes outside sandboxes, and allows nothing to a sandbox.
     mutating func restrict(_ application: String, by restriction: Restriction) {
         for action in Action.allCases {
             guard let list = restriction.hasFaultyLine ? [] : restriction.lists[action] else { continue }
@@ -70,19 +80,19 @@ extension Policy {
         }
     }
 
-    /// Opens nothing to a sandbox, until a file without a fault does.
+    /// Allows nothing to applications in a sandbox except their own names, until a later valid file does.
     mutating func closeSandboxes() {
         openNames = []
         unidentified = .refuse
         for (id, lists) in applications { forSessionOnly[id] = Set(lists.keys) }
     }
 
-    /// Whether a text may be the ID of an application.
+    /// Whether a text has the form of an application's ID.
     static func isID(_ text: String) -> Bool {
         !text.isEmpty && !text.contains { $0.isWhitespace || $0 == "*" }
     }
 
-    /// Applies an entry of an application's group.
+    /// Applies an entry of the group `[Policy ID]` of a valid file.
     mutating func applyApplication(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) {
         let id = String(entry.group.dropFirst(Self.groupPrefix.count))
         guard Self.isID(id) else {
@@ -98,7 +108,7 @@ extension Policy {
 }
 
 extension NamePattern {
-    /// Returns the names of an entry that is a list.
+    /// Returns the list of name patterns in an entry; throws the fault with its file and line.
     static func list(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) -> [NamePattern] {
         do throws(Malformed) {
             return try list(entry.value)
@@ -107,6 +117,7 @@ extension NamePattern {
         }
     }
 
+    /// Returns one name pattern in an entry; throws the fault with its file and line.
     static func read(
         _ text: String, _ entry: KeyFile.Entry, of file: KeyFile
     ) throws(KeyFile.Fault) -> NamePattern {

@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCore
 
-/// The policy: the rules that allow clients to post and observe (P2, P3). Its decisions depend on its arguments only.
+/// The policy: an access-control list by application, for the names that it may post and the names that it may observe
+/// (P2, P3). It comes from the configuration, and ``PolicyGate`` checks each call against it.
 ///
 /// An application may always use its *own* names, which are its ID and names that begin with the ID and a dot, and the
-/// *open* names. Its list allows further names to post or to observe. Without a list, a process of the session may use
-/// all names, and an application in a sandbox no others.
+/// *open* names. A list of the application for an action allows further names. Without such a list, a process outside
+/// sandboxes may use all names, and an application in a sandbox no further ones.
 struct Policy: Equatable {
-    /// The kind of caller on which policy decides.
+    /// The caller on which policy decides.
     enum Subject: Hashable {
-        /// A process of the session itself, with its application where that is known.
+        /// A process outside any sandbox, with the ID of its application if that is known.
         case session(application: String?)
-        /// An application in a sandbox.
+        /// An application in a sandbox, with its ID.
         case sandbox(String)
-        /// An unidentified connection, which may have been a sandbox's.
+        /// An unidentified connection that may belong to a sandbox.
         case unidentified
 
+        /// Whether it is, or may be, in a sandbox.
         var isConfined: Bool { if case .session = self { false } else { true } }
     }
 
@@ -25,31 +27,32 @@ struct Policy: Equatable {
         case observe = "observe"
     }
 
-    /// The treatment of a call whose connection left before the bus could identify it.
+    /// The treatment of a call whose connection can't be identified, usually because it left the bus at once.
     enum Unidentified: String, CaseIterable {
-        /// As a process of the session, unless an application in a sandbox could have made it.
+        /// Like a process outside sandboxes, unless an application in a sandbox could have made the call.
         case automatic = "auto"
-        /// As a process of the session.
+        /// Like a process outside sandboxes.
         case allow = "allow"
-        /// As a sandbox without an ID.
+        /// Like a sandbox without an ID, which may use only the open names.
         case refuse = "refuse"
     }
 
-    /// The names that are open to all.
+    /// The names that every caller may post and observe.
     var openNames: [NamePattern] = []
+    /// The treatment of unidentified callers.
     var unidentified = Unidentified.automatic
     /// The lists of applications, by application ID.
     var applications: [String: [Action: [NamePattern]]] = [:]
-    /// The lists in ``applications`` that confine a process of the session and open nothing to a sandbox, because they
-    /// are from a file with a fault (E9).
+    /// The lists in ``applications`` that restrict only processes outside sandboxes, and allow nothing to the
+    /// application in a sandbox. They come from a file with a fault, which must not give permissions (E9).
     var forSessionOnly: [String: Set<Action>] = [:]
 
-    /// Whether policy could refuse anything to a process of the session.
+    /// Whether policy could refuse anything to a process outside sandboxes.
     var concernsSession: Bool { !applications.isEmpty }
 
-    /// Returns the reason for which `subject` may not perform the action; nil when it may.
+    /// Returns the reason why `subject` may not perform the action, as a sentence; nil if it may.
     ///
-    /// - Parameter name: the notification's name; empty for any name.
+    /// - Parameter name: the notification's name; empty for an observer of all names.
     func refusal(of action: Action, _ name: String, to subject: Subject) -> String? {
         let (id, list) = standing(of: subject, action)
         guard let list else { return nil }
@@ -61,7 +64,8 @@ struct Policy: Equatable {
             + rule(for: subject, action)
     }
 
-    /// Returns the names that `subject` may use besides its own names and the open names; nil for all names.
+    /// Returns the application's ID, and the list of names that `subject` may use besides its own and the open ones. A
+    /// nil list allows all names.
     private func standing(of subject: Subject, _ action: Action) -> (id: String?, list: [NamePattern]?) {
         switch subject {
         case .session(let id): (id, id.flatMap { applications[$0]?[action] })
@@ -70,15 +74,17 @@ struct Policy: Equatable {
         }
     }
 
+    /// Whether the application's list allows nothing to a sandbox.
     private func isForSessionOnly(_ id: String, _ action: Action) -> Bool {
         forSessionOnly[id]?.contains(action) == true
     }
 
-    /// Returns the lists of an application in a sandbox.
+    /// Returns the lists that apply to an application in a sandbox.
     func listsOfSandbox(_ id: String) -> [Action: [NamePattern]] {
         (applications[id] ?? [:]).filter { !isForSessionOnly(id, $0.key) }
     }
 
+    /// Whether a name is one of the application's own names.
     private func owns(_ id: String, _ name: String) -> Bool {
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.prefixWithoutDot) { return name.utf8.starts(with: id.utf8) }
@@ -86,6 +92,7 @@ struct Policy: Equatable {
         return name.utf8.elementsEqual(id.utf8) || name.utf8.starts(with: (id + ".").utf8)
     }
 
+    /// Returns the rule by which policy refused, as the end of a sentence.
     private func rule(for subject: Subject, _ action: Action) -> String {
         switch subject {
         case .sandbox(let id) where isForSessionOnly(id, action):
@@ -102,15 +109,17 @@ struct Policy: Equatable {
         }
     }
 
-    /// Returns the reason for which `subject` may not do something that concerns others; nil when it may.
+    /// Returns the reason why `subject` may not use a function that concerns other programs, which no sandbox may; nil
+    /// if it may.
     ///
-    /// - Parameter what: a verb phrase that follows "may not".
+    /// - Parameter what: the function, as a verb phrase that follows "may not".
     func refusal(of what: String, to subject: Subject) -> String? {
         guard subject.isConfined else { return nil }
         return "\(words(for: subject)) may not \(what): no application in a sandbox may"
     }
 
-    /// Returns the reason for which `subject` may not set an outside origin of its posts (G3); nil when it may.
+    /// Returns the reason why `subject` may not give its posts an origin on another machine, as a bridge does (G3); nil
+    /// if it may. An application whose posts are restricted to a list may not.
     func refusalOfOrigin(to subject: Subject) -> String? {
         let what = "set an outside origin of notifications (options host and user)"
         if case .session(let id?) = subject, let list = applications[id]?[.post], !list.contains(.all) {
@@ -119,6 +128,7 @@ struct Policy: Equatable {
         return refusal(of: what, to: subject)
     }
 
+    /// Returns the subject for an error text.
     private func words(for subject: Subject) -> String {
         switch subject {
         case .session(let id?), .sandbox(let id): id

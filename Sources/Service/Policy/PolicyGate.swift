@@ -5,24 +5,27 @@ import CarillonCore
 import CarillonDBus
 import CarillonWire
 
-/// The gate that checks calls against policy (P2, P3).
+/// The check of calls against policy: it maps a caller to a subject of ``Policy`` by its verified identity (P2, P3).
 ///
-/// Every row of the method table states its need (``CenterHandlers``), which is checked here.
+/// Each row of the method table states the permission that the call needs (``CenterHandlers``), and the check here
+/// throws if the caller lacks it. The gate also decides which other clients a caller may see.
 final class PolicyGate {
     /// The permission that a call needs.
     enum Need {
-        /// None: the call concerns only the caller.
+        /// None, because the call concerns only the caller.
         case nothing
+        /// To post this name.
         case post(name: String)
-        /// The name is empty for any name.
+        /// To observe this name; empty for all names.
         case observe(name: String)
-        /// A permission that concerns the session; the text is a verb phrase that follows "may not".
+        /// To use a function that concerns other programs of the session, which no sandbox may. The text is a verb
+        /// phrase that follows "may not".
         case session(String)
     }
 
-    /// The clients that a caller may see.
+    /// The clients that a caller may see in lists and explanations.
     struct Visibility {
-        /// Whether the caller sees everything in the session.
+        /// Whether the caller sees all clients of the session.
         let isWhole: Bool
         private let isVisible: (UniqueName) -> Bool
 
@@ -32,18 +35,21 @@ final class PolicyGate {
             Visibility(isWhole: false, isVisible: isVisible)
         }
 
+        /// Whether the caller sees this client.
         func shows(_ client: UniqueName) -> Bool { isVisible(client) }
     }
 
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
+    /// The policy in force.
     var policy = Policy()
+    /// The rules in force for the exchange with other sessions.
     var sessions = SessionRules()
     private unowned let callers: Callers
-    /// Whether an application in a sandbox could have called and left before it was identified.
+    /// Returns whether a sandbox could have called and left before it was identified.
     private let maySandboxesCall: () -> Bool
-    /// Whether a sandbox has called, or could have. Once true, it stays true.
+    /// Whether a sandbox has called since the start, or could have. Once true, it stays true.
     private var couldSandboxesCall = false
 
     /// - Parameter maySandboxesCall: returns whether sandboxes could have called until now, as far as that is known.
@@ -52,12 +58,12 @@ final class PolicyGate {
         self.maySandboxesCall = maySandboxesCall
     }
 
-    /// Takes the identity of a connection.
+    /// Notes the identity of a new caller: a sandbox is now known to call.
     func learned(_ caller: Callers.Caller) {
         if caller.sandbox != nil { couldSandboxesCall = true }
     }
 
-    /// Whether a call of a connection that left before it was identified is judged as a sandbox's.
+    /// Whether an unidentified caller is treated like a sandbox.
     var confinesUnidentified: Bool {
         switch policy.unidentified {
         case .allow: return false
@@ -68,12 +74,13 @@ final class PolicyGate {
         }
     }
 
-    /// Whether no policy applies to a caller.
+    /// Whether policy can refuse nothing to a caller.
     func isFree(_ caller: UniqueName) -> Bool { subject(caller) == .session(application: nil) }
 
     /// Checks the permission that a call needs.
     ///
-    /// - Throws: NotAllowed, with the rule.
+    /// - Parameter need: returns the permission; it is called only if policy applies to the caller.
+    /// - Throws: NotAllowed, with the rule; or the error of `need`.
     func check(_ caller: UniqueName, _ need: () throws(BusError) -> Need) throws(BusError) {
         let subject = subject(caller)
         guard subject != .session(application: nil) else { return }
@@ -87,9 +94,9 @@ final class PolicyGate {
         if let refusal { throw BusError(.notAllowed, message: refusal) }
     }
 
-    /// Checks the permissions that the options of a post need besides its name.
+    /// Checks the permissions that the options of a post need: an outside origin, and the delivery to all sessions.
     ///
-    /// - Parameter isOfMany: whether it arrived in a call of many posts, or on a channel.
+    /// - Parameter isOfMany: whether the post arrived in `PostMany` or on a channel. Only fault injection uses it.
     /// - Throws: NotAllowed, with the rule.
     func check(
         _ options: PostOptions, ofPost name: String, _ poster: UniqueName, isOfMany: Bool = false
@@ -108,7 +115,8 @@ final class PolicyGate {
         if let refusal { throw BusError(.notAllowed, message: refusal) }
     }
 
-    /// Returns the visible clients: all for a process of the session; those of the same sandbox for a sandbox.
+    /// Returns the clients that a caller may see: all for a process outside sandboxes, those of the same application
+    /// for a sandbox, and only itself for an unidentified caller.
     func visibility(of caller: UniqueName) -> Visibility {
         switch subject(caller) {
         case .session: .whole
@@ -120,15 +128,15 @@ final class PolicyGate {
         }
     }
 
-    /// Whether a client may receive the posters of notifications (P2): only when it sees other clients.
+    /// Whether a client may receive the posters of notifications: only if it may see other clients (P2).
     func mayKnowPosters(_ caller: UniqueName) -> Bool { visibility(of: caller).isWhole }
 
-    /// Returns the reason for which a client may not observe this name; nil when it may.
+    /// Returns the reason why a client may not observe this name; nil if it may.
     func refusal(toObserve name: String, _ client: UniqueName) -> String? {
         policy.refusal(of: .observe, name, to: subject(client))
     }
 
-    /// Returns the registrations that policy forbids the client.
+    /// Returns those of the client's registrations that policy forbids.
     func forbidden(_ registrations: some Sequence<Registration>, of client: UniqueName) -> Set<ObserverID> {
         let subject = subject(client)
         guard subject != .session(application: nil) else { return [] }
@@ -136,7 +144,8 @@ final class PolicyGate {
             registrations.filter { policy.refusal(of: .observe, $0.name ?? "", to: subject) != nil }.map(\.id))
     }
 
-    /// Returns the part of the policy in force that concerns `reader`: a sandbox does not see others' lists.
+    /// Returns the policy in force for the D-Bus property `Policy`. A sandbox sees only the lists of its own
+    /// application.
     func shown(to reader: UniqueName) -> ShownPolicy {
         let visible =
             switch subject(reader) {
@@ -152,8 +161,8 @@ final class PolicyGate {
             })
     }
 
-    /// Returns the subject of a connection. The application of a process of the session is looked up only where policy
-    /// depends on it.
+    /// Returns the subject of a connection. The application of a process outside sandboxes is left out if policy has no
+    /// lists, so that the result `.session(application: nil)` means that policy can refuse nothing.
     private func subject(_ name: UniqueName) -> Policy.Subject {
         guard let caller = callers[name] else { return unidentified }
         switch caller.confinement {
@@ -163,6 +172,7 @@ final class PolicyGate {
         }
     }
 
+    /// The subject of an unidentified connection.
     private var unidentified: Policy.Subject {
         confinesUnidentified ? .unidentified : .session(application: nil)
     }

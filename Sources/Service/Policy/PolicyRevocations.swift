@@ -5,27 +5,31 @@ import CarillonCore
 import CarillonDBus
 import CarillonMainLoop
 
-/// The revocation of registrations that a policy change forbids (P3).
+/// The removal of registrations that a policy change forbids (P3).
 ///
-/// A new policy is in force at once for all calls. Registrations are checked one client after the other, with other
-/// work in between where they are many. Until its registrations are checked, an observer gets the same notifications as
-/// before.
+/// A new policy is in force at once for all calls. The existing registrations are checked client by client, at most
+/// ``maxAtOnce`` in one iteration of the loop, so that other work continues. Until its registration is checked, an
+/// observer gets the same notifications as before. ``CenterObject`` begins the work at each change, and checks single
+/// clients when they are identified.
 ///
 /// Threads: that of the loop.
 final class PolicyRevocations {
     private unowned let driver: CenterDriver
     private let callers: Callers
     private let gate: PolicyGate
-    /// The clients whose registrations are to be checked, each once. A waiting client keeps its position when policy
-    /// changes again, so that every client is reached, however often policy changes.
+    /// The queue of clients whose registrations are to be checked, each once. A queued client keeps its position when
+    /// policy changes again. Thus each client is reached, however often policy changes.
     private var line = Deque<UniqueName>()
+    /// The clients in the queue.
     private var waiting: Set<UniqueName> = []
     /// The client that is being checked, with its registrations that are still to be checked.
     private var current: (client: UniqueName, rest: ArraySlice<Registration>)?
-    /// Whether a call that waits for the end has continued the work since the source's last dispatch.
+    /// Whether a waiting `ReloadConfiguration` call has continued the work since the event source last ran. The source
+    /// then skips one run, so that both together do the work of one.
     private var hasCallGoneOn = false
+    /// The event source that continues the work.
     private var source: ReadySource!
-    /// The maximum of registrations that are checked at once, each of which may have to be removed.
+    /// The maximum number of registrations that are checked at once. Each of them may have to be removed.
     private static let maxAtOnce = 1024
 
     /// - Parameter driver: the driver of the core; the caller keeps it.
@@ -47,17 +51,17 @@ final class PolicyRevocations {
     /// Whether some clients may still have forbidden registrations.
     var isPending: Bool { current != nil || !line.isEmpty }
 
-    /// Starts the revocation after a policy change. Small amounts of work are finished when this returns.
+    /// Starts the check of all clients after a policy change. The first part of it is done when this returns.
     func begin() {
         let isUnderWay = isPending
         for client in driver.center.clientStatuses where waiting.insert(client.name).inserted {
             line.append(client.name)
         }
-        // Repeated policy changes get no more work done than the source's dispatches.
+        // Work that is under way continues only with the event source, so repeated policy changes cannot speed it up.
         if !isUnderWay { goOn() }
     }
 
-    /// Checks up to ``maxAtOnce`` registrations.
+    /// Checks up to ``maxAtOnce`` registrations. A client counts as one more.
     private func goOn() {
         var left = Self.maxAtOnce
         while left > 0 {
@@ -69,7 +73,7 @@ final class PolicyRevocations {
             } else if let client = line.popFirst() {
                 waiting.remove(client)
                 left -= 1
-                // Nothing is looked up for clients without policy.
+                // Clients that are not identified yet are checked when they are.
                 guard callers[client] != nil, !gate.isFree(client) else { continue }
                 current = driver.center.registrations(of: client).map { (client, $0[...]) }
             } else {
@@ -78,7 +82,7 @@ final class PolicyRevocations {
         }
     }
 
-    /// Continues as part of serving a call, which is answered when the revocation has ended.
+    /// Continues the work in slices of a `ReloadConfiguration` call, which gets its reply when all clients are checked.
     func serve(_ call: MethodCall, by parts: CallsInParts) {
         parts.begin(call) { [unowned self] _ in
             goOn()
@@ -89,12 +93,13 @@ final class PolicyRevocations {
         }
     }
 
-    /// Revokes the registrations of one client, whose process has just become known.
+    /// Checks all registrations of one client, which has just been identified.
     func revoke(of client: UniqueName) {
         guard !gate.isFree(client), let registrations = driver.center.registrations(of: client) else { return }
         revoke(registrations[...], of: client)
     }
 
+    /// Removes those registrations that policy forbids.
     private func revoke(_ registrations: ArraySlice<Registration>, of client: UniqueName) {
         let forbidden = gate.forbidden(registrations, of: client)
         guard !forbidden.isEmpty else { return }

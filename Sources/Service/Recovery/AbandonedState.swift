@@ -1,26 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMainLoop
 
-/// The state that services have left for buses that are gone (E3). If a bus ends while no service runs on it, its files
-/// stay, and no service of another bus would read them.
+/// The removal of state files of buses that no longer exist (E3). If a bus ends while no service runs on it, the files
+/// of its state stay, and no service of another bus would use them.
 ///
-/// State is kept if its bus may still exist: a service holds its lock, or a process listens at the address that it
-/// names. If the state names no address that can be tried, the newest are kept, up to ``maxUnknown`` and a total size.
+/// ``RecoveryStore`` calls this when it restores its own state. The files of another bus are treated as follows:
+///
+/// - A service has the log locked: they stay.
+/// - A process listens at the address of the bus, which the log names: they stay.
+/// - No process listens there, or this service's own bus has that address now: they are removed.
+/// - The log names no Unix socket, or that can't be found out: the newest ``maxUnknown`` of these stay, up to a total
+///   size.
 enum AbandonedState {
+    /// The existence of a bus.
     private enum Bus {
         case gone
         case there
         case unknown
     }
 
+    /// State whose bus may exist.
     private struct Unknown {
+        /// The log, which stays locked while this value exists.
         let log: RecoveryLog
         let id: String
         let time: Duration
         let size: Int
     }
 
+    /// The maximum number of buses of unknown existence whose state stays.
     private static let maxUnknown = 8
+    /// The suffixes of the files of a bus.
     private static let suffixes = ["log", "counts", "log.new"]
 
     /// Removes the state of buses that are gone.
@@ -30,14 +40,14 @@ enum AbandonedState {
     ///   - files: the file system that has the directory.
     ///   - busID: the id of the bus whose state is in use here.
     ///   - address: the address of that bus. Another bus that had the same address is gone.
-    ///   - limit: the maximum total size, in bytes, of the state of buses about which nothing is known.
+    ///   - limit: the maximum total size, in bytes, of the logs of buses of unknown existence.
     static func remove(
         in directory: String, of files: any StateFiles, except busID: String, address: String, atMost limit: Int
     ) {
         var removed = 0
         var unknown: [Unknown] = []
         for id in busIDs(in: files.names(in: directory)) where id != busID {
-            // The lock shows that no service holds the state, and prevents that one takes it meanwhile.
+            // Opening takes the lock. It fails if a service uses the state, and keeps others from using it meanwhile.
             guard let log = try? RecoveryLog(path: "\(directory)/\(id).log", in: files) else { continue }
             switch bus(of: log, ours: address, files) {
             case .there: break
@@ -62,11 +72,11 @@ enum AbandonedState {
 
     private static func remove(_ id: String, _ log: RecoveryLog, in directory: String, _ files: any StateFiles) {
         for suffix in suffixes where suffix != "log" { files.remove("\(directory)/\(id).\(suffix)") }
-        // The log is removed last, because it has the lock.
+        // The log is removed last, because its lock protects the other files.
         log.remove()
     }
 
-    /// Returns the ids in the names of files.
+    /// Returns the IDs of buses in the names of files.
     private static func busIDs(in names: [String]) -> Set<String> {
         var ids: Set<String> = []
         for name in names {
@@ -78,6 +88,7 @@ enum AbandonedState {
         return ids
     }
 
+    /// Finds out whether the bus of a log exists.
     private static func bus(of log: RecoveryLog, ours: String, _ files: any StateFiles) -> Bus {
         var decoder = ChangeDecoder()
         var address: String?
@@ -91,8 +102,8 @@ enum AbandonedState {
         return files.isListening(at: path).map { $0 ? .there : .gone } ?? .unknown
     }
 
-    /// Returns the socket of an address such as `unix:path=/run/user/1000/bus,guid=…`; nil for another kind of address,
-    /// or several addresses. The name of an abstract socket begins with a zero.
+    /// Returns the socket path in a D-Bus address such as `unix:path=/run/user/1000/bus,guid=…`. The name of an
+    /// abstract socket begins with a zero byte. Nil for another type of address, and for a list of addresses.
     private static func socketPath(_ address: String) -> [UInt8]? {
         guard address.hasPrefix("unix:"), !address.contains(";") else { return nil }
         for pair in address.dropFirst("unix:".count).split(separator: ",") {
@@ -104,6 +115,7 @@ enum AbandonedState {
         return nil
     }
 
+    /// Returns the bytes of a value in an address, in which `%XX` stands for a byte; nil if it is malformed.
     private static func unescaped(_ text: Substring) -> [UInt8]? {
         var bytes: [UInt8] = []
         var rest = text.utf8

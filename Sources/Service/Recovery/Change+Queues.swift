@@ -2,7 +2,7 @@
 import CarillonCore
 
 extension Change {
-    /// Whether the change concerns the queues of clients or posters.
+    /// Whether the change is of the queues of clients or posters, which a log without queues omits (``RecoveryStore``).
     var isOfQueues: Bool {
         switch self {
         case .queuedDue, .held, .throttled, .throttleEnded, .flushed, .popped, .lost, .unreportedLoss, .lossAnnounced,
@@ -16,7 +16,8 @@ extension Change {
         }
     }
 
-    /// The client whose queue, or unreported losses, the change affects; nil for other changes.
+    /// The client whose queue length, which includes its unreported losses, the change may affect; nil for other
+    /// changes.
     var clientWhoseQueueChanges: ClientName? {
         switch self {
         case .queuedDue(let client, _, _, _), .held(let client, _, _, _), .flushed(let client), .popped(let client, _),

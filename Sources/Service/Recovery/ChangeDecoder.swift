@@ -2,19 +2,28 @@
 import CarillonCore
 import CarillonWire
 
-/// The decoder of log records.
+/// The decoder of the records of a recovery log, in their order. ``RecoveryStore`` replays its results into the core.
+///
+/// A record may refer to earlier ones, so the decoder remembers notifications by their serials and the last long list
+/// of observers of each client. ``ChangeEncoder`` is its counterpart.
 struct ChangeDecoder {
     /// The content of a record.
     enum Content {
+        /// A change of the core's state.
         case change(Change)
+        /// The reserved numbers.
         case numbers(serial: UInt64, observer: UInt64)
+        /// The log has no queues.
         case queuesUnkept
+        /// The address of the bus.
         case bus(address: String)
-        /// Data that later records refer to.
+        /// A notification that later records refer to, or a record of a later version that is ignored.
         case part
     }
 
+    /// The notifications that were read, by serial.
     private var notifications: [UInt64: Notification] = [:]
+    /// The last long list of observers of each client.
     private var lists: [ClientName: [ObserverID]] = [:]
     private var names = ReadNames()
     private var identities = ReadIdentities()
@@ -23,9 +32,10 @@ struct ChangeDecoder {
     ///
     /// - Parameters:
     ///   - record: the bytes of the record.
-    ///   - counts: returns the counters of a client from the slot that the record names. It gets the client, the slot,
-    ///     and the counters at the time of the record.
-    /// - Throws: ``RecordReader/Malformed``.
+    ///   - counts: called for the record of a new client. It gets the client, its slot in the counters file
+    ///     (``RecoveryCounters``), and the counters at the time of the record. It returns the counters to restore; nil
+    ///     if the slot is not valid.
+    /// - Throws: ``RecordReader/Malformed`` if the record is corrupt.
     mutating func decode(
         _ record: UnsafeRawBufferPointer, counts: (ClientName, UInt32, ClientCounts) -> ClientCounts?
     ) throws(RecordReader.Malformed) -> Content {
@@ -37,7 +47,7 @@ struct ChangeDecoder {
             let poster = try client(&reader)
             guard let (name, object, userInfo) = WireUserInfo.restored(fromCommonBody: try reader.readBytes())
             else { throw RecordReader.Malformed() }
-            // Records of an earlier version end here.
+            // Records of an earlier version of the service end here.
             let time = reader.isAtEnd ? 0 : Int64(bitPattern: try reader.readUInt64())
             let identity = try identities.identity(&reader)
             let expiry = try reader.readExpiry()
@@ -54,13 +64,14 @@ struct ChangeDecoder {
             let key = Limits.Key(rawValue: try reader.readText())
             let (amount, limit) = (Int(exactly: try reader.readUInt64()), Int(exactly: try reader.readUInt64()))
             guard let amount, let limit else { throw RecordReader.Malformed() }
-            // A later version may have further limits.
+            // A later version of the service may have further limits.
             guard let key else { return .part }
             return .change(.excess(key, Excess(amount: amount, limit: limit)))
         default: return .change(try change(kind, &reader, counts))
         }
     }
 
+    /// Decodes the rest of a record of a change, which begins with the name of its client.
     private mutating func change(
         _ kind: RecordKind, _ reader: inout RecordReader, _ counts: (ClientName, UInt32, ClientCounts) -> ClientCounts?
     ) throws(RecordReader.Malformed) -> Change {
@@ -155,6 +166,7 @@ struct ChangeDecoder {
         }
     }
 
+    /// Reads a list of observers of a client (``ListCoding``).
     private mutating func list(
         of client: ClientName, _ reader: inout RecordReader
     ) throws(RecordReader.Malformed) -> [ObserverID] {
@@ -174,6 +186,7 @@ struct ChangeDecoder {
         try names.read(&reader)
     }
 
+    /// Reads the serial of a notification, and returns that of an earlier record.
     private func notification(_ reader: inout RecordReader) throws(RecordReader.Malformed) -> Notification {
         guard let notification = notifications[try reader.readUInt64()] else { throw RecordReader.Malformed() }
         return notification

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCore
 
-/// The encoder of log records. A notification is written once, before the first record that queues it.
+/// The encoder of the records of a recovery log, in their order. ``ChangeDecoder`` is its counterpart.
+///
+/// A record may refer to earlier ones of the same log: a notification that is queued for many clients is written once,
+/// and a repeated long list of observers is not written again. The encoder of a log must therefore encode all its
+/// records.
 struct ChangeEncoder {
-    /// The serial of the last notification in the log. Only the last one matters, because a post is queued for all its
-    /// clients before the next post.
+    /// The serial of the last notification in the log. It is enough to remember one, because a post is queued for all
+    /// its clients before the next post.
     private var lastNotification: UInt64 = 0
-    /// The last long list of observers of each client. Consecutive notifications often have the same observers.
+    /// The last long list of observers of each client.
     private var lists: [ClientName: [ObserverID]] = [:]
 
-    /// Appends the record of the numbers beyond which none has been assigned.
+    /// Appends the record of the reserved numbers: no greater serial or observer number has been assigned.
     func numbers(serial: UInt64, observer: UInt64, to records: inout RecordGroup) {
         records.beginRecord()
         records.append(RecordKind.numbers.rawValue)
@@ -18,7 +22,7 @@ struct ChangeEncoder {
         records.endRecord()
     }
 
-    /// Appends the record of a log without queues.
+    /// Appends the record that the log has no queues.
     func queuesUnkept(to records: inout RecordGroup) {
         records.beginRecord()
         records.append(RecordKind.queuesUnkept.rawValue)
@@ -33,10 +37,11 @@ struct ChangeEncoder {
         records.endRecord()
     }
 
-    /// Appends a change, as one record or two.
+    /// Appends a change, as one record, or as two if its notification is not in the log yet.
     ///
     /// - Parameters:
-    ///   - slot: returns the slot of a client in ``RecoveryCounters``.
+    ///   - change: the change.
+    ///   - slot: returns the slot of a client in the counters file (``RecoveryCounters``).
     ///   - records: the group to append to.
     mutating func encode(_ change: Change, slot: (ClientName) -> UInt32, to records: inout RecordGroup) {
         switch change {
@@ -47,6 +52,7 @@ struct ChangeEncoder {
         }
         records.beginRecord()
         defer { records.endRecord() }
+        // Appends the type of the record and the name of the client.
         func begin(_ kind: RecordKind, _ client: ClientName) {
             records.append(kind.rawValue)
             records.append(client.rawValue)
@@ -165,6 +171,7 @@ struct ChangeEncoder {
         }
     }
 
+    /// Appends a list of observers of a client (``ListCoding``).
     private mutating func append(_ observers: [ObserverID], of client: ClientName, to records: inout RecordGroup) {
         let isLong = observers.count >= ListCoding.long
         guard !isLong || lists[client] != observers else { return records.append(ListCoding.again.rawValue) }
@@ -173,6 +180,7 @@ struct ChangeEncoder {
         records.append(observers.lazy.map(\.rawValue))
     }
 
+    /// Appends the record of a notification, unless it was the last one.
     private mutating func encode(_ notification: Notification, to records: inout RecordGroup) {
         guard notification.serial != lastNotification else { return }
         lastNotification = notification.serial

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCore
 
-/// The coding of clients and their registrations in records.
+/// The encoding of registrations in records of the recovery log. The extension of ``RecordReader`` below decodes them.
 extension RecordGroup {
+    /// Appends a registration; an empty name or object stands for any.
     mutating func append(_ registration: Registration) {
         append(registration.id.rawValue)
         append(registration.name ?? "")
@@ -13,6 +14,7 @@ extension RecordGroup {
         append(registration.options.minimumInterval)
     }
 
+    /// Appends a choice of suspension: 0 for none, 1 for false, 2 for true.
     mutating func append(word: Bool?) {
         append(word.map { $0 ? 2 : 1 } ?? UInt8(0))
     }
@@ -28,7 +30,7 @@ extension RecordReader {
         let options = ObserverOptions(
             suspensionBehavior: try readChoice(), automaticSuspension: try readBool(),
             runLoopMode: try readChoice(), isMonitor: isMonitor,
-            // Records of an earlier version end here.
+            // Records of an earlier version of the service end here.
             minimumInterval: isAtEnd ? 0 : try readUInt32())
         return Registration(
             id: id, client: client, name: name.isEmpty ? nil : name, object: object.isEmpty ? nil : object,
@@ -39,6 +41,7 @@ extension RecordReader {
         try readNumbers(ObserverID.init(rawValue:))
     }
 
+    /// Reads a choice of suspension; nil for none.
     mutating func readWord() throws(RecordReader.Malformed) -> Bool? {
         switch try readUInt8() {
         case 0: return nil
@@ -54,20 +57,21 @@ extension RecordReader {
     }
 }
 
-/// The names of connections that were read. Each is created and checked once, because a log has thousands of records of
-/// one client.
+/// A cache of the client names that were read from a log. A log has thousands of records of one client, so each name is
+/// checked and allocated only once.
 struct ReadNames {
-    /// The bytes of a short name, padded with zeros.
+    /// The bytes of a name, padded with zeros.
     private struct Key: Hashable {
         let count: Int
         var words: (UInt64, UInt64) = (0, 0)
 
-        /// - Parameter bytes: at most ``most``.
+        /// - Parameter bytes: the name, with at most ``most`` bytes.
         init(_ bytes: UnsafeRawBufferPointer) {
             count = bytes.count
             withUnsafeMutableBytes(of: &words) { $0.copyMemory(from: bytes) }
         }
 
+        /// The maximum length of a name that is cached, in bytes. Longer names are rare.
         static let most = 16
 
         static func == (left: Key, right: Key) -> Bool { left.count == right.count && left.words == right.words }
@@ -80,6 +84,7 @@ struct ReadNames {
 
     private var names: [Key: ClientName] = [:]
 
+    /// Reads a client name, from the cache if it is there.
     mutating func read(_ reader: inout RecordReader) throws(RecordReader.Malformed) -> ClientName {
         var copy = reader
         let bytes = try reader.readBytes()
@@ -91,6 +96,7 @@ struct ReadNames {
         return name
     }
 
+    /// Reads a client name without the cache.
     private static func make(_ reader: inout RecordReader) throws(RecordReader.Malformed) -> ClientName {
         guard let name = ClientName(rawValue: try reader.readText()) else { throw RecordReader.Malformed() }
         return name

@@ -4,24 +4,29 @@ import CarillonCore
 import CarillonDBus
 import CarillonMainLoop
 
-/// The receipts of the bus: they show the store which numbered messages the bus has carried (E3).
+/// The confirmation of sent messages to the recovery store: messages that the bus has accepted are no possible losses
+/// after a crash of the service (E3).
 ///
-/// It is not enough that the kernel has the bytes, because dbus-daemon discards unread bytes of a connection that ends.
-/// Therefore a ``BusBarrier`` follows the messages. It follows at once, so that a receiver of a message that kills the
-/// service finds the message confirmed. In a stream of messages, one barrier follows all messages of ``pause``. No
-/// barrier follows if nothing was sent.
+/// A successful write to the socket is no proof, because dbus-daemon discards the unread bytes of a connection that
+/// ends. A ``BusBarrier`` therefore follows the messages of an event, and its arrival confirms them. The first barrier
+/// is sent at once: if the service dies just after a single message, the message is confirmed. In a stream of messages,
+/// one barrier follows the messages of each ``pause``. No barrier is sent if no message was.
+///
+/// ``EffectRunner`` notes each message here, and ends each event.
 ///
 /// Threads: that of the context.
 final class DeliveryReceipts {
-    /// The messages that were sent to one client.
+    /// The sum of some messages to one client.
     struct Sent: Equatable {
         /// The last sequence number.
         var sequence: UInt64 = 0
+        /// The number of notifications.
         var delivered: UInt64 = 0
+        /// The number of losses that were reported.
         var dropped: UInt64 = 0
     }
 
-    /// The messages that were sent to one client, with its name.
+    /// The sum of some messages, with their receiver.
     struct Row {
         let client: ClientName
         var sent: Sent
@@ -31,27 +36,30 @@ final class DeliveryReceipts {
     private let context: MainContext
     /// Called with the messages that the bus has carried.
     private let onCarried: ([Row]) -> Void
-    /// The messages since the last barrier. A client may have several rows.
+    /// The messages that no barrier follows yet. A client may have several rows.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     private var sent: [Row] = []
-    /// The index of each client's row in `sent`. An index may be outdated, so it is checked.
+    /// The index of the last row of each client in `sent`. Indexes are not removed when `sent` is emptied, so each is
+    /// checked.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     private var places = ClientTable<Int>()
-    /// The messages ahead of the barrier that is in flight; empty when none is.
+    /// The messages before the barrier that is in flight; empty if none is.
     private var asked: [Row] = []
+    /// The timer of the next barrier.
     private var timer: EventSource?
     /// Whether the bus has refused the last barrier.
     private var isRefused = false
 
+    /// The time at which the last barrier was sent.
     private var lastAsked: SuspendingClock.Instant?
-    /// The minimum time between two barriers, in milliseconds. It is long in comparison to the time that the bus needs
-    /// for a post, so that a stream of posts costs few barriers.
+    /// The minimum time between two barriers, in milliseconds. The bus carries many posts in this time, so a stream of
+    /// posts costs few barriers.
     private static let pause: UInt32 = 2
-    /// The pause after a barrier that the bus did not carry, in milliseconds.
+    /// The pause before a barrier that the bus refused is repeated, in milliseconds.
     private static let retryPause: UInt32 = 1000
 
     init(barrier: BusBarrier, context: MainContext, onCarried: @escaping ([Row]) -> Void) {
@@ -60,14 +68,14 @@ final class DeliveryReceipts {
         self.onCarried = onCarried
     }
 
-    /// Records a message that is sent now, and that has the highest sequence number of its client so far.
+    /// Records a message that is sent on the bus now. It has the highest sequence number of its client so far.
     ///
     /// - Parameters:
     ///   - sequence: the sequence number of the message, or of the last notification in it.
     ///   - client: the receiver.
-    ///   - number: the small number of the client; nil where it is not known.
+    ///   - number: the core's small number of the client; nil where it is not known.
     ///   - notifications: the number of notifications in the message.
-    ///   - dropped: the number of losses that it reports.
+    ///   - dropped: the number of losses that the message reports.
     func noteSent(
         _ sequence: UInt64, to client: ClientName, _ number: Int? = nil, notifications: UInt64 = 1, dropped: UInt64 = 0
     ) {
@@ -81,21 +89,22 @@ final class DeliveryReceipts {
         sent.append(Row(client: client, sent: message))
     }
 
-    /// Records messages that a client was sent on a channel. They count as carried when the bus carries the messages
-    /// that are sent now, because these show the client its losses.
+    /// Records messages on a channel that has ended, and that the client may never have received. They count as
+    /// confirmed with the next barrier, because the messages that are sent on the bus now show the client which numbers
+    /// it lacks.
     func noteSent(_ sent: Sent, to client: ClientName) {
         self.sent.append(Row(client: client, sent: sent))
     }
 
-    /// Ends an event: all its messages were sent, and a barrier may follow.
+    /// Ends an event: sends a barrier behind its messages, now or after the pause.
     func eventEnded() {
         guard !sent.isEmpty, asked.isEmpty, timer == nil else { return }
         if let lastAsked, context.now - lastAsked < .milliseconds(Self.pause) { ask(after: Self.pause) } else { ask() }
     }
 
-    /// Sends a barrier behind all messages at once.
+    /// Sends a barrier behind all messages at once, because the process is about to end.
     func askNow() {
-        // A barrier that the bus has refused is repeated after a pause only.
+        // A barrier that the bus has refused is repeated only after its pause.
         guard !sent.isEmpty, asked.isEmpty, !isRefused else { return }
         timer = nil
         ask()
@@ -106,11 +115,12 @@ final class DeliveryReceipts {
 
     /// Releases the memory of clients that are gone (E8).
     func releaseMemory() {
-        // The indexes of present clients can be removed as well, because each of them only saves a second row.
+        // All indexes can be removed, because an index only avoids a second row of its client.
         places.removeAll()
         sent.releaseMemory()
     }
 
+    /// Sends the next barrier after a pause.
     private func ask(after pause: UInt32) {
         timer = .once(milliseconds: pause, on: context, priority: .of(.control)) { [unowned self] in
             timer = nil
@@ -118,12 +128,14 @@ final class DeliveryReceipts {
         }
     }
 
+    /// Sends a barrier behind the messages in `sent`.
     private func ask() {
         lastAsked = context.now
         swap(&asked, &sent)
         barrier.pass { [weak self] result in self?.passed(result) }
     }
 
+    /// Handles the arrival or the refusal of a barrier.
     private func passed(_ result: Result<Void, BusError>) {
         defer { asked.removeAll(keepingCapacity: asked.count <= Self.maxKept) }
         switch result {
@@ -133,6 +145,7 @@ final class DeliveryReceipts {
             if !sent.isEmpty { ask(after: Self.pause) }
         case .failure(let error) where error.name == BusError.disconnectedName: break
         case .failure:
+            // The messages of the refused barrier wait for the next one.
             var all: [ClientName: Sent] = [:]
             for row in asked + sent { all[row.client, default: Sent()].add(row.sent) }
             isRefused = true
@@ -141,10 +154,12 @@ final class DeliveryReceipts {
         }
     }
 
+    /// The capacity of ``asked`` beyond which its memory is released.
     private static let maxKept = 256
 }
 
 extension DeliveryReceipts.Sent {
+    /// Adds later messages.
     mutating func add(_ later: Self) {
         sequence = max(sequence, later.sequence)
         delivered += later.delivered

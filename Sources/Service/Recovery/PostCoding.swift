@@ -2,7 +2,11 @@
 import CarillonCore
 import CarillonWire
 
-/// The coding of posts, notifications and retained values in records.
+/// The encoding of posts, notifications and retained values in records of the recovery log. The extension of
+/// ``RecordReader`` below decodes them.
+///
+/// New values are appended at the end of a record, and a reader takes their absence as the default. Thus a service can
+/// read the log of an earlier version.
 extension RecordGroup {
     /// Appends a notification without its receivers.
     mutating func append(_ notification: Notification) {
@@ -13,7 +17,8 @@ extension RecordGroup {
         append(notification.identity)
         append(notification.expiry)
         let origin = notification.identity?.origin
-        // Omitted for most notifications, which are of this session, for this session only, and not retained.
+        // Most notifications are posted in this session, for this session, and not retained. For these the rest is
+        // omitted.
         if origin != nil || notification.retention != nil || notification.goesToAllSessions {
             append(origin)
             append(notification.retention)
@@ -21,7 +26,9 @@ extension RecordGroup {
         }
     }
 
-    /// Appends a queued post with the keys by which it has replaced similar posts.
+    /// Appends a queued post.
+    ///
+    /// - Parameter coalescing: the keys, name or object, by which it replaced similar queued posts.
     mutating func append(_ post: PendingPost, coalescing: Set<CoalescingKey>) {
         append(commonBody(of: post.userInfo))
         append(post.deliverImmediately)
@@ -35,6 +42,7 @@ extension RecordGroup {
         if let origin = post.identity?.origin { append(origin) }
     }
 
+    /// Appends the retention of a post; 0 means that it is not retained.
     private mutating func append(_ retention: Retention?) {
         append(retention.map { $0.flags + 1 } ?? UInt8(0))
     }
@@ -42,7 +50,7 @@ extension RecordGroup {
     /// Appends the retention of a value.
     mutating func append(_ retention: Retention) { append(retention.flags) }
 
-    /// Returns the coded name, object and userInfo.
+    /// Returns the name, object and userInfo as their D-Bus bytes, which the service keeps as it received them.
     private func commonBody(of userInfo: any UserInfo) -> [UInt8] {
         guard let userInfo = userInfo as? WireUserInfo else {
             preconditionFailure("every post of this service carries a WireUserInfo")
@@ -50,6 +58,7 @@ extension RecordGroup {
         return userInfo.commonBody
     }
 
+    /// Appends an expiry, in microseconds since 1970; 0 means never.
     mutating func append(_ expiry: Int64?) {
         append(UInt64(bitPattern: expiry ?? 0))
     }
@@ -67,12 +76,13 @@ extension RecordGroup {
         }
     }
 
-    /// Appends an origin; an empty text means nil. It is the end of a record.
+    /// Appends an origin; an empty text means nil.
     mutating func append(_ origin: OutsideOrigin?) {
         append(origin?.host ?? "")
         append(origin?.user ?? "")
     }
 
+    /// Appends the keys by which a post replaces similar posts.
     mutating func append(_ coalescing: Set<CoalescingKey>) {
         append(coalescing.contains(.name))
         append(coalescing.contains(.object))
@@ -80,6 +90,7 @@ extension RecordGroup {
 }
 
 extension RecordReader {
+    /// Reads the beginning of a queued post.
     mutating func readPost() throws(RecordReader.Malformed) -> PendingPost {
         guard let (name, object, userInfo) = WireUserInfo.restored(fromCommonBody: try readBytes())
         else { throw RecordReader.Malformed() }
@@ -88,7 +99,7 @@ extension RecordReader {
             style: try readQueuedStyle())
     }
 
-    /// Reads an identity; nil in a record of an earlier version.
+    /// Reads an identity; nil if there is none, or if the record of an earlier version ends here.
     mutating func readIdentity() throws(RecordReader.Malformed) -> Identity? {
         guard !isAtEnd, try readBool() else { return nil }
         func number() throws(RecordReader.Malformed) -> UInt32? {
@@ -105,7 +116,7 @@ extension RecordReader {
             application: try text(), sandbox: try text(), unit: try text())
     }
 
-    /// Reads an origin; nil if the record ends here or both texts are empty, which means this session.
+    /// Reads an origin; nil if the record ends here. Without a host and a user the notification is of this session.
     mutating func readOrigin() throws(RecordReader.Malformed) -> OutsideOrigin? {
         guard !isAtEnd else { return nil }
         let (host, user) = (try readText(), try readText())
@@ -116,25 +127,27 @@ extension RecordReader {
         }
     }
 
-    /// Reads an expiry; nil in a record of an earlier version.
+    /// Reads an expiry, in microseconds since 1970; nil for never, or if the record of an earlier version ends here.
     mutating func readExpiry() throws(RecordReader.Malformed) -> Int64? {
         guard !isAtEnd else { return nil }
         let expiry = Int64(bitPattern: try readUInt64())
         return expiry == 0 ? nil : expiry
     }
 
-    /// Reads a number of seconds; nil in a record of an earlier version.
+    /// Reads a number of seconds; nil for 0, or if the record of an earlier version ends here.
     mutating func readSeconds() throws(RecordReader.Malformed) -> UInt32? {
         guard !isAtEnd else { return nil }
         let seconds = try readUInt32()
         return seconds == 0 ? nil : seconds
     }
 
+    /// Reads the retention of a post; nil if it is not retained.
     mutating func readRetention() throws(RecordReader.Malformed) -> Retention? {
         let number = try readUInt8()
         return number == 0 ? nil : try Self.retention(number - 1)
     }
 
+    /// Reads the retention of a retained value.
     mutating func readRetentionOfValue() throws(RecordReader.Malformed) -> Retention {
         try Self.retention(readUInt8())
     }
@@ -144,12 +157,14 @@ extension RecordReader {
         return retention
     }
 
+    /// Reads the style of a queued post. A post of the style *now* is never queued.
     mutating func readQueuedStyle() throws(RecordReader.Malformed) -> PostingStyle {
         let style: PostingStyle = try readChoice()
         guard style != .now else { throw RecordReader.Malformed() }
         return style
     }
 
+    /// Reads the keys by which a post replaces similar posts.
     mutating func readCoalescing() throws(RecordReader.Malformed) -> Set<CoalescingKey> {
         var keys: Set<CoalescingKey> = []
         if try readBool() { keys.insert(.name) }
@@ -158,11 +173,13 @@ extension RecordReader {
     }
 }
 
-/// The identities of posters that were read. Consecutive equal identities share one instance.
+/// A cache of the last poster's identity that was read from a log. Consecutive records with equal identities share its
+/// memory.
 struct ReadIdentities {
     private var last: Identity?
     private var lastWithOrigin: Identity?
 
+    /// Reads an identity without its origin.
     mutating func identity(_ reader: inout RecordReader) throws(RecordReader.Malformed) -> Identity? {
         guard let read = try reader.readIdentity() else { return nil }
         if let last, last == read { return last }
@@ -170,7 +187,7 @@ struct ReadIdentities {
         return read
     }
 
-    /// Reads the origin at the end of a record, and returns the identity with it.
+    /// Reads an origin, and returns the identity with it; the same identity if there is none.
     mutating func withOrigin(
         _ identity: Identity?, _ reader: inout RecordReader
     ) throws(RecordReader.Malformed) -> Identity? {

@@ -1,17 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A group of records: after a crash, either all of them are in the log or none.
+/// A group of encoded records that is written to the recovery log as a whole: after a crash, the log has either all of
+/// them or none (``RecoveryLog``).
 ///
-/// A record is its length and its bytes: integers are little-endian, texts and byte strings follow their length.
-/// Records are encoded in place in the memory that is written, because each queued notification takes two records.
+/// A record is its length, a 32-bit integer, and its bytes. Integers are little-endian; texts and byte strings follow
+/// their length. A writer calls ``beginRecord()``, the `append` methods and ``endRecord()``. The values are encoded
+/// directly into the memory that is later written, because each queued notification takes two records.
 struct RecordGroup: ~Copyable {
     private var memory = UnsafeMutableRawPointer.allocate(byteCount: RecordGroup.least, alignment: 8)
+    /// The size of ``memory``, in bytes.
     private var capacity = RecordGroup.least
+    /// The size of the group, in bytes.
     private(set) var byteCount = 0
-    /// The offset of the length of the record that was begun.
+    /// The offset of the length of the begun record; nil between two records.
     private var begun: Int?
 
+    /// The initial capacity, in bytes.
     private static let least = 4096
-    /// The capacity, in bytes, beyond which memory is not kept for the next records.
+    /// The capacity, in bytes, beyond which the memory is released and not reused.
     private static let maxKept = 1 << 16
 
     deinit {
@@ -43,6 +48,7 @@ struct RecordGroup: ~Copyable {
         append(UInt32(0))
     }
 
+    /// Ends the record: writes its length before it.
     mutating func endRecord() {
         guard let start = begun else { preconditionFailure("a record was begun") }
         begun = nil
@@ -82,13 +88,14 @@ struct RecordGroup: ~Copyable {
         take(bytes.count).copyMemory(from: start, byteCount: bytes.count)
     }
 
-    /// Returns memory for `more` bytes.
+    /// Returns the memory for `more` bytes at the end of the group, and counts them.
     private mutating func take(_ more: Int) -> UnsafeMutableRawPointer {
         if more > capacity - byteCount { grow(by: more) }
         defer { byteCount += more }
         return memory + byteCount
     }
 
+    /// Moves the group to memory that has capacity for `more` bytes.
     private mutating func grow(by more: Int) {
         capacity = max(2 * capacity, byteCount + more)
         let larger = UnsafeMutableRawPointer.allocate(byteCount: capacity, alignment: 8)
@@ -99,9 +106,10 @@ struct RecordGroup: ~Copyable {
 
     // MARK: Reading
 
-    /// Calls `body` with each record in these bytes, until it returns false.
+    /// Calls `body` with each record of a group that was read from a log, until it returns false.
     ///
-    /// - Returns: whether all bytes were records, and `body` took all of them.
+    /// - Parameter bytes: the bytes of the group.
+    /// - Returns: whether all bytes were records and `body` returned true for each.
     static func read(_ bytes: UnsafeRawBufferPointer, _ body: (UnsafeRawBufferPointer) -> Bool) -> Bool {
         var offset = 0
         while offset < bytes.count {
@@ -117,9 +125,10 @@ struct RecordGroup: ~Copyable {
     }
 }
 
-/// A reader of a record of a ``RecordGroup``. The bytes may be malformed; they must stay valid while it reads.
+/// A reader of the values in a record, in their order. The bytes may be corrupt, which throws ``Malformed``. Their
+/// memory must stay valid while the reader is used.
 struct RecordReader {
-    /// The error for bytes that are no record of the expected kind.
+    /// The error for bytes that are not the expected value.
     struct Malformed: Error {}
 
     private let bytes: UnsafeRawBufferPointer
@@ -166,7 +175,7 @@ struct RecordReader {
         }
     }
 
-    /// Reads a case by its raw text.
+    /// Reads a case of an enumeration by its raw text.
     mutating func readChoice<Choice: RawRepresentable<String>>() throws(Malformed) -> Choice {
         guard let choice = Choice(rawValue: try readText()) else { throw Malformed() }
         return choice

@@ -2,33 +2,39 @@
 import CarillonCore
 import CarillonMainLoop
 
-/// The counters that change with every delivery, in memory and in a file that survives the process.
+/// The table of counters per client that change with every delivery, in memory and in a file that survives the process.
 ///
-/// A client has a slot of 64 bytes with these fields:
+/// ``RecoveryStore`` uses it beside its log, because a log record for each delivery would cost more. A client has a
+/// slot of 64 bytes, which is overwritten in place, with these fields:
 ///
-/// - its owner, a hash of the client's name
-/// - the last sequence number that was assigned, and the serial of its notification
-/// - the last sequence number that the bus has carried
-/// - the numbers of deliveries and of losses
-/// - the length of its queue, where the log has no queues
+/// - `owner`: a hash of the client's name
+/// - `sequence`: the client's last used sequence number
+/// - `serial`: the serial of the notification with that number, which is its position among all posts
+/// - `confirmed`: the last sequence number that the bus has carried
+/// - `delivered`, `dropped`: the numbers of deliveries and of reported losses
+/// - `waiting`: the length of the client's queue plus its unreported losses, if the log has no queues
 ///
-/// Slot 0 names the format, and has the number of posts in posters' queues, where the log has no queues.
+/// Slot 0 has the name of the format, and the number of posts in posters' queues, if the log has no queues.
 ///
-/// A sequence number is written before it is used, and the carried number again when the bus has carried the message
-/// (``DeliveryReceipts``). A process that dies at any moment therefore leaves, for each client, the messages that were
-/// certainly carried, and those of the last moments that may not have been.
+/// A sequence number is written before the message with it is sent, and `confirmed` when the bus has carried the
+/// message (``DeliveryReceipts``). If the process dies at any moment, the messages up to `confirmed` were carried, and
+/// those from there to `sequence` may be lost. The next process reports them as losses.
 ///
-/// The file is written, not mapped. If another program truncates it, a write fails or the next one mends the file,
-/// while a store into mapped memory would end the process. A slot never crosses a page, so a kill leaves no half slot.
-/// Of several slots that are written together, a kill may leave some.
+/// The file is written and not mapped into memory, because a store into a mapped file ends the process if another
+/// program has truncated the file. A slot never crosses a page, so a kill leaves no half slot. Of several slots that
+/// are written together, a kill may leave some.
 ///
 /// Threads: one at a time. File operations may block.
 final class RecoveryCounters {
     private static let format = Array("Carillon cnts 2\n".utf8)
+    /// The size of a slot, in bytes.
     private static let slotSize = 64
+    /// The number of 64-bit fields in a slot.
     private static let fields = slotSize / 8
+    /// The maximum number of slots in the file of an earlier process.
     private static let maxSlots = 1 << 17
 
+    /// The fields of a slot, by index.
     private enum Field: Int {
         case owner = 0
         case sequence
@@ -41,25 +47,28 @@ final class RecoveryCounters {
 
     private let path: String
     private let files: any StateFiles
-    /// The file; nil while none can be written.
+    /// The file; nil while it can't be written. Counting then goes on in memory.
     private var file: (any StateFile)?
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
+    /// The content of the file: all slots, one after the other.
     private var table: [UInt64]
     private var freeSlots: [UInt32] = []
     private var nextSlot: UInt32 = 1
-    /// The slots that were changed and not written.
+    /// The slots that were changed and not written; a slot may occur several times.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     private var changedSlots: [UInt32] = []
     /// Whether ``writeCounts()`` has slots to write.
     var hasChanges: Bool { !changedSlots.isEmpty }
-    /// The distance between slots up to which they are written together, with the slots between them.
+    /// The distance of changed slots up to which they are written with one system call, together with the slots between
+    /// them.
     private static let nearness: UInt32 = 16
-    /// The counters of an earlier process.
+    /// The content of the file that an earlier process left.
     private var earlier: [UInt64] = []
+    /// The field of slot 0 with the number of posts in posters' queues.
     private static let waitingPosts = fields - 1
 
     init(path: String, in files: any StateFiles) {
@@ -69,7 +78,7 @@ final class RecoveryCounters {
         table.withUnsafeMutableBytes { $0.copyBytes(from: Self.format) }
     }
 
-    /// Opens the file of an earlier process if it is valid, or replaces it.
+    /// Opens the file, and reads the counters of an earlier process from it. A file that is not valid is replaced.
     ///
     /// - Throws: ``FileError`` when the file can be neither read nor replaced.
     func takeUp() throws(FileError) {
@@ -81,8 +90,8 @@ final class RecoveryCounters {
         earlier.withUnsafeMutableBytes { $0.copyBytes(from: bytes.prefix($0.count)) }
         let count = max(earlier.count, table.count)
         table += Array(repeating: 0, count: count - table.count)
-        // The earlier counters stay until their slots get new owners, because this process may die before it has a log
-        // of its own.
+        // The earlier counters stay in the file until their slots are set again. If this process dies before it has
+        // rewritten the log, the next process needs them.
         try file.allocate(count * 8)
         self.file = file
     }
@@ -95,31 +104,33 @@ final class RecoveryCounters {
         try write(0..<table.count)
     }
 
-    /// Stops writing to the file.
+    /// Stops writing to the file, because the store is suspended. ``replace()`` ends this.
     func suspend() {
         file = nil
     }
 
-    /// Writes all counters if the file has been truncated.
+    /// Writes all counters again if another program has truncated the file.
     func mend() throws(FileError) {
         guard let file, try file.size() < table.count * 8 else { return }
         try file.allocate(table.count * 8)
         try write(0..<table.count)
     }
 
+    /// Removes the file, unless another process has replaced it.
     func remove() {
         if let file, file.isInPlace { file.remove() }
     }
 
     // MARK: Counters of an earlier process
 
-    /// Returns the counters of an earlier process for a client.
+    /// Returns the counters of a client that an earlier process left.
     ///
     /// - Parameters:
     ///   - client: the client.
     ///   - slot: the slot that the log names.
-    ///   - written: the counters in the log, for a slot that is damaged or not the client's.
-    ///   - hasQueues: whether the log has the queues.
+    ///   - written: the counters in the client's log record, which are used if the slot is corrupt or of another
+    ///     client.
+    ///   - hasQueues: whether the log has the queues, so that the queue length in the slot has no meaning.
     func counts(of client: ClientName, in slot: UInt32, written: ClientCounts, hasQueues: Bool) -> ClientCounts {
         func field(_ field: Field) -> UInt64 { earlier[Int(slot) * Self.fields + field.rawValue] }
         guard slot > 0, Int(slot) < earlier.count / Self.fields, field(.owner) == Self.owner(client),
@@ -135,15 +146,15 @@ final class RecoveryCounters {
         return counts
     }
 
-    /// The number of posts in the posters' queues of an earlier process; for a log without queues.
+    /// The number of posts in the posters' queues of an earlier process whose log has no queues. They are lost.
     var earlierPosts: UInt64 {
         guard earlier.count > Self.waitingPosts else { return 0 }
         return earlier[Self.waitingPosts] <= UInt64(UInt32.max) ? earlier[Self.waitingPosts] : 0
     }
 
-    /// Marks a slot as used. Its earlier counters stay until ``set(_:waiting:of:in:)``.
+    /// Marks a slot that the log names as used.
     ///
-    /// - Returns: false if there is no such slot, or it is used.
+    /// - Returns: false if the index is not valid, or the slot is used already.
     func reserve(_ slot: UInt32) -> Bool {
         guard slot > 0, slot < Self.maxSlots else { return false }
         if slot >= nextSlot {
@@ -158,22 +169,23 @@ final class RecoveryCounters {
 
     // MARK: Slots
 
-    /// Returns an unused slot.
+    /// Returns an unused slot, and marks it as used.
     func allocate() -> UInt32 {
         if let slot = freeSlots.popLast() { return slot }
         nextSlot += 1
         return nextSlot - 1
     }
 
+    /// Marks a slot as unused.
     func free(_ slot: UInt32) {
         freeSlots.append(slot)
     }
 
-    /// Assigns a slot to a client with these counters.
+    /// Assigns a slot to a client, and writes these counters. All sequence numbers so far count as carried.
     func set(
         _ counts: ClientCounts, waiting: UInt64 = 0, of client: ClientName, in slot: UInt32
     ) throws(FileError) {
-        // If the file can't grow, counting goes on in memory.
+        // The table in memory grows first, so that counting goes on if the file can't grow.
         let hasGrown = growTable(toHold: Int(slot))
         let first = Int(slot) * Self.fields
         for field in 0..<Self.fields { table[first + field] = 0 }
@@ -189,21 +201,25 @@ final class RecoveryCounters {
 
     // MARK: Counting
 
-    /// Counts a sequence number that is used after ``writeCounts()``.
+    /// Records that a sequence number is used. ``writeCounts()`` has to follow before the message is sent.
     ///
-    /// - Parameter serial: the serial of the notification; 0 for a loss.
+    /// - Parameter serial: the serial of the notification; 0 for a report of losses, and for a notification that did
+    ///   not come from the client's queue.
     func count(_ sequence: UInt64, serial: UInt64, in slot: UInt32) {
-        // A report of losses may have a lower number than messages that were counted before, for example when a channel
-        // ends.
+        // A report of losses may have a lower number than earlier messages, for example when a channel ends. It is
+        // ignored.
         guard sequence >= self[slot, .sequence] else { return }
         self[slot, .sequence] = sequence
         self[slot, .serial] = serial
         changedSlots.append(slot)
     }
 
-    /// Counts all numbers up to `sequence` as carried; ``writeCounts()`` writes that.
+    /// Records that the bus has carried all messages up to `sequence`. ``writeCounts()`` writes it.
     ///
-    /// - Parameter count: the number of the last sequence numbers that do not count as carried.
+    /// - Parameters:
+    ///   - delivered: the number of notifications in these messages, since the last call.
+    ///   - dropped: the number of losses that these messages reported.
+    ///   - count: the quantity of the last used sequence numbers that do not count as carried nevertheless.
     func confirm(
         _ sequence: UInt64, delivered: UInt64, dropped: UInt64, withholding count: UInt64 = 0, in slot: UInt32
     ) {
@@ -230,19 +246,21 @@ final class RecoveryCounters {
         try write(first, through: last)
     }
 
+    /// The capacity of ``changedSlots`` beyond which its memory is released.
     private static let maxKept = 256
 
-    /// Records that the last `count` numbers do not count as carried; ``writeCounts()`` writes that.
+    /// Records that the last `count` used numbers do not count as carried. ``writeCounts()`` writes it.
     func withhold(_ count: UInt64, in slot: UInt32) {
         self[slot, .confirmed] = min(self[slot, .confirmed], most(withholding: count, in: slot))
         changedSlots.append(slot)
     }
 
+    /// Returns the maximum of `confirmed` if the last `count` used numbers do not count as carried.
     private func most(withholding count: UInt64, in slot: UInt32) -> UInt64 {
         self[slot, .sequence] - min(count, self[slot, .sequence])
     }
 
-    /// Sets the length of a client's queue, which is not in the log; ``writeCounts()`` writes it.
+    /// Sets the length of a client's queue, which the log does not have. ``writeCounts()`` writes it.
     func setWaiting(_ count: UInt64, in slot: UInt32) throws(FileError) {
         try grow(toHold: Int(slot))
         guard self[slot, .waiting] != count else { return }
@@ -250,7 +268,7 @@ final class RecoveryCounters {
         changedSlots.append(slot)
     }
 
-    /// Writes the number of posts in posters' queues, which are not in the log.
+    /// Writes the number of posts in posters' queues, which the log does not have.
     func setWaitingPosts(_ count: UInt64) throws(FileError) {
         guard table[Self.waitingPosts] != count || count == 0 else { return }
         table[Self.waitingPosts] = count
@@ -262,10 +280,13 @@ final class RecoveryCounters {
         set { table[Int(slot) * Self.fields + field.rawValue] = newValue }
     }
 
+    /// Grows the table and the file to have a slot.
     private func grow(toHold slot: Int) throws(FileError) {
         if growTable(toHold: slot) { try file?.allocate(table.count * 8) }
     }
 
+    /// Grows the table in memory to have a slot.
+    ///
     /// - Returns: whether the table has grown.
     private func growTable(toHold slot: Int) -> Bool {
         let count = (slot + 1) * Self.fields

@@ -10,23 +10,33 @@ import CarillonMainLoop
     import Musl
 #endif
 
-/// A log file of record groups that can be read after the process died at any byte.
+/// An append-only log file of records, which can be read after the process died at any byte. ``RecoveryStore`` keeps
+/// the state of the service in one.
 ///
-/// The file begins with the name of its format. A group is its length, a checksum of its bytes, and the bytes. Reading
-/// ends at the first group that is incomplete or does not match its checksum. There is no `fsync`, because the file has
-/// to survive the process but not the machine: the bus and all clients end with the machine.
+/// The file begins with the name of its format. Records are appended in groups (``RecordGroup``), usually one per
+/// event. A group has a frame of 12 bytes, its length and a checksum, and then its bytes. Reading ends at the first
+/// group that is incomplete or does not match its checksum, so after a crash a group is restored as a whole or not at
+/// all.
+///
+/// There is no `fsync`: the file has to survive the process but not the machine, because the bus and all clients end
+/// with the machine.
+///
+/// A log is replaced by a new one in a file beside it (`.new`), which is renamed. A lock on the file keeps other
+/// processes from using it.
 ///
 /// Threads: one at a time. File operations may block.
 final class RecoveryLog {
     fileprivate static let format = Array("Carillon log 3\n\0".utf8)
+    /// The size of a group's length and checksum, in bytes.
     private static let frameSize = 12
-    /// The maximum size of a group, in bytes. No group comes near it: a group is written when it has 4 MiB, and a
-    /// record is at most as large as a message.
+    /// The length, in bytes, from which a group counts as corrupt. Real groups are far smaller: a group is written when
+    /// it has 4 MiB, and a record is at most as large as a message.
     private static let maxInGroup = 1 << 28
-    /// The size, in bytes, of the pieces in which a new log is written.
+    /// The size, in bytes, from which the records of a new log are written as a group.
     fileprivate static let pieceSize = 1 << 18
     private let path: String
     private let files: any StateFiles
+    /// The open file, which has the lock.
     private var file: any StateFile
     /// The size of the file, in bytes.
     private(set) var size = 0
@@ -36,13 +46,14 @@ final class RecoveryLog {
     /// - Parameters:
     ///   - path: the path of the file.
     ///   - files: the file system that has the file.
-    ///   - takesLock: whether other processes are kept from opening the log. False for a caller that knows that the
-    ///     holder of the lock has nothing left to write.
-    /// - Throws: ``FileError``, with `EWOULDBLOCK` when another process has the log.
+    ///   - takesLock: whether to lock the file against other processes. False if the process that has the lock is known
+    ///     to have nothing left to write.
+    /// - Throws: ``FileError``, with `EWOULDBLOCK` if another process has the lock.
     init(path: String, in files: any StateFiles = SystemFiles(), takesLock: Bool = true) throws(FileError) {
         self.path = path
         self.files = files
-        // Another process may replace the file between opening and locking.
+        // If another process replaces the file between opening and locking, the replaced file is useless, and opening
+        // is repeated.
         for _ in 0..<10 {
             file = try files.open(path, for: .log)
             if takesLock, try !file.lock() {
@@ -53,7 +64,9 @@ final class RecoveryLog {
         throw FileError(operation: "open \(path)", reason: .system(ESTALE))
     }
 
-    /// Creates a log with these records at `path`, in place of a file that is no log.
+    /// Creates a log at `path`, in place of any file there that can't be used as a log.
+    ///
+    /// - Parameter records: appends the records to the new log.
     init(
         path: String, in files: any StateFiles, records: (NewLog) throws(FileError) -> Void
     ) throws(FileError) {
@@ -63,10 +76,10 @@ final class RecoveryLog {
         (file, size) = try new.write(records, to: path)
     }
 
-    /// Reads all whole records, however large the file is. Bytes behind them are ignored.
+    /// Reads all records of complete groups, however large the file is.
     ///
-    /// - Parameter body: called with each record; it returns false to end the reading.
-    /// - Returns: the number of bytes behind the last whole group. They are corrupt or were not taken by `body`.
+    /// - Parameter body: called with each record. It returns false for a corrupt record, and to end the reading.
+    /// - Returns: the number of bytes behind the last group that was read completely; 0 if the whole file was read.
     func read(_ body: (UnsafeRawBufferPointer) -> Bool) throws(FileError) -> Int {
         size = try file.size()
         guard size > 0 else { return 0 }
@@ -99,27 +112,29 @@ final class RecoveryLog {
         size += bytes.count
     }
 
-    /// Replaces all records at once: a reader sees either the old or the new records.
+    /// Replaces the log by a new one with a rename, so that a crash leaves either the old or the new records.
+    ///
+    /// - Parameter records: appends the records to the new log.
     func replace(with records: (NewLog) throws(FileError) -> Void) throws(FileError) {
         let new = try beginReplacing()
         (file, size) = try new.write(records, to: path)
     }
 
-    /// Begins a log that takes the place of this one with ``finishReplacing(with:from:atMost:)``.
+    /// Begins a new log, which replaces this one with ``finishReplacing(with:from:atMost:)``.
     func beginReplacing() throws(FileError) -> NewLog {
-        // Another process has replaced the log, so this process must not replace that one.
+        // If another process has replaced the log, its log must stay.
         guard !file.isReplaced else { throw FileError(operation: "replace \(path)", reason: .system(ESTALE)) }
         return try NewLog(path: path, in: files)
     }
 
-    /// Copies bytes of this log to a new log, and replaces this log when all are copied.
+    /// Appends groups of this log to a new log, and replaces this log by the new one when all bytes are copied.
     ///
     /// - Parameters:
     ///   - new: the log from ``beginReplacing()``.
-    ///   - offset: the offset of the first byte in this log to append to the new one.
-    ///   - most: the maximum number of bytes to append.
-    /// - Returns: the offset up to which the bytes are copied. The new log has taken this one's place when that equals
-    ///   ``size``.
+    ///   - offset: the offset in this log from which the bytes are to be copied.
+    ///   - most: the maximum number of bytes to copy in this call.
+    /// - Returns: the offset up to which the bytes are copied. If it equals ``size``, the new log has replaced this
+    ///   one.
     func finishReplacing(with new: NewLog, from offset: Int, atMost most: Int) throws(FileError) -> Int {
         let count = min(most, size - offset)
         let rest = count > 0 ? try file.read(at: offset, atMost: count) : []
@@ -132,7 +147,7 @@ final class RecoveryLog {
         return size
     }
 
-    /// Reduces the file to these records, to save space. If that fails, removes the file.
+    /// Empties the file, and writes only this group. If that fails, removes the file.
     func reduce(to group: borrowing RecordGroup) {
         do throws(FileError) {
             try file.removeAll()
@@ -143,17 +158,20 @@ final class RecoveryLog {
         }
     }
 
-    /// Removes the file. Records that are appended later are lost.
+    /// Removes the file, unless another process has replaced it. Records that are appended later are lost.
     func remove() {
         if file.isInPlace { file.remove() }
     }
 
-    /// A log that is written in pieces beside the log that it will replace.
+    /// A new log in a file beside the log that it will replace.
     final class NewLog {
         fileprivate let file: any StateFile
-        /// The records to write. Call ``recordEnded()`` behind each of them.
+        /// The records that are not written yet. The caller appends to it, and calls ``recordEnded()`` behind each
+        /// record.
         var group = RecordGroup()
+        /// The number of bytes in the file.
         private var written = 0
+        /// The bytes for the next write; before the first one, the name of the format.
         private var buffer = RecoveryLog.format
 
         fileprivate init(path: String, in files: any StateFiles) throws(FileError) {
@@ -163,10 +181,10 @@ final class RecoveryLog {
             }
         }
 
-        /// The size of the log, in bytes, with bytes that are not in the file yet.
+        /// The size of the log, in bytes, including bytes that are not in the file yet.
         var size: Int { written + buffer.count + group.byteCount }
 
-        /// Writes the pending records if they have the size of a piece.
+        /// Writes the pending records as a group if they have ``pieceSize``.
         func recordEnded() throws(FileError) {
             if group.byteCount >= RecoveryLog.pieceSize { try write() }
         }
@@ -174,6 +192,7 @@ final class RecoveryLog {
         /// Abandons the new log.
         func remove() { file.remove() }
 
+        /// Returns the error for a log that exceeds a maximum size.
         func tooLarge(limit: Int) -> FileError {
             FileError(operation: "write \(file.path)", reason: .tooLarge(limit: limit))
         }
@@ -192,7 +211,7 @@ final class RecoveryLog {
             return (file, size)
         }
 
-        /// Appends the groups of another log.
+        /// Appends bytes of the old log. They may end within a group; the next call then appends the rest of it.
         fileprivate func append(_ groups: [UInt8]) throws(FileError) {
             if !group.isEmpty || written == 0 { try write() }
             guard !groups.isEmpty else { return }
@@ -200,11 +219,13 @@ final class RecoveryLog {
             written += groups.count
         }
 
+        /// Writes the pending records, and renames the file to `path`.
         fileprivate func put(at path: String) throws(FileError) {
             if !group.isEmpty || written == 0 { try write() }
             try file.rename(to: path)
         }
 
+        /// Writes the pending records as a group.
         private func write() throws(FileError) {
             group.withBytes { RecoveryLog.appendFrame($0, to: &buffer) }
             try file.append(buffer)
@@ -214,6 +235,7 @@ final class RecoveryLog {
         }
     }
 
+    /// Appends the frame and the bytes of a group.
     fileprivate static func appendFrame(_ bytes: UnsafeRawBufferPointer, to frames: inout [UInt8]) {
         frames.reserveCapacity(frames.count + frameSize + bytes.count)
         withUnsafeBytes(of: UInt32(bytes.count).littleEndian) { frames += $0 }
@@ -221,6 +243,7 @@ final class RecoveryLog {
         frames.append(contentsOf: bytes)
     }
 
+    /// Whether the bytes of a group have this checksum.
     private static func fits(_ bytes: UnsafeRawBufferPointer, _ checksum: UInt64) -> Bool {
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.checksumIgnored) { return true }
@@ -228,9 +251,9 @@ final class RecoveryLog {
         return Self.checksum(bytes) == checksum
     }
 
-    /// Returns a checksum against torn writes; it is no protection against malice. It is like FNV-1a, but takes eight
-    /// bytes at a time, which makes it as fast as copying the bytes. Each step is reversible, so that every change of a
-    /// single word changes the checksum.
+    /// Returns a checksum that detects incomplete writes; it is no protection against malice. It is like FNV-1a, but
+    /// takes eight bytes at a time, for speed. Each step is a bijection, so every change of a single word changes the
+    /// checksum.
     private static func checksum(_ bytes: UnsafeRawBufferPointer) -> UInt64 {
         var hash: UInt64 = 0xcbf2_9ce4_8422_2325
         func mix(_ word: UInt64) {
@@ -246,10 +269,11 @@ final class RecoveryLog {
     }
 }
 
-/// A window of a file in memory, which moves along as the file is read.
+/// A read buffer for a file that is read from its beginning to its end.
 private struct Window {
     private static let size = 1 << 18
     private let file: any StateFile
+    /// The buffered bytes, which begin at the offset `start` of the file.
     private var piece: [UInt8] = []
     private var start = 0
 

@@ -8,10 +8,10 @@ import CarillonMainLoop
     import Musl
 #endif
 
-/// The file system of this machine.
+/// The file system of the machine, as ``RecoveryStore`` uses it.
 final class SystemFiles: StateFiles {
     func open(_ path: String, for opening: RegularFile.Opening) throws(FileError) -> any StateFile {
-        // Only a missing configuration file gives nil.
+        // The initializer returns nil only for a missing configuration file.
         try RegularFile(path, for: opening)!
     }
 
@@ -55,13 +55,14 @@ final class SystemFiles: StateFiles {
             AF_UNIX, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue), 0)
         guard descriptor >= 0 else { return nil }
         defer { close(descriptor) }
-        // A path ends with a zero, an abstract name does not.
+        // The address of a path includes a zero byte at the end, that of an abstract name does not.
         let length = MemoryLayout<sa_family_t>.size + path.count + (path.first == 0 ? 0 : 1)
         let isConnected = withUnsafePointer(to: &address) { pointer in
             pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
                 connect(descriptor, $0, socklen_t(length)) == 0
             }
         }
+        // EAGAIN: a process listens, but its queue of connections is full.
         if isConnected || errno == EAGAIN { return true }
         return errno == ECONNREFUSED || errno == ENOENT ? false : nil
     }

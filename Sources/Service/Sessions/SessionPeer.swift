@@ -6,18 +6,20 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// Another session, which announced itself on the system bus.
+/// The state of another session: a connection of the system bus that has announced itself as the service of a session.
+/// ``SystemBusSession`` uses it. In each direction, signals have sequence numbers and are acknowledged in windows.
 final class SessionPeer {
+    /// The unique name of its connection on the system bus.
     let name: UniqueName
     /// The user ID that the bus verified; nil until the bus has answered.
     var userID: UInt32?
-    /// The features of the session beyond the first version of the contract.
+    /// The features that the session supports beyond the first version of the protocol, from its `Understands` signal.
     var understands: Set<String> = []
-    /// The time at which it left or lost its slot, in microseconds; nil while it has one.
+    /// The time at which it left or lost its slot, in microseconds as ``Sessions/now``; nil while it has a slot.
     var goneAt: Int64?
-    /// The rate limit of lists of wanted names and features: a list may be long, and is examined each time.
+    /// The rate limit of its `Wants` and `Understands` signals, which may have long lists.
     var words = RateLimit(perSecond: 5, burst: 20)
-    /// The rate limit of answers to its broadcasts.
+    /// The rate limit of answers to its `Here` broadcasts.
     var answers = RateLimit(perSecond: 1, burst: 2)
 
     // MARK: Outgoing
@@ -25,51 +27,56 @@ final class SessionPeer {
     /// An item in the queue of a session.
     enum Item {
         case notification(ExportedNotification)
-        /// The end of a value.
+        /// The end of the retained value of this key.
         case ended(NotificationKey)
     }
 
-    /// The progress of a replay of values to the session (R8).
+    /// The progress of a replay of this session's retained values to the other one (R8).
     enum Telling: Equatable {
+        /// No replay is due.
         case done
-        /// The replay starts when the queue is empty, so that no value precedes an older post of its name.
+        /// A replay is due. It starts when the queue is empty, so that no value precedes an older post of its name.
         case due
-        /// The replay has sent the values up to the first serial, and continues up to the second.
+        /// The replay has sent the values up to the serial `after`, and continues up to the serial `through`.
         case begun(after: UInt64, through: UInt64)
     }
 
-    /// The names that it takes from this user.
+    /// The names that the session imports from this user, from its `Wants` signal.
     var wants: [NamePattern] = []
+    /// The queue of signals to the session, with the window of unacknowledged ones.
     var line = SessionLine<Item>(SessionPeer.bounds)
     var telling = Telling.done
+    /// The rate limit of replays to the session.
     var tellings = RateLimit(perSecond: 1, burst: 5)
-    /// Continues a replay later, where many values are not for the session, or it has asked often.
+    /// The timer that continues a replay, when the rate limit allows it or after other events were handled.
     var goingOn: EventSource?
-    /// Losses that are to be reported to it by name.
+    /// Losses that have to be reported to the session by name.
     var losses = SessionLosses()
-    /// Runs while nothing is acknowledged and items wait.
+    /// The timer for acknowledgments. It runs while items wait for one, and after it the signals in flight are given up.
     var doubt: EventSource?
-    /// The number of consecutive expirations of ``doubt``.
+    /// The number of consecutive expirations of ``doubt``, with each of which its time doubles.
     var doubts: UInt32 = 0
 
     // MARK: Incoming
 
-    /// The wanted names that were last sent to it; nil where that is not known.
+    /// The names wanted from the session that were last sent to it. Nil if it may not have them, so that they are sent
+    /// again.
     var told: [String]? = []
     /// The sequence number of its last signal.
     var lastNumber: UInt64 = 0
+    /// The number of its notifications that were posted in this session.
     var received: UInt64 = 0
-    /// The number of notifications lost on the way from it.
+    /// The number of its notifications that were lost before they arrived here.
     var lostThere: UInt64 = 0
-    /// Sends the acknowledgement, when all messages at hand have been handled.
+    /// The source that sends the acknowledgment, after all signals that have arrived were handled.
     var confirmation: EventSource?
     /// The rate limit of requests for a replay of its values.
     var questions = RateLimit(perSecond: 1, burst: 5)
-    /// The progress of the replay of its values.
+    /// The progress of its replays.
     var values = ToldValues()
 
-    /// The limits of the window and the queue. Windows keep the bus's part small: 64 sessions take 16 MiB of its 127
-    /// MiB per connection. Queued notifications are shared among the queues of all sessions.
+    /// The limits of the window and the queue. With these windows, 64 sessions use at most 16 MiB of the 127 MiB that the
+    /// bus keeps for a connection. A queued notification is stored once for all sessions.
     private static let bounds = SessionLine<Item>.Bounds(
         window: (count: 64, bytes: 256 << 10), queue: (count: 4096, bytes: 4 << 20))
 
@@ -80,15 +87,15 @@ final class SessionPeer {
     var understandsValues: Bool { understands.contains(UnderstandsSignal.values) }
     var understandsLosses: Bool { understands.contains(UnderstandsSignal.losses) }
 
-    /// Whether items wait for an acknowledgement.
+    /// Whether items or values of a replay wait for an acknowledgment.
     var isBlocked: Bool {
         if case .begun = telling { return !line.hasRoom }
         return line.isBlocked
     }
 
-    /// Drops the queue after the loss of the slot. Later notifications count anew when the session has a slot again.
+    /// Discards the queue after the loss of the slot. The next signal, if the session gets a slot again, reports the loss.
     ///
-    /// - Returns: the number of dropped notifications.
+    /// - Returns: the number of discarded notifications.
     func leavePlace() -> UInt64 {
         stop()
         told = nil
@@ -96,10 +103,10 @@ final class SessionPeer {
         return line.clear()
     }
 
-    /// Stops all timers.
+    /// Stops all timers of the session.
     func stop() { (confirmation, doubt, goingOn) = (nil, nil, nil) }
 
-    /// Drops large tables, as many sessions are remembered without a slot.
+    /// Discards large tables of a session without a slot, because many of these are remembered.
     func forgetMuch() {
         if wants.reduce(0, { $0 + Self.patternSize + $1.description.utf8.count }) > Self.maxBytesRemembered {
             wants = []
@@ -107,9 +114,12 @@ final class SessionPeer {
         losses = SessionLosses()
     }
 
+    /// The size of ``wants``, in bytes, up to which a session without a slot keeps it.
     private static let maxBytesRemembered = 1024
+    /// The approximate memory of a pattern in addition to its text, in bytes.
     private static let patternSize = 64
 
+    /// The session as the property `Sessions` shows it.
     var shown: [String: PropertyList] {
         var shown: [String: PropertyList] = [
             "name": .string(name.rawValue),
@@ -123,19 +133,22 @@ final class SessionPeer {
     }
 }
 
-/// Losses on the way to another session, by name and object, until they are reported. Beyond a number of names, the
-/// others are counted together.
+/// The counts of notifications that were lost in the queue to another session, by name and object, until a `Lost` signal
+/// reports them. Above the maximum number of entries in that signal, further keys are counted together.
 struct SessionLosses {
+    /// A name and an object, compared byte by byte.
     private struct Key: Hashable {
         let name: ExactText
         let object: ExactText
     }
 
     private var counts: [Key: UInt64] = [:]
+    /// The number of losses without an entry of their own. They are reported with an empty name.
     private var others: UInt64 = 0
 
     var isEmpty: Bool { counts.isEmpty && others == 0 }
 
+    /// Counts a lost notification.
     mutating func add(_ notification: ExportedNotification) {
         let key = Key(name: ExactText(notification.name), object: ExactText(notification.object))
         if counts[key] != nil || counts.count < LostSignal.maxEntries - 1 {
@@ -145,7 +158,7 @@ struct SessionLosses {
         }
     }
 
-    /// Removes and returns all losses, which are reported now.
+    /// Removes and returns all losses, sorted by name and object.
     mutating func take() -> [LostSignal.Entry] {
         var entries = counts.map {
             LostSignal.Entry(name: $0.key.name.text, object: $0.key.object.text, count: $0.value)

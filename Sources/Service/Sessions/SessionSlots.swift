@@ -2,40 +2,53 @@
 import CarillonBusNames
 import CarillonCollections
 
-/// The admission of sessions to slots, of which there are 64, and 8 per user (G1, E4).
+/// The admission control for connections of the system bus that announce themselves as other sessions (G1, E4). A session
+/// needs a slot to exchange notifications. There are 64 slots, at most 8 of them for one user.
 ///
-/// The bus is asked about a connection once, as long as the answer is remembered. Where all slots are taken, the user
-/// with the most sessions gives one up to a user with fewer. A session without a slot is remembered, and gets the next
-/// free slot.
+/// A connection passes through these states (``Standing``): it announces itself and becomes a candidate, the bus
+/// reports its user, and it is admitted to a slot or turned away. If all slots are taken, the user with the most sessions loses
+/// one to a user with at least two fewer. A session that was turned away or lost its slot is remembered, and gets the
+/// next slot that its user may have. Therefore the bus is asked once for the user of each remembered connection.
+///
+/// ``SystemBusSession`` calls the methods, and acts on their results.
 struct SessionSlots {
     /// The state of a connection.
     enum Standing: Equatable {
+        /// It has not announced itself, or is no longer remembered.
         case unknown
         /// The bus was asked for its user.
         case candidate
+        /// It has a slot.
         case session
-        /// Its user is known, and there is no slot for it.
+        /// Its user is known, and it waits for a slot.
         case turnedAway
     }
 
+    /// The number of slots.
     static let maxPeers = 64
+    /// The maximum number of slots of one user.
     static let maxPeersOfUser = 8
+    /// The maximum number of candidates.
     static let maxCandidates = 128
+    /// The maximum number of sessions that are remembered without a slot. The oldest is forgotten above it.
     static let maxTurnedAway = 2048
 
+    /// The sessions with a slot.
     private(set) var peers: [UniqueName: SessionPeer] = [:]
     private var candidates: [UniqueName: SessionPeer] = [:]
     private var turnedAway: [UniqueName: SessionPeer] = [:]
-    /// The order of ``turnedAway``; it may contain connections that are no longer turned away.
+    /// The names in ``turnedAway``, the oldest first. It may also contain connections that are no longer turned away.
     private var waiting = Deque<UniqueName>()
+    /// The number of sessions with a slot, by user ID.
     private var counts: [UInt32: Int] = [:]
 
     /// The numbers of connections in each state.
     var kept: (sessions: Int, candidates: Int, turnedAway: Int) { (peers.count, candidates.count, turnedAway.count) }
 
-    /// The sessions with a slot, and the candidates.
+    /// The sessions with a slot and the candidates, as the property `Sessions` shows them.
     var shown: [SessionPeer] { (Array(peers.values) + candidates.values).sorted { $0.name < $1.name } }
 
+    /// All remembered connections.
     var all: [SessionPeer] { Array(peers.values) + candidates.values + turnedAway.values }
 
     /// The entry of a connection, in any state.
@@ -49,22 +62,22 @@ struct SessionSlots {
 
     var hasRoomForCandidate: Bool { candidates.count < Self.maxCandidates }
 
-    /// Adds a connection that has announced itself as a session, whose user the bus is asked for.
+    /// Adds a connection that has announced itself as a session. The caller asks the bus for its user.
     mutating func addCandidate(_ name: UniqueName) {
         candidates[name] = SessionPeer(name)
     }
 
     /// The result of ``identify(_:as:)``.
     struct Admission {
-        /// Whether it has a slot.
+        /// Whether the candidate has got a slot.
         var isAdmitted = false
-        /// The session that lost its slot to it.
+        /// The session that lost its slot to the candidate.
         var displaced: SessionPeer?
-        /// A session without a slot that is no longer remembered.
+        /// The session without a slot that is no longer remembered, because there are too many.
         var forgotten: SessionPeer?
     }
 
-    /// Admits a candidate whose user is known, or remembers it without a slot.
+    /// Takes the user of a candidate, and admits it to a slot or turns it away.
     mutating func identify(_ name: UniqueName, as userID: UInt32) -> Admission {
         var admission = Admission()
         guard let peer = candidates.removeValue(forKey: name) else { return admission }
@@ -80,9 +93,9 @@ struct SessionSlots {
         return admission
     }
 
-    /// Removes a connection that has left.
+    /// Removes a connection that has left the bus.
     ///
-    /// - Returns: its entry, and the session that gets its slot.
+    /// - Returns: its entry, and the session that has got its slot.
     mutating func remove(_ name: UniqueName) -> (left: SessionPeer?, admitted: SessionPeer?) {
         if let peer = candidates.removeValue(forKey: name) ?? turnedAway.removeValue(forKey: name) {
             return (peer, nil)
@@ -94,6 +107,7 @@ struct SessionSlots {
 
     // MARK: Slots
 
+    /// Whether there is a free slot that the user may have.
     private func hasPlace(for userID: UInt32) -> Bool {
         peers.count < Self.maxPeers && counts[userID, default: 0] < Self.maxPeersOfUser
     }
@@ -109,18 +123,22 @@ struct SessionSlots {
         return displaced
     }
 
+    /// Gives a session a slot.
     private mutating func seat(_ peer: SessionPeer) {
         peers[peer.name] = peer
         if let userID = peer.userID { counts[userID, default: 0] += 1 }
     }
 
+    /// Takes a session's slot away.
     private mutating func unseat(_ peer: SessionPeer) {
         peers[peer.name] = nil
         guard let userID = peer.userID, let count = counts[userID] else { return }
         counts[userID] = count > 1 ? count - 1 : nil
     }
 
-    /// - Returns: the session that is no longer remembered.
+    /// Remembers a session without a slot.
+    ///
+    /// - Returns: the session that is no longer remembered instead.
     private mutating func turnAway(_ peer: SessionPeer) -> SessionPeer? {
         peer.forgetMuch()
         turnedAway[peer.name] = peer
@@ -129,6 +147,7 @@ struct SessionSlots {
         while turnedAway.count > Self.maxTurnedAway, let oldest = waiting.popFirst() {
             forgotten = turnedAway.removeValue(forKey: oldest)
         }
+        // Names that are outdated or repeated are removed when there are many.
         if waiting.count > 2 * Self.maxTurnedAway {
             var seen: Set<UniqueName> = []
             var rest = Deque<UniqueName>()
@@ -142,6 +161,7 @@ struct SessionSlots {
 
     /// Admits the first waiting session for which there is a slot.
     private mutating func admitNext() -> SessionPeer? {
+        // Sessions of users without a free slot keep their order.
         var passed: [UniqueName] = []
         defer { for name in passed.reversed() { waiting.prepend(name) } }
         while let name = waiting.popFirst() {

@@ -5,22 +5,26 @@ import CarillonCore
 import CarillonMainLoop
 import CarillonWire
 
-/// The progress of a session's replay of its values.
+/// The progress of another session's replays. A replay (a snapshot) sends all retained values of the session that this
+/// session wants, between two `Values` signals. Values that a complete replay did not contain have ended.
 struct ToldValues {
-    /// The number of replays that have begun.
+    /// The number of replays that have begun. It is the current round.
     private(set) var round: UInt64 = 0
-    /// The first valid round: the session no longer has values that were last sent in earlier rounds.
+    /// The round of the last complete replay. The session no longer has values that were last sent in an earlier round.
     private(set) var validFrom: UInt64 = 0
+    /// Whether a replay is under way.
     private(set) var isTelling = false
 
     /// Whether a replay was completed, and no other is under way.
     var isComplete: Bool { round > 0 && !isTelling }
 
+    /// Takes the beginning of a replay.
     mutating func begin() {
         round += 1
         isTelling = true
     }
 
+    /// Takes the end of a replay; without a beginning it has no effect.
     mutating func end() {
         guard isTelling else { return }
         isTelling = false
@@ -28,35 +32,46 @@ struct ToldValues {
     }
 }
 
-/// The table of which other session has which of the imported values (R8).
+/// The table of the other sessions that have each imported retained value (R8). ``Sessions`` uses it to decide when an
+/// imported value ends.
 ///
-/// The core keeps imported values like any others, also beyond the life of the process. Their owners are known from the
-/// sessions' signals while they are present. A value that no session of its user has ends as follows:
-/// - at once, where a session reports its end;
-/// - a value that ends with its poster: 5 s after its session has left, as a restarted service has the value again;
-/// - another value: when a session of that user has replayed all its values.
+/// The core stores imported values like others, and they survive a restart of this process. The table is built from the
+/// signals of the sessions, so after a restart it is empty until they have replayed their values.
+///
+/// An imported value has one owner, the session from which it was imported. Other sessions of the same user may have a
+/// value with the same name and object. If the owner's value ends, one of these sessions replays its own value. A value
+/// that no session of its user has any more ends at one of these times:
+/// - at once, if a session reports its end;
+/// - 5 s (``grace``) after its session has left, if the value ends with its poster. A restarted service has the value
+///   again within that time;
+/// - when a session of the user has completed a replay without it, for any other value.
 struct SessionValues {
+    /// The statement of a session that it has a value.
     private struct Claim {
         let peer: SessionPeer
+        /// The session's round of replays at that time (``ToldValues/round``).
         let round: UInt64
 
+        /// Whether the session is present and still has the value.
         var isThere: Bool { peer.goneAt == nil && round >= peer.values.validFrom }
     }
 
-    /// The sessions that have a value of this name and object: first the owner of the imported one, then others of the
-    /// same user with a value of their own.
+    /// The claims on each value: the first is the owner's, then those of other sessions of the same user.
     private var claims: [NotificationKey: [Claim]] = [:]
 
     /// The time for which a session may be absent before its values end, in microseconds.
     static let grace: Int64 = 5_000_000
 
+    /// The number of values with claims.
     var count: Int { claims.count }
 
-    /// Notes that a session has a value.
+    /// Takes a value of a session: a new post, or a value in a replay.
     ///
-    /// - Parameter isTold: whether the value is replayed, and was posted before.
-    /// - Returns: whether this value is the one to be imported. A replayed value does not replace the value of another
-    ///   present session of the user.
+    /// - Parameters:
+    ///   - kind: the key of the value.
+    ///   - isTold: whether the value is part of a replay, and was posted earlier.
+    /// - Returns: whether the value is imported, so that the session is its owner. A replayed value does not replace the
+    ///   value of another present session of the user.
     mutating func claim(_ kind: NotificationKey, for peer: SessionPeer, isTold: Bool) -> Bool {
         let before = claims[kind] ?? []
         var rest = before.filter { $0.peer !== peer && $0.isThere }
@@ -68,15 +83,17 @@ struct SessionValues {
         return !isOfOther
     }
 
-    /// The effect of the end of a session's value on the imported one.
+    /// The effect on the imported value when a session's value ends.
     enum Release {
+        /// The imported value is another session's, and stays.
         case stays
+        /// The imported value ends.
         case ends
-        /// This session has a value of its own, which it is to replay.
+        /// The imported value is replaced by that of this session, which is asked for a replay.
         case follows(SessionPeer)
     }
 
-    /// Notes that a session no longer has a value.
+    /// Takes the end of a session's value.
     mutating func release(_ kind: NotificationKey, by peer: SessionPeer) -> Release {
         let before = claims[kind] ?? []
         let rest = before.filter { $0.peer !== peer && $0.isThere }
@@ -85,25 +102,31 @@ struct SessionValues {
         return rest.first.map { .follows($0.peer) } ?? .ends
     }
 
-    /// The state of a user's present sessions, as far as it concerns values.
+    /// The replays of all present sessions of one user together.
     struct Presence {
-        /// The progress of the sessions that replay their values.
+        /// The progress of those sessions that support replays.
         enum Told {
             /// No such session is present.
             case nothing
-            /// At least one has not completed its replay.
+            /// At least one of them has not completed a replay.
             case some
+            /// All of them have completed a replay.
             case all
         }
 
         var told = Told.nothing
-        /// Whether a session is present that never replays its values.
+        /// Whether a session is present that does not support replays. Its values are not known.
         var isSilent = false
     }
 
-    /// Whether a value is to end.
+    /// Whether an imported value ends, because no session of its user has it.
     ///
-    /// - Parameter isSettled: whether all sessions have had time to announce themselves.
+    /// - Parameters:
+    ///   - kind: the key of the value.
+    ///   - retention: the retention of the value.
+    ///   - presence: the replays of the sessions of its user.
+    ///   - isSettled: whether all present sessions have had time to announce themselves.
+    ///   - now: the time in microseconds, as for ``SessionPeer/goneAt``.
     func isOver(_ kind: NotificationKey, _ retention: Retention, _ presence: Presence, isSettled: Bool, now: Int64)
         -> Bool
     {
@@ -118,8 +141,10 @@ struct SessionValues {
         }
     }
 
-    /// Returns the sessions that are to replay a value: the session whose value was imported has left, and they have
-    /// another value of the same name and object.
+    /// Returns the sessions that have to replay their values: the owner of an imported value has been absent for ``grace``,
+    /// and they have a value with the same name and object.
+    ///
+    /// - Parameter now: the time in microseconds.
     mutating func takeFollowers(now: Int64) -> [SessionPeer] {
         var followers: [SessionPeer] = []
         for (kind, all) in claims {
@@ -132,9 +157,12 @@ struct SessionValues {
         return followers
     }
 
-    /// Removes claims on ended values, and claims of sessions that left long ago.
+    /// Removes claims on ended values, and claims of sessions that have been absent for ``grace``.
     ///
-    /// - Returns: the time of the next check, in microseconds; nil for none.
+    /// - Parameters:
+    ///   - kinds: the keys of the imported values that exist.
+    ///   - now: the time in microseconds.
+    /// - Returns: the time at which the next absence reaches ``grace``, in microseconds; nil for none.
     mutating func clean(keeping kinds: Set<NotificationKey>, now: Int64) -> Int64? {
         claims = claims.compactMapValues { all in
             let rest = all.filter { claim in claim.peer.goneAt.map { now - $0 < Self.grace } ?? true }

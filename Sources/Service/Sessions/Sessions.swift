@@ -5,30 +5,35 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// The exchange of notifications with the other sessions of the machine (G1).
+/// The exchange of notifications with the other sessions of the machine, over the system bus (G1). `CenterObject` uses it.
 ///
-/// The services of the sessions meet on the system bus, each with its own connection. The connection exists only while
-/// the configuration names something to export or import. Without it, and without a system bus, the session works as
-/// usual. The bus verifies the user of a connection, so the rules are per user.
+/// A session is all connections of one user to one session bus, with one service. Each service has one connection to the
+/// system bus (``SystemBusSession``), if its configuration has names to export or to import (``SessionRules``).
+/// Notifications that ask for it are exported: they are sent to the services that import their names. Imported
+/// notifications are posted in this session with the user of the sender, which the system bus has verified. Retained
+/// values are exchanged too, and end with the values of their session (``SessionValues``).
 ///
-/// Threads: that of the context. Nothing here blocks.
+/// Without a connection to the system bus, the session works by itself, and the connection is tried again.
+///
+/// Threads: only that of the service's main loop. Nothing here blocks.
 final class Sessions {
-    /// A notification from another session that the rules let in.
+    /// A notification from another session that the rules import.
     struct Imported {
         let notification: SessionNotification
         let options: PostOptions
-        /// The user of the other session, without any information that the session claims about itself.
+        /// The user of the other session, as the bus verified it. It contains no claims of the session about itself.
         let identity: Identity
     }
 
-    /// The interface of this session's center for other sessions.
+    /// The parts of this session's core that the exchange uses (``SessionsCenter``).
     protocol Center: AnyObject {
-        /// The serial of the last post.
+        /// The serial of the last post. Serials number the posts of the session in their order.
         var newestSerial: UInt64 { get }
-        /// The values that came from other sessions, in no particular order.
+        /// The retained values that were imported from other sessions, in no particular order.
         var valuesFromSessions: [DistributedCenter.Kept] { get }
+        /// The size of the queues to other sessions, in bytes. It counts in the memory limit of the service.
         var bytesForSessions: Int { get set }
-        /// Whether much is queued to be written on the session bus: imported notifications would wait behind it, and
+        /// Whether many bytes wait to be written to the session bus. Imported notifications would wait behind them, and
         /// delay others.
         var isWriting: Bool { get }
 
@@ -36,13 +41,13 @@ final class Sessions {
         func valueForSessions(after: UInt64, through: UInt64) -> (value: ExportedNotification, serial: UInt64)?
         /// As ``DistributedCenter/value(of:)``.
         func value(of kind: NotificationKey) -> DistributedCenter.Kept?
-        /// Removes values.
+        /// Removes imported values that have ended.
         func remove(_ kinds: ArraySlice<NotificationKey>)
-        /// Reports the loss of posts of these names on their way here.
+        /// Reports the loss of notifications of other sessions to the observers that they would have reached.
         func lose(_ entries: [LostSignal.Entry])
     }
 
-    /// The counters of the exchange.
+    /// The counters of the exchange since the start of the process.
     struct Counts {
         /// Notifications that were sent, counted per receiving session.
         var sent: UInt64 = 0
@@ -54,12 +59,14 @@ final class Sessions {
         var refused: UInt64 = 0
     }
 
-    /// Posts an imported notification; the error is the reason for which it was refused.
+    /// Posts an imported notification in this session, or throws the reason for its refusal. Nil while the service is on
+    /// no session bus.
     var post: ((Imported) throws(BusError) -> Void)?
     /// The interface to the center; nil while the service is on no session bus.
     weak var center: (any Center)?
     /// Returns the limits in force.
     var limits: () -> Limits = { Limits() }
+    /// The rules in force, from the configuration.
     private(set) var rules = SessionRules()
     var counts = Counts()
 
@@ -69,22 +76,31 @@ final class Sessions {
     private var hasBegun = false
     /// Whether reading is paused, also of a connection that starts later.
     private var isPaused = false
+    /// The connection to the system bus; nil while there is none.
     private(set) var stay: SystemBusSession?
+    /// The timer of the next attempt to connect.
     private var retry: EventSource?
+    /// The source that releases a closed connection.
     private var release: EventSource?
+    /// The number of failed attempts to connect since the last success.
     private var attempts = 0
-    /// The identities of users with import: their names are looked up once.
+    /// The identities of users from whom names are imported. They are cached, because each lookup of a user's name may
+    /// read a file or ask a server.
     private var identities: [UInt32: Identity] = [:]
+    /// The table of the sessions that have each imported value.
     private var values = SessionValues()
-    /// Set while values are to be checked.
+    /// The timer of the next check for ended values.
     private var look: EventSource?
     /// The time of the next check, in microseconds.
     private var lookTime: Int64 = 0
-    /// The time at which all present sessions have had time to announce themselves, in microseconds.
+    /// The time from which all present sessions have had time to announce themselves, in microseconds.
     private var settled: Int64 = 0
+    /// The number of refused messages for the log.
     private var refusals: UInt64 = 0
+    /// The number of losses for the log.
     private var losses: UInt64 = 0
 
+    /// The first and the longest pause before the next attempt to connect, in milliseconds.
     private static let firstPause: UInt32 = 1000
     private static let longestPause: UInt32 = 300_000
 
@@ -93,7 +109,7 @@ final class Sessions {
         self.context = context
     }
 
-    /// Joins the other sessions from now on, where the rules need it.
+    /// Connects to the system bus, now or when the rules need it.
     func begin() {
         hasBegun = true
         adapt()
@@ -101,47 +117,50 @@ final class Sessions {
         lookThrough(after: Self.timeToSettle)
     }
 
-    /// The time after joining in which all present sessions have announced themselves, in microseconds.
+    /// The time that sessions have to announce themselves after this one has joined the system bus, in microseconds.
     private static let timeToSettle: Int64 = 10_000_000
 
-    /// Microseconds since an arbitrary moment, without suspended time.
+    /// The time in microseconds since an arbitrary moment, without the time in which the machine was suspended.
     var now: Int64 {
         let time = (context.now - Self.start).components
         return time.seconds * 1_000_000 + time.attoseconds / 1_000_000_000_000
     }
     private static let start = SuspendingClock().now
 
-    /// Pauses reading while the service is on no session bus; messages wait in the system bus.
+    /// Pauses reading from the system bus while the service is on no session bus, or resumes it. Messages then wait in the
+    /// system bus.
     func pause(_ isPaused: Bool) {
         self.isPaused = isPaused
         stay?.pause(isPaused)
     }
 
+    /// Puts rules of the configuration into force.
     func use(_ rules: SessionRules) {
         guard rules != self.rules else { return }
         let before = self.rules
         self.rules = rules
         guard hasBegun else { return }
         adapt()
-        // Values that may no longer be exported end in other sessions, and newly exported ones are announced.
+        // Values that are exported no more end in other sessions, and values that are exported now are sent.
         if rules.export != before.export { stay?.tellValuesAgain() }
         lookThrough(after: 0)
     }
 
     /// Sends a notification to all sessions that want it.
     func export(_ notification: ExportedNotification) {
-        // The rules may have changed since it was posted.
+        // The rules may have changed since the post was accepted.
         guard rules.exports(notification.name), let stay else { return noteLoss(1, "to other sessions") }
         stay.export(notification)
     }
 
-    /// Announces the end of a value that is exported.
+    /// Sends the end of a retained value to the sessions that may have it.
     func exportEnded(_ kind: NotificationKey) {
         if rules.exports(kind.name) { stay?.exportEnded(kind) }
     }
 
     // MARK: Connection to the system bus
 
+    /// Connects to the system bus or leaves it, as the rules require.
     private func adapt() {
         guard rules.areNeeded, machine.connectToSystemBus != nil else {
             if stay != nil { Log.notice("left the system bus: [Sessions] exports and imports nothing") }
@@ -152,10 +171,11 @@ final class Sessions {
         if let stay { stay.rulesChanged() } else if retry?.isPending != true { join() }
     }
 
+    /// Tries to connect to the system bus.
     private func join() {
         guard let connect = machine.connectToSystemBus, rules.areNeeded else { return }
         do throws(BusError) {
-            // At the priority of deliveries, so that imported notifications do not precede those of this session.
+            // With the priority of deliveries, so that imported notifications do not precede those of this session.
             let connection = try connect(context, .of(.delivery))
             let stay = SystemBusSession(connection, of: self) { [unowned self] error in ended(because: error) }
             self.stay = stay
@@ -166,7 +186,7 @@ final class Sessions {
         }
     }
 
-    /// Notes that the connection has joined the bus.
+    /// Called by the connection when it has joined the system bus.
     func joined() {
         if attempts > 0 { Log.notice("reconnected to the system bus") }
         attempts = 0
@@ -174,6 +194,7 @@ final class Sessions {
         lookThrough(after: Self.timeToSettle)
     }
 
+    /// Takes the end of the connection or a failed attempt, and schedules the next attempt.
     private func ended(because error: BusError) {
         if attempts == 0 {
             Log.warning(
@@ -198,26 +219,27 @@ final class Sessions {
         leave()
     }
 
+    /// Closes the connection to the system bus.
     private func leave() {
         guard let left = stay else { return }
         stay = nil
         let count = left.close()
         if count > 0 { noteLoss(count, "to other sessions") }
         lookThrough(after: SessionValues.grace)
-        // The connection's callbacks may be running.
+        // This may run inside a callback of the connection, which is therefore released in the next iteration of the loop.
         release = .once(milliseconds: 0, on: context) { [unowned self] in
             withExtendedLifetime(left) {}
             release = nil
         }
     }
 
-    /// As ``Clock/uptime``.
+    /// The time in microseconds on the clock of expiry times (``Clock/uptime``).
     var uptime: Int64 { machine.uptime() }
 
-    /// Posts a notification of a session of this user. A replayed value is not posted again where it is present
-    /// already.
+    /// Posts a notification from a session of this user. A value from a replay is not posted if this session has it already,
+    /// so that observers do not get it again.
     ///
-    /// - Throws: the reason for which it was refused.
+    /// - Throws: the reason for a refusal.
     func take(_ notification: SessionNotification, of userID: UInt32, from peer: SessionPeer) throws(BusError) {
         guard let post, let center else { throw .failed("the service is on no session bus") }
         var options = PostOptions()
@@ -230,6 +252,7 @@ final class Sessions {
             options.retention = Retention(
                 isFromSession: true, endsWithSession: notification.options.whileConnected)
         } else if notification.options.isKept {
+            // A value from a replay is no new post, and this session does not retain it.
             return
         }
         #if CARILLON_PLANTED
@@ -245,10 +268,11 @@ final class Sessions {
             counts.received += 1
         }
         guard options.retention != nil else { return }
-        // Bounds the claims of values with ever new names that have ended again.
+        // Claims on values that have ended are removed at a check. An early check bounds their number.
         if values.count > 2 * maxValues { lookThrough(after: 0) }
     }
 
+    /// Whether a retained value is equal to a notification from a replay.
     private func isSame(
         _ value: DistributedCenter.Kept?, _ notification: SessionNotification, _ options: PostOptions
     ) -> Bool {
@@ -256,27 +280,27 @@ final class Sessions {
             (value.notification.userInfo as? WireUserInfo)?.commonBody == notification.userInfo.commonBody
         else { return false }
         guard let seconds = options.expiresAfter else { return value.notification.expiry == nil }
-        // Both have been rounded to whole seconds.
+        // Each transfer rounds the remaining time up to seconds, so equal values may differ by up to 2 s.
         return value.notification.expiry.map { abs($0 - uptime - Int64(seconds) * 1_000_000) <= 2_000_000 } ?? false
     }
 
     // MARK: Values of other sessions (R8)
 
-    /// Handles the end of a session's value.
+    /// Takes the end of a session's value. Another session of the user may have a value with the same key, which follows.
     func removed(name: String, object: String, of userID: UInt32, by peer: SessionPeer) throws(BusError) {
         guard let center else { throw .failed("the service is on no session bus") }
         let kind = NotificationKey(name: name, object: object, origin: try identity(of: userID).origin)
         switch values.release(kind, by: peer) {
         case .stays: break
         case .follows(let other): stay?.askForValues(other)
-        // A program here may have posted another value for the same user since.
+        // The value of this key may no longer be the imported one, if a program here has posted another one since.
         case .ends: if center.value(of: kind)?.retention.isFromSession == true { center.remove([kind]) }
         }
     }
 
-    /// Schedules a check for ended values of other sessions.
+    /// Schedules a check for imported values that have ended.
     ///
-    /// - Parameter time: the delay in microseconds.
+    /// - Parameter time: the delay in microseconds; at least ``leastPause``.
     func lookThrough(after time: Int64) {
         let due = now + max(time, Self.leastPause)
         guard look == nil || due < lookTime else { return }
@@ -289,8 +313,10 @@ final class Sessions {
 
     /// The minimum time between two checks, however often sessions report changes, in microseconds.
     private static let leastPause: Int64 = 250_000
+    /// The maximum number of values that one check removes, so that its event is short.
     private static let maxRemovedAtOnce = 256
 
+    /// Removes imported values that have ended, and schedules the next check.
     private func lookThrough() {
         guard let center else { return }
         let (now, kept) = (now, center.valuesFromSessions)
@@ -314,10 +340,11 @@ final class Sessions {
         if now < settled { lookThrough(after: settled - now) }
     }
 
-    /// The number of values of other sessions at the last check, at least 1,024.
+    /// The number of imported values at the last check, but at least ``leastValues``. Twice as many claims cause a check.
     private var maxValues = Sessions.leastValues
     private static let leastValues = 1024
 
+    /// Returns the identity for imports from a user.
     private func identity(of userID: UInt32) throws(BusError) -> Identity {
         if let known = identities[userID] { return known }
         let origin = try mappingCenterErrors { () throws(CenterError) in
@@ -330,6 +357,9 @@ final class Sessions {
 
     // MARK: Counters and log
 
+    /// Counts and logs losses.
+    ///
+    /// - Parameter where: the place of the loss for the log, in the middle of its sentence.
     func noteLoss(_ count: UInt64, _ where: String) {
         // The count may come from another session, and can have any value.
         counts.lost = UInt64(clamping: UInt128(counts.lost) + UInt128(count))
@@ -339,6 +369,7 @@ final class Sessions {
         }
     }
 
+    /// Counts and logs a refused message.
     func noteRefusal(of session: UniqueName, _ user: UInt32?, _ reason: String) {
         counts.refused += 1
         if let total = Log.throttle(&refusals) {
@@ -348,10 +379,10 @@ final class Sessions {
         }
     }
 
-    /// The numbers of table entries per session, for tests.
+    /// The numbers of entries in the connection's tables, for tests of leaks.
     var kept: [(what: String, count: Int)] { stay?.kept ?? [] }
 
-    /// The property `Sessions`.
+    /// The value of the property `Sessions` on the session bus.
     var shown: [String: PropertyList] {
         let state = stay.map { $0.isThere ? "joined" : "joining" } ?? (rules.areNeeded && hasBegun ? "waiting" : "off")
         func list(_ patterns: [NamePattern]) -> PropertyList { .array(patterns.map { .string($0.description) }) }

@@ -3,17 +3,20 @@ import CarillonBusNames
 import CarillonCore
 import CarillonWire
 
-/// The adapter through which other sessions use this session's center.
+/// The adapter through which ``Sessions``, the exchange with other sessions, reads and changes this session's core. It
+/// exists while the service has a connection to the session bus.
 final class SessionsCenter: Sessions.Center {
     private unowned let driver: CenterDriver
+    /// The service's own name on the session bus, which counts as the poster of imported notifications.
     private let uniqueName: UniqueName
     private let announce: (LostPost) -> Void
     private let looksWriting: () -> Bool
 
     /// - Parameters:
+    ///   - driver: the driver of the core.
     ///   - uniqueName: the service's own name on the session bus.
-    ///   - announce: reports a loss to observers, in between other work.
-    ///   - isWriting: returns whether much is queued to be written.
+    ///   - announce: queues a loss, which is reported to observers later (``CallQueue/lose(_:)``).
+    ///   - isWriting: returns whether many bytes wait to be written to the session bus (``CallQueue/isWriting``).
     init(
         _ driver: CenterDriver, as uniqueName: UniqueName, announce: @escaping (LostPost) -> Void,
         isWriting: @escaping () -> Bool
@@ -24,6 +27,7 @@ final class SessionsCenter: Sessions.Center {
         self.announce = announce
     }
 
+    // The members are documented in ``Sessions/Center``.
     var newestSerial: UInt64 { driver.center.newestSerial }
     var valuesFromSessions: [DistributedCenter.Kept] { Array(driver.center.valuesFromSessions) }
 

@@ -4,42 +4,49 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// Signals from other sessions. No sender is trusted for its amount of messages, or for its claims about itself (G1,
-/// R8).
+/// The signals from other sessions: rate limits, sequence numbers, acknowledgments, and the import of their content. No
+/// sender is trusted to limit its messages, and its user is known from the bus and not from the messages (G1, R8).
 extension SystemBusSession {
-    /// The rate limit of a user's messages: 500 messages and 4 MiB per second, with a burst of 2,000 messages and 16
-    /// MiB plus the windows of the user's sessions.
+    /// The rate limits of one user's messages, for all of the user's sessions together: 500 messages and 4 MiB per second.
+    /// The burst is 2,000 messages and 16 MiB, and in addition the windows of all sessions that a user may have.
     ///
-    /// A session that waits for acknowledgements never exceeds it, as they are delayed before it is used up. A session
-    /// that does not wait loses the excess.
+    /// Acknowledgments are delayed until the limits have space for all of these windows again. Therefore a session that
+    /// waits for acknowledgments never exceeds the limits. Excess messages of other sessions are lost.
     struct Allowance {
         private var count = RateLimit(perSecond: 500, burst: 2000 + windows.count)
         private var bytes = RateLimit(perSecond: 4 << 20, burst: 16 << 20 + windows.bytes)
 
-        /// The rate limit of losses that are reported to observers, as each loss uses up a serial number.
+        /// The rate limit of losses that are reported to observers, because each loss uses up a sequence number of each
+        /// client that it concerns.
         private var losses = RateLimit(perSecond: 10_000, burst: 1_000_000)
 
+        /// The messages and bytes that the sessions of a user may send without an acknowledgment. Each session has a window
+        /// of 64 messages and 256 KiB. The last message in it may exceed these bytes, by up to 1 MiB.
         private static let windows = (
             count: 64 * SessionSlots.maxPeersOfUser, bytes: (1 << 20 + 256 << 10) * SessionSlots.maxPeersOfUser
         )
 
+        /// Whether the limits have recovered fully.
+        ///
+        /// - Parameter now: the time in microseconds, as for the other methods.
         func isFull(at now: Int64) -> Bool { count.isFull(at: now) && bytes.isFull(at: now) }
 
+        /// Takes a message of this size, in bytes, from the limits. Returns whether it is within them.
         mutating func take(_ size: Int, at now: Int64) -> Bool { count.take(at: now) && bytes.take(size, at: now) }
 
-        /// Returns how many of these losses may be reported.
+        /// Takes reported losses from their limit. Returns how many of them may be reported.
         mutating func takeLosses(_ count: UInt64, at now: Int64) -> UInt64 {
             let taken = min(count, UInt64(losses.left(at: now)))
             return losses.take(Int(taken), at: now) ? taken : 0
         }
 
-        /// Returns the delay of acknowledgements, in microseconds.
+        /// Returns the delay of the next acknowledgment, in microseconds; 0 if it may be sent now.
         func pause(at now: Int64) -> Int64 {
             max(count.time(until: Self.windows.count, at: now), bytes.time(until: Self.windows.bytes, at: now))
         }
     }
 
-    /// Handles a signal that carries a sequence number.
+    /// Handles a signal with a sequence number. Signals with unknown names are ignored.
     func take(_ message: Message, from peer: SessionPeer) {
         let isNotification = message.hasMember(SessionNotification.member)
         let isOther = [RemovedSignal.member, ValuesSignal.member, LostSignal.member].contains(where: message.hasMember)
@@ -61,6 +68,10 @@ extension SystemBusSession {
         }
     }
 
+    /// Handles a notification: posts it in this session, if the rules import it.
+    ///
+    /// - Parameter isAllowed: whether it is within the user's rate limits.
+    /// - Throws: the reason for a refusal, which is logged.
     private func takeNotification(
         _ message: Message, from peer: SessionPeer, _ userID: UInt32, isAllowed: Bool
     ) throws(BusError) {
@@ -97,6 +108,11 @@ extension SystemBusSession {
         peer.received += 1
     }
 
+    /// Handles the end of a value, the beginning or the end of a replay, or a report of losses.
+    ///
+    /// - Parameter isAllowed: whether the signal is within the user's rate limits. Without the signal the values may be
+    ///   wrong, so a replay is requested.
+    /// - Throws: the reason for a refusal, which is logged.
     private func takeOther(
         _ message: Message, from peer: SessionPeer, _ userID: UInt32, isAllowed: Bool
     ) throws(BusError) {
@@ -111,7 +127,7 @@ extension SystemBusSession {
             try note(values.number, from: peer, userID)
             guard isAllowed else { return askForValues(peer) }
             if values.isBeginning {
-                // A session that wants nothing from this one has had no reason to send its features.
+                // A session that wants no names from this one has not sent its features. Its replay shows this feature.
                 peer.understands.insert(UnderstandsSignal.values)
                 peer.values.begin()
             } else {
@@ -135,23 +151,24 @@ extension SystemBusSession {
         }
     }
 
-    /// Handles the sequence number of a signal.
+    /// Takes the sequence number of a signal: counts the losses before it, and schedules its acknowledgment.
     ///
-    /// - Parameter lost: the number of notifications that the sender's queue lost before it.
-    /// - Throws: an error when the number was seen before, or the rules import nothing of its user.
+    /// - Parameter lost: the number of notifications that the sender's queue has lost before the signal.
+    /// - Throws: an error if the number is not greater than the last one, or the rules import nothing of the user.
     private func note(
         _ number: UInt64, lost: UInt64 = 0, from peer: SessionPeer, _ userID: UInt32
     ) throws(BusError) {
         guard number > peer.lastNumber else { throw .invalidArgs("its sequence number goes back") }
         let isImported = owner.rules.imports[userID] != nil
-        // Counted before anything is refused: a refused notification was not lost in flight, and its sender continues.
-        // Losses that are reported by users without import do not count.
+        // A refused signal is counted and acknowledged too, because it was not lost and its sender must be able to go on.
+        // Losses of users without import do not matter here.
         if isImported { noteHole(before: number, lost: lost, of: peer) }
         confirmLater(number, to: peer)
         guard isImported else { throw BusError(.notAllowed, message: "import in [Sessions] has no names of this user") }
     }
 
-    /// Counts notifications lost in the sender's queue, and gaps in the sequence, which the bus did not carry.
+    /// Counts the losses before a signal: the number that the sender reports, and a gap in the sequence numbers, whose
+    /// signals the bus did not carry. A gap may contain changes of values, so a replay is requested.
     private func noteHole(before number: UInt64, lost: UInt64, of peer: SessionPeer) {
         let hole = number - peer.lastNumber - 1
         let count = UInt64(clamping: UInt128(hole) + UInt128(lost))
@@ -161,13 +178,14 @@ extension SystemBusSession {
         if hole > 0 { askForValues(peer) }
     }
 
+    /// Schedules the acknowledgment of a signal.
     private func confirmLater(_ number: UInt64, to peer: SessionPeer) {
         peer.lastNumber = number
-        // One acknowledgement covers all messages at hand.
+        // Sent in the next iteration of the loop, one acknowledgment covers all signals that have arrived.
         if peer.confirmation == nil { confirm(peer, after: 0) }
     }
 
-    /// Acknowledges the received signals, when their user may send more.
+    /// Acknowledges all signals of a session after a delay, and later if the rate limits of its user require it.
     ///
     /// - Parameter pause: the delay in microseconds.
     private func confirm(_ peer: SessionPeer, after pause: Int64) {
@@ -181,6 +199,7 @@ extension SystemBusSession {
         }
     }
 
+    /// Handles the signal `Understands`: the features of a session. Features that this service does not have are ignored.
     func takeFeatures(_ message: Message, of peer: SessionPeer) {
         guard peer.words.take(at: now), message.byteCount <= Self.maxBytesOfFeatures,
             let understands = try? UnderstandsSignal(message)
@@ -190,5 +209,6 @@ extension SystemBusSession {
         peer.understands = Set(understands.features).intersection(Self.features)
     }
 
+    /// The maximum size of the signal `Understands`, in bytes.
     private static let maxBytesOfFeatures = 4096
 }

@@ -4,12 +4,17 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// Signals to other sessions: notifications, and retained values (G1, R8).
+/// The signals to other sessions: notifications, ends of retained values, replays of values, and reports of losses (G1, R8).
+///
+/// Each session has a queue with a window of unacknowledged signals (``SessionLine``). A session that does not
+/// acknowledge loses the oldest notifications of its queue, and delays no other session.
 extension SystemBusSession {
+    /// Sends the changed lists of wanted names after a change of the rules.
     func rulesChanged() {
         for peer in sessions { tellWants(to: peer) }
     }
 
+    /// Sends a notification to all sessions that import its name.
     func export(_ notification: ExportedNotification) {
         for peer in sessions where wants(notification.name, peer) {
             #if CARILLON_PLANTED
@@ -20,7 +25,7 @@ extension SystemBusSession {
         giveWay()
     }
 
-    /// Announces the end of a value to the sessions that may have it.
+    /// Sends the end of a retained value to the sessions that may have it.
     func exportEnded(_ kind: NotificationKey) {
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.valueEndUntold) { return }
@@ -34,6 +39,7 @@ extension SystemBusSession {
     /// The sessions sorted by name, so that the same events have the same results in every process.
     private var sessions: [SessionPeer] { places.peers.values.sorted { $0.name < $1.name } }
 
+    /// Whether a session imports a name from this user.
     private func wants(_ name: String, _ peer: SessionPeer) -> Bool {
         #if CARILLON_PLANTED
             if !peer.wants.isEmpty, PlantedFault.strikes(.unwantedExport) { return true }
@@ -41,17 +47,19 @@ extension SystemBusSession {
         return peer.wants.contains { $0.matches(name) }
     }
 
+    /// Returns the approximate size of a notification in a queue, in bytes.
     private func size(of notification: ExportedNotification) -> Int {
         notification.userInfo.byteCount + notification.name.utf8.count + notification.object.utf8.count + Self.overhead
     }
 
-    /// The size of header, options and entry, in bytes, approximately.
+    /// The approximate size of a signal's header and options and of its entry in the queue, in bytes.
     private static let overhead = 256
     /// The maximum size of the queues of all sessions together, in bytes: at most an eighth of `memory-bytes` (E4).
     private var maxWaitingBytes: Int { min(16 << 20, Int(owner.limits()[.memoryBytes]) / 8) }
 
     // MARK: Queues
 
+    /// Appends an item to the queue of a session, and sends as much as its window allows.
     private func append(_ item: SessionPeer.Item, byteCount: Int, to peer: SessionPeer) {
         let isNotification = if case .notification = item { true } else { false }
         let dropped = changeLine(of: peer) {
@@ -61,7 +69,7 @@ extension SystemBusSession {
         pump(peer)
     }
 
-    /// Changes the queue of a session, and updates the total size.
+    /// Runs `change`, which changes the queue of a session, and updates the total size of the queues.
     func changeLine<Result>(of peer: SessionPeer, _ change: (SessionPeer) -> Result) -> Result {
         let before = peer.line.waitingBytes
         defer {
@@ -71,7 +79,7 @@ extension SystemBusSession {
         return change(peer)
     }
 
-    /// Drops the oldest item of the largest queue, while the total size exceeds its maximum.
+    /// Discards the oldest items of the largest queue, while the total size of the queues exceeds its maximum.
     private func giveWay() {
         let most = maxWaitingBytes
         while waitingBytes > most,
@@ -81,6 +89,7 @@ extension SystemBusSession {
         }
     }
 
+    /// Counts discarded notifications as losses. If a change of a value was discarded, a replay of all values becomes due.
     private func noteDropped(_ items: [SessionPeer.Item], of peer: SessionPeer) {
         var count: UInt64 = 0
         for item in items {
@@ -97,6 +106,8 @@ extension SystemBusSession {
 
     // MARK: Sending
 
+    /// Sends as much to a session as its window allows: first reports of losses, then a replay that has begun or may begin,
+    /// then the queue. Runs the timer for acknowledgments while something waits for one.
     func pump(_ peer: SessionPeer) {
         while peer.line.hasRoom, sendLosses(to: peer) || sendValue(to: peer) || sendNext(to: peer) {}
         guard peer.isBlocked else { return peer.doubt = nil }
@@ -105,7 +116,8 @@ extension SystemBusSession {
         peer.doubt = .once(milliseconds: pause, on: bus.context) { [unowned self, unowned peer] in
             peer.doubt = nil
             peer.doubts += 1
-            // The signals may have arrived. If not, the other side detects the gap at a later number.
+            // The signals in flight may be lost, and no longer count as in flight. If they are lost, the other session detects
+            // a gap in the sequence numbers. Values among them are sent again by a replay.
             peer.line.giveUp()
             Log.info("\(peer.name) on the system bus acknowledges nothing: sending one message at a time")
             tellValues(to: peer)
@@ -126,7 +138,9 @@ extension SystemBusSession {
         return true
     }
 
-    /// Reports losses by name, before the items behind them.
+    /// Sends a report of losses by name, ahead of the queue.
+    ///
+    /// - Returns: whether a report was sent.
     private func sendLosses(to peer: SessionPeer) -> Bool {
         #if CARILLON_PLANTED
             if !peer.losses.isEmpty, PlantedFault.strikes(.sessionLossUnreported) {
@@ -140,8 +154,8 @@ extension SystemBusSession {
         return true
     }
 
-    /// Reports to each session the queued notifications that will not be sent: one message behind all that is in
-    /// flight.
+    /// Discards all queues at the end, and reports the discarded notifications to each session. The report is one signal,
+    /// regardless of the window.
     func tellLastLosses() {
         for peer in sessions where peer.understandsLosses {
             while let item = changeLine(of: peer, { $0.line.dropFirst() }) {
@@ -152,6 +166,12 @@ extension SystemBusSession {
         }
     }
 
+    /// Sends a notification.
+    ///
+    /// - Parameters:
+    ///   - isKept: whether it is an existing value that is part of a replay.
+    ///   - number: its sequence number.
+    ///   - lost: the number of losses before it that no signal has reported.
     private func send(
         _ notification: ExportedNotification, isKept: Bool = false, _ number: UInt64, lost: UInt64 = 0,
         to peer: SessionPeer
@@ -161,7 +181,7 @@ extension SystemBusSession {
         if peer.understandsValues {
             (options.isKept, options.whileConnected) = (isKept, endsWithPoster)
         } else if endsWithPoster {
-            // The receiver would keep the value forever.
+            // The receiver can't end values, and would keep this one for ever.
             options.isRetained = false
         }
         if peer.understands.contains(UnderstandsSignal.identities) {
@@ -175,6 +195,7 @@ extension SystemBusSession {
         owner.counts.sent += 1
     }
 
+    /// Returns the options that do not depend on the receiver's features.
     private func options(
         of notification: ExportedNotification, _ number: UInt64, _ lost: UInt64
     ) -> SessionNotification.Options {
@@ -188,12 +209,13 @@ extension SystemBusSession {
         options.isRetained = notification.retention != nil
         if let expiry = notification.expiry {
             let left = (expiry - owner.uptime + 999_999) / 1_000_000
-            // An expired notification still shows that it existed.
+            // Rounded up to seconds. A notification that has expired in the queue is still sent, with 1 s.
             options.expiresAfter = UInt32(clamping: max(1, left))
         }
         return options
     }
 
+    /// Takes a session's acknowledgment of all signals up to a number.
     func confirmed(upTo number: UInt64, by peer: SessionPeer) {
         guard peer.line.confirm(upTo: number) else {
             return owner.noteRefusal(of: peer.name, peer.userID, "it acknowledges a message that was not sent")
@@ -204,7 +226,8 @@ extension SystemBusSession {
 
     // MARK: Retained values
 
-    /// Replays the values after a change of the rules for export.
+    /// Replays the values to all sessions after a change of the names for export. Values that are exported no more then end
+    /// in the other sessions, because the replay does not contain them.
     func tellValuesAgain() {
         for peer in sessions {
             tellValues(to: peer)
@@ -212,7 +235,7 @@ extension SystemBusSession {
         }
     }
 
-    /// Schedules a replay of all values to a session that may lack some.
+    /// Makes a replay of all values to a session due, because the session may lack some.
     private func tellValues(to peer: SessionPeer) {
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.valuesUntold) { return }
@@ -220,9 +243,9 @@ extension SystemBusSession {
         if peer.understandsValues, !peer.wants.isEmpty { peer.telling = .due }
     }
 
-    /// Sends the next value of a replay, if one is due.
+    /// Sends the next signal of a replay: its beginning, a value, or its end.
     ///
-    /// - Returns: whether a signal was sent.
+    /// - Returns: whether a signal was sent; false also if the replay is continued later.
     private func sendValue(to peer: SessionPeer) -> Bool {
         guard let center = owner.center, peer.goingOn == nil else { return false }
         switch peer.telling {
@@ -258,13 +281,13 @@ extension SystemBusSession {
         }
     }
 
-    /// The maximum of values examined per iteration of the loop in search of one for the session.
+    /// The maximum number of values that one iteration of the loop examines, in search of a wanted one.
     private static let maxLookedAt = 256
 
-    /// Continues the replay later.
+    /// Continues a replay later.
     ///
     /// - Parameter time: the delay in microseconds.
-    /// - Returns: false, as nothing is sent now.
+    /// - Returns: false, because nothing is sent now.
     private func goOn(with peer: SessionPeer, after time: Int64) -> Bool {
         peer.goingOn = .once(milliseconds: UInt32((time + 999) / 1000), on: bus.context) {
             [unowned self, unowned peer] in
@@ -274,12 +297,13 @@ extension SystemBusSession {
         return false
     }
 
+    /// Handles the signal `Wants`: the names that a session imports from this user. A replay of the values follows.
     func takeWants(_ message: Message, of peer: SessionPeer) {
         guard peer.words.take(at: now), message.byteCount <= 2 * SessionsWire.maxWantedBytes,
             let wants = try? WantsSignal(message),
             wants.names.count <= SessionsWire.maxWanted
         else { return owner.noteRefusal(of: peer.name, peer.userID, "its list of wanted names exceeds the limit") }
-        // A text that is no pattern in this version may be one in a later version.
+        // A text that is no pattern here may be one in a later version of the sender, so it is ignored.
         peer.wants = wants.names.compactMap(NamePattern.init)
         guard places.standing(of: peer.name) != .turnedAway else { return peer.forgetMuch() }
         tellValues(to: peer)

@@ -6,64 +6,88 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// One connection to the system bus, which is shared with the services of other sessions (G1).
+/// One connection of this service to the system bus, over which the services of all sessions of the machine exchange
+/// notifications by signals (G1). ``Sessions`` makes a new object for each connection.
 ///
-/// Any process may send any message there. A connection therefore counts as a session only when the bus has verified
-/// its user. Content is sent to verified connections only, and accepted from these only. The number of sessions is
-/// limited, per user and in all. The rate of reading is limited too: the excess of a flooding session is lost, and the
-/// loss is counted.
+/// The services find each other by the broadcast `Here`. This file has the connection and the other sessions on it. The
+/// extensions have the signals from and to them: `SystemBusSession+Incoming.swift`, `SystemBusSession+Outgoing.swift`.
+///
+/// Any process may send any message on the system bus. A connection that announces itself therefore counts as a session
+/// only when the bus has reported its user. Content is sent to such sessions only, and accepted only from them. The number
+/// of sessions is limited, for each user and in all (``SessionSlots``). The rate of messages is limited too: messages
+/// above a user's rate are lost, and the loss is counted.
 final class SystemBusSession {
+    /// The connection to the system bus.
     let bus: any BusConnection
+    /// The owner, which has the rules and posts the notifications.
     unowned let owner: Sessions
     private let onEnd: (BusError) -> Void
+    /// The watch on connections that leave the system bus.
     private let departures: DepartureWatch
+    /// Answers introspection calls.
     private let exporter = ObjectExporter(path: SessionsWire.path, interface: SessionsWire.table)
+    /// The other sessions and candidates.
     private(set) var places = SessionSlots()
     /// The candidates about which the bus is yet to be asked.
     private var unasked = Deque<UniqueName>()
+    /// The number of questions to the bus without an answer.
     private var asking = 0
     /// The connections that wait until they may be candidates.
     private var postponed = RandomBag<UniqueName>(most: 512)
+    /// The timer after which the next ones become candidates.
     private var postponement: EventSource?
+    /// The time of ``postponement``, in milliseconds.
     private static let postponementTime: UInt32 = 50
-    /// The rate limits of users. The limit of a user without a session stays until it has recovered fully: a session
-    /// that leaves and comes back gives its user no more.
+    /// The rate limits of incoming messages, by user ID. The limit of a user without a session stays until it has
+    /// recovered fully, so a session gains nothing by leaving and returning.
     var allowances: [UInt32: Allowance] = [:]
-    /// Set while there are rate limits of users without a session.
+    /// The timer that removes rate limits of users without a session. It runs while there are any.
     private var clearing: EventSource?
-    /// The rate limit of reading, for all senders together. Messages of users without import are dropped at once, so
-    /// that many can be read: unread messages delay those of others.
+    /// The rate limit of reading, for all senders together. It is high, because unread messages of one sender delay those
+    /// of others, and messages of users without import are discarded at little cost.
     private var readings = RateLimit(perSecond: 100_000, burst: 100_000)
+    /// The rate limit of questions to the bus about connections.
     private var questions = RateLimit(perSecond: 500, burst: 500)
-    /// Set while reading pauses, because the rate limit was reached.
+    /// The timer of a pause in reading, because the rate limit was reached or the session bus is congested.
     private var rest: EventSource?
+    /// Whether reading is paused by the owner.
     private var isPaused = false
-    /// Set when a connection was passed over; then all sessions are asked again.
+    /// The timer after which `Here` is broadcast again, because a connection was passed over.
     private var again: EventSource?
+    /// The number of such broadcasts in a row, with each of which the pause before the next one doubles.
     private var misses: UInt32 = 0
+    /// The time at which a connection was last passed over, in microseconds.
     private var lastMiss: Int64 = 0
+    /// Whether the connection has ended or was closed.
     private var isOver = false
+    /// Whether the connection has joined the bus and can receive the broadcasts of other sessions.
     private(set) var isThere = false
-    /// The serial of the last message with one of its own. These serials are in the upper half of the range; the
-    /// connection numbers all other messages in the lower half.
+    /// The message serial of the last notification. Notifications are encoded directly with a serial from the upper half
+    /// of the range; the connection numbers all other messages in the lower half.
     var lastSerial = firstSerial
     static let firstSerial: UInt32 = 1 << 31
     /// The size of the queues of all sessions, in bytes.
     var waitingBytes = 0
 
+    /// The maximum of ``asking``.
     private static let maxAsking = 16
+    /// The pause in reading after the rate limit was reached, in milliseconds.
     private static let restTime: UInt32 = 100
+    /// The pause in reading while many bytes wait to be written to the session bus, in milliseconds.
     private static let restOfWriting: UInt32 = 5
+    /// The time of ``clearing``, in milliseconds.
     private static let clearingPause: UInt32 = 1000
+    /// The first and the longest time that a session has for an acknowledgment (``SessionPeer/doubt``), in milliseconds.
     static let firstDoubt: UInt32 = 10_000
     static let longestDoubt: UInt32 = 600_000
+    /// The first and the longest time of ``again``, in milliseconds.
     private static let firstPause: UInt32 = 1000
     private static let longestPause: UInt32 = 60_000
 
     /// - Parameters:
-    ///   - bus: a new connection.
+    ///   - bus: a new connection, which has not registered with the bus.
     ///   - owner: the owner, which keeps this object.
-    ///   - onEnd: called once, from the loop.
+    ///   - onEnd: called with the reason when the connection ends by itself; at most once.
     init(_ bus: any BusConnection, of owner: Sessions, onEnd: @escaping (BusError) -> Void) {
         self.bus = bus
         self.owner = owner
@@ -73,6 +97,7 @@ final class SystemBusSession {
         bus.onDisconnect = { [weak self] in self?.end(.disconnected("the system bus closed the connection")) }
     }
 
+    /// Registers with the bus, subscribes to the broadcasts of other sessions, and broadcasts `Here`.
     func start() {
         bus.hello { [weak self] result in
             guard let self, !isOver else { return }
@@ -83,23 +108,23 @@ final class SystemBusSession {
                 isThere = true
                 applyPause()
                 owner.joined()
-                // Sent behind the match rule, so that of two sessions that join at once one receives the other's
-                // signal.
+                // Sent behind the match rule. If two sessions join at once, at least one then receives the other's signal.
                 bus.send(HereSignal().message(to: nil))
             }
         }
     }
 
+    /// Reports the end of the connection.
     private func end(_ error: BusError) {
         guard !isOver else { return }
         isOver = true
         onEnd(error)
     }
 
-    /// Stops all activity. If the bus is still there, the other sessions get a report of the notifications that will
-    /// not be sent.
+    /// Stops all activity. If the connection still exists, the other sessions get a report of the queued notifications,
+    /// which will not be sent.
     ///
-    /// - Returns: the number of notifications that were not sent.
+    /// - Returns: the number of these notifications.
     func close() -> UInt64 {
         let isLast = !isOver
         isOver = true
@@ -117,26 +142,29 @@ final class SystemBusSession {
         return count
     }
 
+    /// Pauses or resumes reading, as the owner wants it.
     func pause(_ isPaused: Bool) {
         self.isPaused = isPaused
         applyPause()
     }
 
-    /// Pauses or resumes reading. Before AddMatch is answered the connection is not paused, as the bus's answers could
-    /// not be read.
+    /// Pauses or resumes the connection. It is not paused before the bus has answered AddMatch, because a paused connection
+    /// would not read the answer.
     private func applyPause() { (bus as? Connection)?.isPaused = (isPaused && isThere) || rest != nil }
 
+    /// The time in microseconds (``Sessions/now``).
     var now: Int64 { owner.now }
 
     // MARK: Arriving messages
 
+    /// Handles a message from the system bus. Returns whether it was for this object.
     private func handle(_ message: Message) -> Bool {
         guard !isOver else { return true }
         if let change = OwnerChange(message) {
             if let name = change.departed { forget(name) }
             return true
         }
-        // Calls come from connections that the bus's policy lets through; by default there are none.
+        // Calls are only answered with the introspection data. By default the bus's policy lets none through.
         if message.kind == .methodCall { return exporter.handle(message, from: bus) }
         guard message.kind == .signal, message.hasInterface(SessionsWire.interface), message.hasPath(SessionsWire.path),
             let sender = message.sender, sender != bus.uniqueName
@@ -161,11 +189,11 @@ final class SystemBusSession {
         return true
     }
 
-    /// Whether reading pauses, for tests.
+    /// Whether reading pauses because of the rate or of the session bus, for tests.
     var isResting: Bool { rest != nil }
 
-    /// Pauses reading, because messages arrive faster than they can be handled or passed on. Unread messages wait in
-    /// the bus, which limits them per connection.
+    /// Pauses reading, because messages arrive faster than they can be handled or written to the session bus. Unread messages
+    /// wait in the system bus, which limits them for each connection.
     private func takeRest(_ milliseconds: UInt32 = SystemBusSession.restTime) {
         guard rest == nil else { return }
         rest = .once(milliseconds: milliseconds, on: bus.context) { [unowned self] in
@@ -178,13 +206,16 @@ final class SystemBusSession {
 
     // MARK: Sessions on the bus
 
+    /// Takes the signal `Here` of another session.
+    ///
+    /// - Parameter isBroadcast: whether the signal is a broadcast, which is answered, and not itself an answer.
     private func heard(of name: UniqueName, isBroadcast: Bool) {
         switch places.standing(of: name) {
         case .session:
             guard let peer = places[name] else { return }
-            // The sender may have missed this session's signals.
+            // A session that broadcasts again may have missed signals, so it is answered again.
             if isBroadcast, peer.answers.take(at: now) { greet(peer, answers: true) }
-        // The answer of the bus is known or pending.
+        // The bus was asked already.
         case .candidate, .turnedAway: break
         case .unknown:
             if isBroadcast { unanswered.insert(name) }
@@ -193,9 +224,9 @@ final class SystemBusSession {
         }
     }
 
-    /// Makes a connection a candidate.
+    /// Makes a connection a candidate, about which the bus is asked.
     ///
-    /// - Returns: false where too many questions are pending.
+    /// - Returns: false if there are too many candidates or questions.
     private func begin(_ name: UniqueName) -> Bool {
         guard places.hasRoomForCandidate, questions.take(at: now) else { return false }
         places.addCandidate(name)
@@ -203,8 +234,8 @@ final class SystemBusSession {
         return true
     }
 
-    /// Makes a connection a candidate later. Where there are many, the next one and those passed over are chosen at
-    /// random: thousands of connections of one sender can't precede a connection that announced itself once.
+    /// Makes a connection a candidate later. If too many wait, a random one is passed over, and the next candidate is chosen
+    /// at random. In a queue, thousands of connections of one sender would precede a connection that announced itself once.
     private func postpone(_ name: UniqueName) {
         if let passedOver = postponed.insert(name) {
             unanswered.remove(passedOver)
@@ -219,14 +250,16 @@ final class SystemBusSession {
         }
     }
 
-    /// The connections that broadcast Here, and are to be answered when their user is known.
+    /// The connections that have broadcast `Here`, and are answered when they are sessions.
     private var unanswered: Set<UniqueName> = []
 
+    /// Asks the bus about the next candidates, up to ``maxAsking`` at a time.
     private func askNext() {
         while asking < Self.maxAsking, let name = unasked.popFirst() {
             guard places.standing(of: name) == .candidate else { continue }
             asking += 1
-            // Asked behind the match rule: either this fails, or a later departure is announced.
+            // The match rule for the departure is sent ahead of the question. Thus a connection that leaves in between is
+            // noticed: the question fails, or the departure is announced.
             departures.watch(name) { [weak self] in self?.forget(name) }
             bus.credentials(of: name) { [weak self] result in
                 guard let self, !isOver else { return }
@@ -237,11 +270,12 @@ final class SystemBusSession {
         }
     }
 
+    /// Takes the bus's answer about a candidate: its user ID, or an error.
     private func learned(_ name: UniqueName, _ answer: Result<UInt32?, BusError>) {
         guard places.standing(of: name) == .candidate else { return }
         guard case .success(let userID?) = answer else {
             forget(name)
-            // Without an answer of the bus, a session that is still there was passed over.
+            // If the bus could not answer although the connection exists, a session may be passed over.
             if case .failure(let error) = answer, error.name != BusError.nameHasNoOwnerName { missed() }
             return
         }
@@ -255,6 +289,7 @@ final class SystemBusSession {
         joined(peer)
     }
 
+    /// Begins the exchange with a session that got a slot.
     private func joined(_ peer: SessionPeer) {
         Log.info("\(peer.name) on the system bus is a session of user \(peer.userID ?? 0)")
         peer.goneAt = nil
@@ -262,7 +297,9 @@ final class SystemBusSession {
         welcome(peer)
     }
 
-    /// Handles the loss of a session's slot.
+    /// Takes the loss of a session's slot.
+    ///
+    /// - Parameter why: the reason for the log, the end of its sentence.
     private func lost(_ peer: SessionPeer, _ why: String) {
         Log.info("\(peer.name) on the system bus, a session of user \(peer.userID ?? 0), lost its slot \(why)")
         let count = changeLine(of: peer) { $0.leavePlace() }
@@ -272,6 +309,9 @@ final class SystemBusSession {
     }
 
     /// Announces this session and its wanted names to another session.
+    ///
+    /// - Parameter answers: whether the other session's broadcast is answered with `Here`. It may be a restarted service,
+    ///   so the wanted names are sent to it in any case.
     private func greet(_ peer: SessionPeer, answers: Bool) {
         if answers {
             bus.send(HereSignal().message(to: peer.name))
@@ -280,6 +320,8 @@ final class SystemBusSession {
         tellWants(to: peer)
     }
 
+    /// Sends a session the names that are imported from its user, and this service's features, if they have changed since
+    /// they were last sent. A session that gets its wanted names replays its values.
     func tellWants(to peer: SessionPeer) {
         guard let userID = peer.userID else { return }
         let wants = (owner.rules.imports[userID] ?? []).map(\.description)
@@ -289,22 +331,25 @@ final class SystemBusSession {
         bus.send(WantsSignal(wants).message(to: peer.name))
     }
 
+    /// The features of this service beyond the first version of the protocol.
     static let features = [UnderstandsSignal.values, UnderstandsSignal.losses, UnderstandsSignal.identities]
 
-    /// Asks a session to replay its values, as some may be missing.
+    /// Asks a session for a replay of its retained values, because signals were lost. The request is the list of wanted
+    /// names, sent once more.
     func askForValues(_ peer: SessionPeer) {
         guard peer.understandsValues, peer.told?.isEmpty == false, peer.questions.take(at: now) else { return }
         peer.told = nil
         tellWants(to: peer)
     }
 
-    /// Notes that a session has left. Its values end, unless it comes back within the grace time.
+    /// Notes that a session has left or lost its slot. After ``SessionValues/grace`` its values are checked, and end if the
+    /// session has not come back.
     private func noteLeft(_ peer: SessionPeer) {
         peer.goneAt = now
         owner.lookThrough(after: SessionValues.grace)
     }
 
-    /// Returns the state of a user's sessions, as far as it concerns values.
+    /// Returns the state of the replays of a user's sessions, as far as this session wants names of them.
     func presence(of userID: UInt32) -> SessionValues.Presence {
         let sessions = places.peers.values.filter { $0.userID == userID && $0.told?.isEmpty == false }
         let telling = sessions.filter(\.understandsValues)
@@ -313,6 +358,7 @@ final class SystemBusSession {
             isSilent: telling.count < sessions.count)
     }
 
+    /// Takes the departure of a connection from the system bus, or a failed question about it.
     private func forget(_ name: UniqueName) {
         let wasSession = places.standing(of: name) == .session
         let (left, admitted) = places.remove(name)
@@ -329,7 +375,7 @@ final class SystemBusSession {
         if let admitted { joined(admitted) }
     }
 
-    /// Releases everything that is kept of a connection.
+    /// Releases the timers and the watch of a connection that is no longer remembered.
     private func end(_ peer: SessionPeer) {
         peer.stop()
         unanswered.remove(peer.name)
@@ -339,6 +385,7 @@ final class SystemBusSession {
         departures.forget(peer.name)
     }
 
+    /// Schedules the removal of rate limits of users without a session, when they have recovered.
     private func clearLater() {
         guard clearing == nil else { return }
         clearing = .once(milliseconds: Self.clearingPause, on: bus.context) { [unowned self] in
@@ -349,8 +396,8 @@ final class SystemBusSession {
         }
     }
 
-    /// Notes that a session was passed over, because of a limit or without an answer of the bus. All sessions are asked
-    /// again: after 1 s, then after pauses that double, up to 60 s.
+    /// Schedules a broadcast of `Here`, because a session was passed over: a limit was reached, or the bus did not answer.
+    /// All sessions answer the broadcast. It follows after 1 s, in repeated cases after pauses that double up to 60 s.
     private func missed() {
         guard again == nil else { return }
         // After two minutes without such an event the pauses start again at 1 s.
@@ -365,7 +412,7 @@ final class SystemBusSession {
         }
     }
 
-    /// The numbers of table entries per session, for tests.
+    /// The numbers of entries in the tables, for tests of leaks.
     var kept: [(what: String, count: Int)] {
         [
             ("sessions", places.kept.sessions), ("sessions without a place", places.kept.turnedAway),
@@ -375,5 +422,6 @@ final class SystemBusSession {
         ]
     }
 
+    /// The other sessions, as the property `Sessions` shows them.
     var shown: [[String: PropertyList]] { places.shown.map(\.shown) }
 }
