@@ -3,14 +3,15 @@ import CarillonClient
 import CarillonDBus
 import CarillonWire
 
-/// The advice after an error: the next step for the user.
+/// The advice that a command prints below an error: the next step for the user.
 enum Advice {
+    /// The advice if there is no bus.
     static let withoutBus = """
         A session bus belongs to a session. Without one, as in a container or behind sudo, 'dbus-run-session -- bash' \
         starts one.
         """
 
-    /// - Returns: nil if the error explains itself.
+    /// Returns the advice after an error of the service; nil if the error needs none.
     static func after(_ error: ServiceError) -> String? {
         switch error {
         case .unavailable:

@@ -7,13 +7,15 @@ import CarillonMainLoop
     import Musl
 #endif
 
-/// The program `carillon COMMAND …`.
+/// The program `carillon COMMAND …`: it finds the command, and runs it with the other arguments.
 @main
 struct CarillonTool {
+    /// Runs a command with its arguments, and returns the exit code of the process.
     typealias Run = @Sendable ([String]) throws(UsageError) -> ExitCode
 
     struct Command: Sendable {
         let name: String
+        /// One line for the list of commands.
         let help: String
         let run: Run
     }
@@ -42,8 +44,9 @@ struct CarillonTool {
         Command(name: "help", help: "Show the help of a command", run: HelpCommand.run),
     ]
 
+    /// Returns the command of this name; nil if there is none.
     static func command(_ name: String) -> Run? {
-        // For the shells, so it is not in the help.
+        // Only the completion scripts of shells call it, so the help does not list it.
         if name == "complete" { return CompleteCommand.run }
         return commands.first { $0.name == name }?.run
     }
@@ -62,11 +65,15 @@ struct CarillonTool {
         }
     }
 
+    /// Reports wrong arguments, and ends the process.
+    ///
+    /// - Parameter help: the command that shows the help; nil for the general one.
     private static func fail(_ error: UsageError, help: String?) -> Never {
         printError("carillon: \(error)\nTry '\(help ?? "carillon --help")'.")
         exit(ExitCode.usage.rawValue)
     }
 
+    /// Runs the program with its arguments, apart from the program's name.
     static func run(_ arguments: [String]) throws(UsageError) -> ExitCode {
         let width = commands.map(\.name.count).max() ?? 0
         let list = commands.map { command in
@@ -97,7 +104,7 @@ struct CarillonTool {
         return try run(Array(rest.dropFirst()))
     }
 
-    /// Returns the error for an unknown command.
+    /// Returns the error for an unknown command, with the most similar known one.
     static func unknown(_ name: String) -> UsageError {
         let closest = Spelling.closest(to: name, among: commands.map(\.name))
         return UsageError("there is no command '\(name)'" + (closest.map { "; did you mean '\($0)'?" } ?? ""))

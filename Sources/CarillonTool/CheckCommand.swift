@@ -7,7 +7,10 @@ import CarillonMainLoop
     import Musl
 #endif
 
-/// `carillon check [FILE ...]`: the check of configuration files, before a program reads them (E9).
+/// `carillon check [FILE ...]`: checks configuration files, before a program reads them (E9).
+///
+/// It runs `carillond --check` and `carillon-bridge --check`, since these programs define the valid contents of their
+/// files. They write their findings to the same standard error.
 enum CheckCommand {
     static func run(_ arguments: [String]) throws(UsageError) -> ExitCode {
         let parser = CommandLineParser(
@@ -22,7 +25,7 @@ enum CheckCommand {
         let files = try parser.parse(arguments)
         if parser.value(version) { return Output.writeVersion() }
         if files.contains("") { throw UsageError("'' is not a FILE") }
-        // The programs that read the files know the valid contents.
+        // A file name decides between the two programs.
         let bridges = files.filter { $0.hasSuffix("bridge.conf") }
         let services = files.filter { !$0.hasSuffix("bridge.conf") }
         var checks: [[String]] = []
@@ -50,6 +53,7 @@ enum CheckCommand {
         return access(String(path), X_OK) == 0 ? String(path) : name
     }
 
+    /// Runs a checking program, and returns its exit code as that of this command.
     private static func result(of command: [String]) -> ExitCode {
         let loop = EventLoop()
         var ending: ChildProgram.Ending?

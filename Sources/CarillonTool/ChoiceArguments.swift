@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Options whose values are keywords.
+/// The parsers of option values that are keywords, such as `--color never`. The keywords are the cases of an enumeration.
 enum ChoiceArguments {
     typealias Choice = RawRepresentable<String> & CaseIterable
 

@@ -3,11 +3,13 @@ import CarillonBusNames
 import CarillonMainLoop
 import CarillonWire
 
-/// The clients that a user names: by unique name, process ID, program name, or application ID.
+/// The clients that the argument CLIENT of a command selects: by unique name, process ID, program name, or application ID.
+/// The commands `why`, `observers`, `suspend`, `resume` and `follow` use it.
 struct ChosenClients {
+    /// The argument.
     let text: String
 
-    /// - Throws: an error if `text` can't name a client.
+    /// - Throws: an error if `text` is empty, or begins like a unique name and is none.
     init(_ text: String) throws(UsageError) {
         guard !text.isEmpty else {
             throw UsageError("a CLIENT is a unique name such as :1.42, a process id or a program")
@@ -18,6 +20,7 @@ struct ChosenClients {
         self.text = text
     }
 
+    /// Whether the argument selects a client.
     func contains(_ client: ListedClient) -> Bool {
         if let name = UniqueName(rawValue: text) { return client.name == name }
         if let id = UInt32(text) { return client.processID == id }
@@ -26,12 +29,12 @@ struct ChosenClients {
             || (!client.application.isEmpty && client.application == text)
     }
 
-    /// Asks the service for its clients, and then a question about each chosen client in turn. Ends the run afterwards,
-    /// or if no client is chosen.
+    /// Requests the list of clients, and then calls a method of the service for each selected client in turn. It ends the run
+    /// afterwards, or if no client is selected.
     ///
     /// - Parameters:
-    ///   - question: returns the question about a client.
-    ///   - answered: receives each answer.
+    ///   - question: returns the method call for a client.
+    ///   - answered: receives each reply.
     func ask<Method: CenterMethod>(
         _ question: @escaping @Sendable (ListedClient) -> Method, on session: CommandSession,
         answered: @escaping @Sendable (ListedClient, Method.Reply) -> Void
@@ -51,7 +54,7 @@ struct ChosenClients {
         }
     }
 
-    /// Ends the run, because no client is chosen.
+    /// Ends the run with an error, because no client is selected.
     func reportNone(on session: CommandSession) {
         printError("carillon: there is no client '\(text)'; 'carillon clients' lists all clients")
         session.finish(.nothing)

@@ -10,14 +10,14 @@ import CarillonWire
     import Musl
 #endif
 
-/// One run of a command: a client of the service on the main loop, which ends with an exit code.
+/// One run of a command that needs the service: it connects, sends requests from the main loop, and ends with an exit code.
 ///
-/// It is the same client as in the Swift library. The command prints on standard error the events that the library
-/// reports to its program.
+/// It uses the client of the Swift library, `ServiceSession`. An error of the bus or the service ends the run: the session
+/// prints it with advice, and returns the exit code for it. Most commands start it with ``run(startsService:_:)``.
 final class CommandSession: @unchecked Sendable {
     // Sendable: the command has one thread, on which everything here runs.
 
-    /// The receiver of events for a command that continues for a while.
+    /// The receiver of notifications and other events, for a command that continues until it is ended. ``Watch`` is one.
     protocol Listener: AnyObject {
         func received(_ notification: ArrivedNotification)
         func mayHaveMissed(_ gap: Gap)
@@ -29,9 +29,13 @@ final class CommandSession: @unchecked Sendable {
     private let outbox = SharedOutbox()
     private var session: ServiceSession!
     private let startsService: Bool
+    /// Whether the client may send. Before, requests are only queued.
     private var hasStarted = false
+    /// Whether a service has been connected, so that a later disconnection is a loss.
     private var hasBeenServed = false
+    /// The code with which the run ends; nil while it continues.
     private var exitCode: ExitCode?
+    /// The timers and signal handlers of the run.
     private var sources: [EventSource] = []
 
     private init(startsService: Bool) {
@@ -41,7 +45,7 @@ final class CommandSession: @unchecked Sendable {
             startsService: startsService, wish: TransportWish(ofUser: .ofEnvironment), outbox: outbox, receiver: self)
     }
 
-    /// Calls `start`, which submits the requests, and runs until ``finish(_:)``.
+    /// Calls `start`, which submits the first requests, and then runs the loop until ``finish(_:)``.
     ///
     /// - Parameter startsService: whether the bus may start a service if there is none.
     static func run<Failure: Error>(
@@ -66,6 +70,7 @@ final class CommandSession: @unchecked Sendable {
 
     // MARK: Requests
 
+    /// Queues a request, and sends it as soon as the service is connected. Its result goes to the request's completion.
     func submit(_ request: Request) {
         do throws(ServiceError) {
             try outbox.append(request)
@@ -75,12 +80,12 @@ final class CommandSession: @unchecked Sendable {
         if hasStarted { session.pump() }
     }
 
-    /// Calls a method of the service; an error ends the run.
+    /// Calls a method of the service. `answer` receives the reply; an error ends the run instead.
     func ask<Method: CenterMethod>(_ method: Method, _ answer: @escaping @Sendable (Method.Reply) -> Void) {
         submit(.call(method) { [self] in take($0, answer) })
     }
 
-    /// Asks for all properties of the service; an error ends the run.
+    /// Requests all properties of the service. `answer` receives them; an error ends the run instead.
     func askProperties(_ answer: @escaping @Sendable (CenterProperties) -> Void) {
         submit(.properties { [self] in take($0, answer) })
     }
@@ -94,7 +99,7 @@ final class CommandSession: @unchecked Sendable {
 
     // MARK: Output
 
-    /// Prints a line for the caller; a failure ends the run.
+    /// Prints a line on standard output; a failure ends the run. Nothing is printed after the end.
     func print(_ line: String) {
         if exitCode == nil, !Output.write(line) { finish(.outputFailed) }
     }
@@ -117,7 +122,7 @@ final class CommandSession: @unchecked Sendable {
         sources.append(.once(milliseconds: UInt32(max(1, seconds * 1000)), on: .default, action: action))
     }
 
-    /// Ends the run on SIGINT and SIGTERM, with the exit code that `code` returns then.
+    /// Ends the run on the signals SIGINT and SIGTERM, with the exit code that `code` returns then.
     func finishWhenInterrupted(_ code: @escaping () -> ExitCode) {
         for signal in [SIGINT, SIGTERM] {
             sources.append(
@@ -145,6 +150,7 @@ extension CommandSession: ServiceReceiver {
             return finish(.unavailable)
         }
         if state == .connected { hasBeenServed = true }
+        // A listener reports this itself.
         if case .notAnswering(let reason) = state, listener == nil, exitCode == nil {
             printError("carillon: \(reason); waiting for it")
         }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMainLoop
 
-/// The exit codes that scripts can rely on.
+/// The exit codes of all commands, which are documented for scripts.
 enum ExitCode: Int32, CaseIterable {
     case done = 0
     /// The arguments were wrong, or the service refused them.
@@ -9,7 +9,7 @@ enum ExitCode: Int32, CaseIterable {
     /// There is no bus, or no service on it.
     case unavailable = 2
     case timedOut = 3
-    /// Notifications were lost on their way to this command.
+    /// Notifications were lost before this command could process them.
     case lost = 4
     /// Standard output could not be written.
     case outputFailed = 5

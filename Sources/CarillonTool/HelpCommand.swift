@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMainLoop
 
-/// `carillon help [COMMAND]`
+/// `carillon help [COMMAND]`: shows the help of a command, as its option `--help` does.
 enum HelpCommand {
     static func run(_ arguments: [String]) throws(UsageError) -> ExitCode {
         let parser = CommandLineParser(

@@ -4,8 +4,10 @@ import CarillonCore
 import CarillonMainLoop
 import CarillonWire
 
-/// `carillon clients` and `carillon observers [CLIENT]`
+/// `carillon clients` and `carillon observers [CLIENT]`: list the clients of the service, its posters, or registered
+/// observers, as a table or as JSON.
 enum ListCommand {
+    /// The entries of one line, by the keys of columns.
     typealias Row = [(key: String, value: PropertyList)]
 
     static func runClients(_ arguments: [String]) throws(UsageError) -> ExitCode {
@@ -19,7 +21,7 @@ enum ListCommand {
         return CommandSession.run(startsService: false) { session in
             guard !wantsPosters else {
                 return session.ask(ListPosters()) { posters in
-                    // Among posters with the same count, the one listed first comes first.
+                    // The most posts come first. Posters with the same count stay in the order of the service.
                     let busiest = posters.enumerated().sorted {
                         ($1.element.posted, $0.offset) < ($0.element.posted, $1.offset)
                     }
@@ -48,7 +50,7 @@ enum ListCommand {
             Self.show(rows, columns: observerColumns, isJSON: isJSON, on: terminal, session)
         }
         return CommandSession.run(startsService: false) { session in
-            // A client that has left has no observers. A client that hides from lists can still be asked about.
+            // A unique name needs no list of clients. A client that has left has no observers, which is no error.
             if let chosen, UniqueName(rawValue: chosen.text) != nil {
                 return collect(of: [chosen.text], on: session, show: show)
             }
@@ -68,6 +70,8 @@ enum ListCommand {
     private static let posterColumns = ["name", "pid", "process", "posted", "refused", "app"]
     private static let observerColumns = ["client", "id", "name", "object", "suspension-behavior"]
 
+    /// Declares the options of both commands, and reads them.
+    ///
     /// - Returns: nil if only the version was requested.
     private static func parse(
         _ parser: CommandLineParser, _ arguments: [String]
@@ -80,7 +84,13 @@ enum ListCommand {
         return (parser.value(json), Terminal(color: try ColorChoice.value(of: color, from: parser)), rest)
     }
 
-    /// Asks for the observers of one client after the other, in pages.
+    /// Requests the observers of one client after the other, and then shows all.
+    ///
+    /// - Parameters:
+    ///   - clients: the unique names of the clients that are not complete.
+    ///   - last: the last received observer of the first client. The service lists observers in pages, and an empty page is
+    ///     the end.
+    ///   - rows: the rows so far.
     private static func collect(
         of clients: [String], after last: ObserverID = ObserverID(rawValue: 0), on session: CommandSession,
         rows: [Row] = [], show: @escaping @Sendable ([Row], CommandSession) -> Void
@@ -102,6 +112,7 @@ enum ListCommand {
         }
     }
 
+    /// Prints the rows as JSON or as a table, and ends the run.
     private static func show(
         _ rows: [Row], columns: [String], isJSON: Bool, on terminal: Terminal, _ session: CommandSession
     ) {
@@ -120,7 +131,7 @@ enum ListCommand {
                 return Table.Column(column, isNumber ? .right : .left)
             })
         for row in rows {
-            // An older service does not send all columns.
+            // An older service does not send all entries.
             table.append(columns.map { column in row.first { $0.key == column }.map(cell) ?? Table.Cell(Sign.unknown) })
         }
         for line in table.lines(on: terminal) { session.print(line) }
@@ -132,6 +143,7 @@ enum ListCommand {
         }
     }
 
+    /// Returns the cell of an entry, with a sign for an empty or unknown value.
     private static func cell(_ entry: (key: String, value: PropertyList)) -> Table.Cell {
         let text =
             switch (entry.key, entry.value) {
@@ -143,7 +155,7 @@ enum ListCommand {
         return Table.Cell(text, style(of: entry.key, entry.value))
     }
 
-    /// Returns the style that marks signs of trouble.
+    /// Returns the style that marks a sign of trouble; nil for any other entry.
     private static func style(of key: String, _ value: PropertyList) -> Terminal.Style? {
         switch (key, value) {
         case ("suspended", .boolean(true)): .warning

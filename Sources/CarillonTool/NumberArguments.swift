@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMainLoop
 
-/// Options whose values are numbers or times.
+/// The parsers of option values that are numbers or times. Each takes the option's name for its error.
 enum NumberArguments {
     /// Returns a whole number from 1 to 4,000,000; nil if the option was not given.
     static func count(_ text: String?, _ option: String) throws(UsageError) -> Int? {
@@ -26,7 +26,7 @@ enum NumberArguments {
         return seconds
     }
 
-    /// Returns a time in whole seconds that the service can count; nil if the option was not given.
+    /// Returns a time in whole seconds, as the service takes it in 32 bits; nil if the option was not given.
     static func wholeSeconds(_ text: String?, _ option: String) throws(UsageError) -> UInt32? {
         guard let seconds = try seconds(text, option, from: 1, to: Double(UInt32.max)) else { return nil }
         guard let whole = UInt32(exactly: seconds) else {
@@ -35,8 +35,8 @@ enum NumberArguments {
         return whole
     }
 
-    /// Reads `90`, `0.5`, `250ms`, `5m`, `1h30m`, `2d`: a number of seconds, or numbers with units, the largest unit
-    /// first.
+    /// Returns the seconds in a text such as `90`, `0.5`, `250ms`, `5m`, `1h30m` or `2d`: a number of seconds, or numbers with
+    /// units, the largest unit first.
     ///
     /// - Returns: nil for anything else.
     static func seconds(in text: String) -> Double? {
@@ -54,6 +54,7 @@ enum NumberArguments {
         return sum
     }
 
+    /// The units, in seconds.
     private static let sizes = ["d": 86_400.0, "h": 3600, "m": 60, "min": 60, "s": 1, "ms": 0.001]
 
     /// Reads digits with an optional point.
@@ -64,6 +65,7 @@ enum NumberArguments {
         return Double(text)
     }
 
+    /// Returns a number without a decimal point if it is whole.
     private static func shown(_ number: Double) -> String {
         number == number.rounded() ? "\(Int64(number))" : "\(number)"
     }

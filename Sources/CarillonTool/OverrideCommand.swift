@@ -2,7 +2,8 @@
 import CarillonMainLoop
 import CarillonWire
 
-/// `carillon suspend CLIENT`, `carillon resume CLIENT` and `carillon follow CLIENT`, for tests of applications (B3).
+/// `carillon suspend CLIENT`, `carillon resume CLIENT` and `carillon follow CLIENT`: set and revoke an override of a client's
+/// suspension state in the service, for tests of applications (B3).
 enum OverrideCommand {
     static func runSuspend(_ arguments: [String]) throws(UsageError) -> ExitCode {
         try run(
@@ -23,6 +24,9 @@ enum OverrideCommand {
             done: "override revoked")
     }
 
+    /// - Parameters:
+    ///   - isSuspended: the override; nil revokes it.
+    ///   - done: the first word of the output for each client.
     private static func run(
         _ arguments: [String], _ command: String, _ isSuspended: Bool?, _ summary: String, done: String
     ) throws(UsageError) -> ExitCode {

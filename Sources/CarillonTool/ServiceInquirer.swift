@@ -4,17 +4,20 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// A client that asks the service and passes all answers on, errors included: for callers that continue without a
-/// service, or do not report its absence. It never has the bus start one.
+/// A client that calls methods of the service and passes each result to its caller, errors included. It never makes the bus
+/// start a service.
+///
+/// ``TopPoll`` uses it, which continues without a service, and so does ``ServiceWords``, which reports no errors. Other
+/// commands use ``CommandSession``, which ends the process after an error.
 ///
 /// Threads: all on the thread that runs the default context.
 final class ServiceInquirer: @unchecked Sendable {
     // Sendable: the command has one thread, on which everything here runs.
     private let outbox = SharedOutbox()
     private var session: ServiceSession!
-    /// Called whenever a service is there, also when it is a new one.
+    /// Called whenever a service becomes available, also for each new service after another.
     var served: () -> Void = {}
-    /// The reason why there is no service, if it is known.
+    /// The reason why no service is connected; nil while one is, and before the reason is known.
     private(set) var absence: ServiceError?
 
     init() {
@@ -25,23 +28,27 @@ final class ServiceInquirer: @unchecked Sendable {
 
     func start() { session.start() }
 
-    /// Closes the connection. Pending questions are not answered any more.
+    /// Closes the connection. The results of pending calls are not delivered any more.
     func stop() { session.stop() }
 
+    /// Calls a method of the service.
     func ask<Method: CenterMethod>(
         _ method: Method, _ answer: @escaping @Sendable (Result<Method.Reply, ServiceError>) -> Void
     ) {
         ask(method.message(startsService: false), reading: Method.reply(in:), answer)
     }
 
+    /// Requests all properties of the service.
     func askProperties(_ answer: @escaping @Sendable (Result<CenterProperties, ServiceError>) -> Void) {
         ask(CenterProperties.getAll(startsService: false), reading: CenterProperties.init(in:), answer)
     }
 
+    /// Requests the process ID of the service; nil if it is unknown.
     func findServiceProcess(_ answer: @escaping (UInt32?) -> Void) {
         session.findServiceProcess(answer)
     }
 
+    /// - Parameter read: decodes the reply.
     private func ask<Reply>(
         _ message: Message, reading read: @escaping @Sendable (Message) throws(BusError) -> Reply,
         _ answer: @escaping @Sendable (Result<Reply, ServiceError>) -> Void
@@ -54,6 +61,7 @@ final class ServiceInquirer: @unchecked Sendable {
         }
         do throws(ServiceError) {
             try outbox.append(request)
+            // The session sends the requests that the outbox holds.
             session.pump()
         } catch {
             answer(.failure(error))
@@ -74,7 +82,7 @@ extension ServiceInquirer: ServiceReceiver {
         }
     }
 
-    // The inquirer registers and posts nothing.
+    // These reports never occur: the inquirer registers no observers, and posts nothing.
     func received(_: ArrivedNotification, for _: [RegistrationKey]) {}
     func mayHaveMissed(_: Gap) {}
     func registrationRefused(_: RegistrationKey, because _: ServiceError) {}

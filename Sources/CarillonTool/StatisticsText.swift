@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonWire
 
-/// The meaning of the service's counters, as texts for people.
+/// The meaning of the service's counters, as texts for people. `carillon status` shows them.
 enum StatisticsText {
     /// The groups in the order in which they are shown, with their titles.
     enum Group: String, CaseIterable {
@@ -9,10 +9,11 @@ enum StatisticsText {
         case waiting = "Waiting now"
         case traffic = "Since the service started"
         case losses = "Lost or refused since then"
-        /// The counters of a later service.
+        /// Counters of a later version of the service, which this command does not know.
         case others = "Others"
     }
 
+    /// Returns the group of the counter with this key.
     static func group(of key: String) -> Group {
         switch StatisticsKey(rawValue: key) {
         case .clients, .observers, .observerBytes, .channels, .retained, .retainedBytes, .memoryBytes: .now
@@ -25,7 +26,7 @@ enum StatisticsText {
         }
     }
 
-    /// Whether the counter counts lost notifications.
+    /// Whether the counter counts lost notifications or values, so that it is shown as trouble.
     static func isLoss(_ key: String) -> Bool {
         switch StatisticsKey(rawValue: key) {
         case .dropped, .lostPosts, .unretained, .displaced, .rejected: true
@@ -33,7 +34,7 @@ enum StatisticsText {
         }
     }
 
-    /// Returns one line; empty for a counter that this command does not know.
+    /// Returns the meaning of a counter in one line; empty for a counter that this command does not know.
     static func help(of key: String) -> String {
         switch StatisticsKey(rawValue: key) {
         case .clients: "programs that observe, or have reported their state"

@@ -2,7 +2,7 @@
 import CarillonMainLoop
 import CarillonWire
 
-/// `carillon status`
+/// `carillon status`: prints the state, the permissions and the counters of the service, and a line about the bridge.
 enum StatusCommand {
     static func run(_ arguments: [String]) throws(UsageError) -> ExitCode {
         let parser = CommandLineParser(
@@ -19,6 +19,7 @@ enum StatusCommand {
         let bridge = BridgeInquirer()
         return CommandSession.run(startsService: false) { session in
             session.askProperties { properties in
+                // The bridge is optional, so an error or a missing answer only omits its line.
                 bridge.askStatus(within: .milliseconds(1_000)) { answer in
                     let bridge = (try? answer.get()) ?? nil
                     if isJSON {
@@ -26,7 +27,7 @@ enum StatusCommand {
                         entries["Bridge"] = bridge.map { .dictionary($0.entries) }
                         session.print(PropertyListJSON.text(.dictionary(entries)))
                     } else {
-                        // A narrow terminal does not cut sentences either.
+                        // Lines are not cut, even on a narrow terminal, since some are sentences.
                         let paper = Terminal(width: nil, hasColors: terminal.hasColors)
                         for line in lines(of: properties, bridge: bridge, on: paper) { session.print(line) }
                     }
@@ -36,7 +37,7 @@ enum StatusCommand {
         }
     }
 
-    /// Returns the permissions of programs; empty for a service that does not send its policy.
+    /// Returns lines about the policy, the permissions of programs; none for a service that does not send it.
     private static func text(of policy: ShownPolicy) -> [(label: String, text: String)] {
         guard !policy.unidentified.isEmpty else { return [] }
         func names(_ names: [String]) -> String { names.isEmpty ? "none" : names.joined(separator: "; ") }
@@ -53,7 +54,7 @@ enum StatusCommand {
         return lines
     }
 
-    /// Returns the other sessions of the machine; empty if they are off.
+    /// Returns lines about the exchange with other sessions of the machine; none if it is off.
     private static func text(of sessions: [String: PropertyList]) -> [(label: String, text: String)] {
         func text(_ values: [String: PropertyList], _ key: String) -> String {
             switch values[key] {
@@ -77,7 +78,7 @@ enum StatusCommand {
         return lines
     }
 
-    /// Returns the state of the service, followed by its counters in groups, each with its meaning.
+    /// Returns the whole text: the state of the service, followed by its counters in groups, each with its meaning.
     private static func lines(
         of properties: CenterProperties, bridge: BridgeStatus?, on terminal: Terminal
     ) -> [String] {
@@ -97,6 +98,7 @@ enum StatusCommand {
         if let summary = bridge.map({ BridgeText.summary($0) }) { line(summary.label, summary.text, summary.style) }
 
         var counters = Table([Table.Column("key"), Table.Column("count", .right), Table.Column("help")])
+        // The titles of groups, by the number of the row that they precede.
         var titles: [Int: String] = [:]
         let entries = properties.statistics.entries
         for group in StatisticsText.Group.allCases {

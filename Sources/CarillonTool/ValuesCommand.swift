@@ -2,7 +2,7 @@
 import CarillonMainLoop
 import CarillonWire
 
-/// `carillon get NAME`, `carillon forget NAME` and `carillon retained`: retained values (R1 to R3).
+/// `carillon get NAME`, `carillon forget NAME` and `carillon retained`: print, remove and list retained values (R1 to R3).
 enum ValuesCommand {
     static func runGet(_ arguments: [String]) throws(UsageError) -> ExitCode {
         let parser = CommandLineParser(
@@ -72,12 +72,14 @@ enum ValuesCommand {
         }
     }
 
+    /// Returns the only argument, which has to be a name.
     private static func oneName(_ arguments: [String], of command: String) throws(UsageError) -> String {
         guard let name = arguments.first, !name.isEmpty else { throw UsageError("\(command) needs a NAME") }
         if arguments.count > 1 { throw UsageError("\(command) takes one NAME") }
         return name
     }
 
+    /// Returns a line for people: name, object and userInfo.
     private static func text(_ value: KeptValue) -> String {
         var parts = [NotificationFormat.readable(value.name)]
         if !value.object.isEmpty { parts.append(NotificationFormat.readable(value.object)) }
@@ -94,9 +96,10 @@ enum ValuesCommand {
         ])
     }
 
+    /// Prints a table of values without their userInfo.
     private static func show(_ values: [KeptValue], on terminal: Terminal, _ session: CommandSession) {
         let now = WallClock.microseconds()
-        // Shown only if a value comes from elsewhere, which is rare.
+        // The column `from` is left out if no value comes from another machine or user, as is usual.
         let showsOrigin = values.contains { $0.origin != nil }
         var table = Table(
             (["name", "object", "posted", "poster", "app"] + (showsOrigin ? ["from"] : [])).map { Table.Column($0) })

@@ -2,7 +2,9 @@
 import CarillonMainLoop
 import CarillonWire
 
-/// `carillon why CLIENT [NAME]`: the reasons why a notification does not arrive (B3).
+/// `carillon why CLIENT [NAME]`: explains whether a notification would arrive at a program, and why not (B3).
+///
+/// It asks the service once for each client that CLIENT names, and prints the sentences of the service's answer.
 enum WhyCommand {
     static func run(_ arguments: [String]) throws(UsageError) -> ExitCode {
         let parser = CommandLineParser(

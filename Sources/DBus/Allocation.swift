@@ -8,6 +8,7 @@ func allocated(_ pointer: OpaquePointer?) -> OpaquePointer {
     return pointer
 }
 
+/// Checks the success value of a libdbus function that can only fail for lack of memory. A failure ends the process.
 func check(_ success: dbus_bool_t) {
     guard success != 0 else { fatalError("out of memory in libdbus") }
 }

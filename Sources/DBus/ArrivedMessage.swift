@@ -2,14 +2,19 @@
 import CCarillonDBus
 import Synchronization
 
-/// A received message in its original bytes, with a parsed header and an unparsed body.
+/// A message as its encoded bytes, with a parsed header and an unparsed body: the storage of a ``Message`` that was
+/// received, or that this process encoded itself without libdbus (``MessageForm``).
 ///
+/// It lets a receiver test the header without a message object of libdbus, whose creation validates all of the message.
 /// It is a class, since reading one field of a struct would copy the whole header.
 final class ArrivedMessage {
+    /// The whole message: header and body.
     private(set) var bytes: [UInt8]
     private(set) var header: MessageHeader
 
-    /// Creates a message; nil for a header that only libdbus can parse.
+    /// Creates a message from all of its bytes.
+    ///
+    /// - Returns: nil for a header that only libdbus can parse; see ``MessageHeader/init(_:)``.
     convenience init?(_ bytes: [UInt8]) {
         guard let header = bytes.withUnsafeBytes({ MessageHeader($0) }) else { return nil }
         self.init(bytes, header)
@@ -36,7 +41,8 @@ final class ArrivedMessage {
         changeBytes { $0[MarshalledMessage.flagsOffset] = flags }
     }
 
-    /// Changes the bytes in a local variable, so that reads of the property need no exclusivity check.
+    /// Changes the bytes in a local variable, so that reads of the property need no exclusivity check. Meanwhile the
+    /// property is empty, so that the change copies nothing.
     private func changeBytes(_ change: (UnsafeMutableRawBufferPointer) -> Void) {
         var changing = bytes
         bytes = []
@@ -44,21 +50,23 @@ final class ArrivedMessage {
         bytes = changing
     }
 
+    /// Returns the text of a header field; nil without the field.
     func text(_ field: Range<Int>?) -> String? {
         field.map { String(decoding: bytes[$0], as: UTF8.self) }
     }
 
+    /// Whether a header field has this text, compared in place.
     func has(_ field: Range<Int>?, _ text: String) -> Bool { bytes.withUnsafeBytes { $0.has(field, text) } }
 
-    /// Returns the message as an object of libdbus, which validates all of it. If the validation fails, the object has
-    /// no arguments, regardless of its signature.
+    /// Returns the message as an object of libdbus, which validates all of it, since a bus may forward arguments
+    /// without checking them.
     ///
-    /// Validation is necessary here, as a bus may forward arguments without checking them.
+    /// If the validation fails, the object has no arguments. A reader of the arguments then reports a wrong type.
     func demarshalled() -> OpaquePointer {
         var bytes = bytes
-        // The descriptors are closed, and libdbus would reject a count without them.
+        // libdbus never gets the descriptors, and would reject a count without them.
         if let place = header.descriptorCount { bytes.replaceSubrange(place..<place + 4, with: [0, 0, 0, 0]) }
-        // libdbus rejects a message without a serial.
+        // libdbus rejects a message without a serial, so it gets one until it has parsed the message.
         if header.serial == 0 { bytes[MarshalledMessage.serialOffset] = 1 }
         if let message = Self.demarshalled(bytes) {
             if header.serial == 0 { dbus_message_set_serial(message, 0) }
@@ -80,7 +88,11 @@ final class ArrivedMessage {
     }
 }
 
-/// The total size of the received messages of a connection that are still alive, in bytes.
+/// The total size of the received messages of a connection that are still alive, in bytes. Each ``Message`` adds its size
+/// at its creation and subtracts it at its release.
+///
+/// ``SocketReader`` stops reading at a limit, so that unprocessed messages wait in the socket. Threads: any, since the
+/// last reference to a message may be released on another thread.
 final class ReceivedBytes: Sendable {
     private let count = Atomic(0)
 

@@ -8,15 +8,18 @@ import CarillonBusNames
     import Musl
 #endif
 
-/// A method call in the receive buffer of a connection, before a message object exists. Overloaded services use it to
-/// discard calls cheaply. Only its header is parsed.
+/// A method call in the receive buffer of a connection, before a ``Message`` exists. Only its header is parsed.
 ///
-/// It is valid only during the callback. Threads: those of its connection.
+/// ``Connection/onArrivingCall`` offers each call in this form. An overloaded service then queues or discards the call
+/// without the cost of a message object: its call queue copies the bytes into a ``CallRow``.
+///
+/// The bytes are valid only during the callback. Threads: that of its connection.
 public struct ArrivingCall {
     let bytes: UnsafeRawBufferPointer
     let header: MessageHeader
 
-    /// Nil for a message other than a call, for a call with descriptors, and for arguments in the other byte order.
+    /// Returns nil for messages that have to become a ``Message``: other messages than calls, calls with descriptors,
+    /// which are assigned to messages in order, and arguments in the other byte order, which only libdbus converts.
     init?(_ bytes: UnsafeRawBufferPointer, _ header: MessageHeader) {
         guard header.type == UInt8(DBUS_MESSAGE_TYPE_METHOD_CALL), header.descriptorCount == nil, !header.isSwapped
         else { return nil }
@@ -24,13 +27,14 @@ public struct ArrivingCall {
         self.header = header
     }
 
-    /// The size on the bus, in bytes.
+    /// The size of the encoded message, in bytes.
     public var byteCount: Int { bytes.count }
     /// Whether the sender requested no reply.
     public var expectsNoReply: Bool { Int32(header.flags) & DBUS_HEADER_FLAG_NO_REPLY_EXPECTED != 0 }
     /// The arguments, possibly unchecked; see ``MarshalledReader``.
     public var body: UnsafeRawBufferPointer { UnsafeRawBufferPointer(rebasing: bytes[header.body]) }
 
+    /// Whether a connection with this unique name sent the call. This test, as the following ones, creates no string.
     public func isFrom(_ sender: UniqueName) -> Bool { bytes.has(header.sender, sender.rawValue) }
     public func hasMember(_ member: MemberName) -> Bool { bytes.has(header.member, member.rawValue) }
     public func hasPath(_ path: ObjectPath) -> Bool { bytes.has(header.path, path.rawValue) }
@@ -42,8 +46,8 @@ public struct ArrivingCall {
 }
 
 extension Message {
-    /// Calls `body` with the message as a call in its buffer; nil if that is impossible. It serves buses that deliver
-    /// whole messages.
+    /// Calls `body` with the message as an ``ArrivingCall`` in its own bytes; nil if it can't be one. It is for code
+    /// that has only whole messages: ``CallRow``, and the simulated bus.
     package func withArrivingCall<Result>(_ body: (ArrivingCall) -> Result) -> Result? {
         arrived.flatMap { arrived in
             arrived.bytes.withUnsafeBytes { bytes in ArrivingCall(bytes, arrived.header).map(body) }
@@ -52,7 +56,7 @@ extension Message {
 }
 
 extension UnsafeRawBufferPointer {
-    /// Whether the bytes in a range equal a text.
+    /// Whether the bytes in a range equal a text; false for nil, an absent header field.
     func has(_ place: Range<Int>?, _ text: String) -> Bool {
         guard let place, place.count == text.utf8.count else { return false }
         var text = text

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 import CCarillonDBus
 
-/// A Swift type that corresponds to one basic D-Bus type.
+/// A Swift type that corresponds to one basic D-Bus type. ``MessageReader`` and ``MessageWriter`` transfer its values
+/// through the iterators of libdbus.
 public protocol BasicType {
+    /// The D-Bus type, which a reader compares with the type in the message before it calls ``read(from:)``.
     static var typeCode: TypeCode { get }
+    /// Returns the value at the iterator, which must have this type. The iterator does not move.
     static func read(from iterator: inout DBusMessageIter) -> Self
+    /// Appends the value to the message of the iterator.
     func append(to iterator: inout DBusMessageIter)
 }
 
-/// A basic type with the same layout in Swift and on the wire.
+/// A basic type with the same layout in Swift and on the wire, so that arrays of it are copied in one block.
 public protocol FixedSizeType: BasicType, BitwiseCopyable {
     init()
 }
@@ -104,7 +108,8 @@ public final class FileDescriptor: BasicType, Sendable {
         if rawValue >= 0 { closeDescriptor(rawValue) }
     }
 
-    /// Returns a duplicate; -1 for a received descriptor, which only ``MessageReader/readDescriptor()`` returns.
+    /// Returns a duplicate of the descriptor in a message that this process created. A received message gives -1: its
+    /// descriptors are kept outside of libdbus, and only ``MessageReader/readDescriptor()`` returns them.
     public static func read(from iterator: inout DBusMessageIter) -> FileDescriptor {
         var value: Int32 = -1
         dbus_message_iter_get_basic(&iterator, &value)

@@ -6,7 +6,7 @@ public struct BusError: Error, Hashable, CustomStringConvertible {
     public let name: InterfaceName
     public let message: String
 
-    /// The maximum length of a message, in bytes. Longer messages are truncated, as they may quote foreign text.
+    /// The maximum length of a message, in bytes. A longer message is truncated: it may quote long text of a client.
     static let maxMessageBytes = 8192
 
     /// - Parameter message: The message. It may quote any text, since a NUL character, which no D-Bus string holds, is
@@ -16,6 +16,7 @@ public struct BusError: Error, Hashable, CustomStringConvertible {
         self.message = Self.sendable(message)
     }
 
+    /// Returns the message as D-Bus can carry it: truncated, with `?` for each NUL character.
     private static func sendable(_ message: String) -> String {
         let isLong = message.utf8.count > maxMessageBytes
         guard isLong || message.holdsNUL else { return message }
@@ -76,7 +77,7 @@ extension BusError {
     }
 }
 
-/// Runs a libdbus function that reports errors through a `DBusError`.
+/// Runs a libdbus function that reports errors through a `DBusError`, and throws that error.
 func throwingBusError<Result>(
     _ body: (UnsafeMutablePointer<DBusError>) -> Result
 ) throws(BusError) -> Result {

@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 import CCarillonDBus
 
-/// A queue of calls in one contiguous buffer of their encoded bytes, with hardly any overhead per call.
+/// A first-in, first-out queue of calls in one contiguous buffer of their encoded bytes, without an allocation per call.
+/// The service's call queue keeps consecutive calls of one connection in it during a flood.
 ///
-/// Threads: one at a time.
+/// The buffer only grows: the memory of removed calls is released with the whole queue. The owner therefore limits
+/// ``byteCount`` and starts a new queue above its limit. Threads: one at a time.
 public struct CallRow {
     private var bytes: [UInt8] = []
-    /// The offset of the first call.
+    /// The offset of the first call that was not removed.
     private var first = 0
+    /// The number of queued calls.
     public private(set) var count = 0
 
     public init() {}
 
     public var isEmpty: Bool { count == 0 }
-    /// The size of the queued calls on the bus, and of calls already taken out, in bytes.
+    /// The size of the buffer, in bytes: the encoded calls in the queue, and those already removed.
     public var byteCount: Int { bytes.count }
 
     /// Adds a copy of a call at the end.
@@ -29,7 +32,7 @@ public struct CallRow {
         message.withArrivingCall { append($0) } != nil
     }
 
-    /// Removes and returns the first call.
+    /// Removes and returns the first call; nil if the queue is empty.
     public mutating func popFirst() -> Message? {
         guard !isEmpty else { return nil }
         let call = bytes.withUnsafeBytes { bytes in

@@ -3,9 +3,13 @@ import CCarillonDBus
 import CarillonBusNames
 import CarillonMainLoop
 
-/// A connection to a message bus, driven by a ``MainContext``.
+/// A connection to a message bus, driven by a ``MainContext``. The service, the client libraries and the command each use
+/// one or more.
 ///
-/// No member blocks: the handshake, calls and their replies happen while the context runs. Threads: all members on the
+/// It numbers and sends messages, matches replies with calls, and passes all other received messages to ``onMessage``.
+/// A ``MessageTransport`` does the input and output: a socket, or the simulated bus of tests.
+///
+/// No member blocks: authentication, calls and their replies happen while the context runs. Threads: all members on the
 /// thread that runs the context.
 public final class Connection: BusConnection {
     public let context: MainContext
@@ -14,13 +18,14 @@ public final class Connection: BusConnection {
 
     /// Called with each received method call and signal. Returns whether it handled the message; an unhandled method
     /// call is answered with UnknownMethod.
+    // Release builds omit the run-time check for overlapping accesses, which costs time with each message.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     public var onMessage: ((Message) -> Bool)?
 
-    /// Called first with a method call, while it is still in the receive buffer. Returns whether it took the call; then
-    /// no message object is created.
+    /// Called with each method call before ``onMessage``, while the call is still in the receive buffer. Returns whether
+    /// the callback is responsible for the call; then no message object is created, and ``onMessage`` is not called.
     public var onArrivingCall: ((ArrivingCall) -> Bool)? {
         get { transport.onArrivingCall }
         set { transport.onArrivingCall = newValue }
@@ -30,14 +35,16 @@ public final class Connection: BusConnection {
     public var onDisconnect: (() -> Void)?
 
     private let transport: any MessageTransport
+    /// Whether ``onMessage`` receives calls of `org.freedesktop.DBus.Peer`.
     private var routesPeerCalls = false
     private let pendingCalls: PendingCalls
-    /// Calls on the closed connection whose completion is scheduled in the loop.
+    /// Calls that were made after the connection closed, by number. A timer of the loop completes each with an error.
     private var refusedCalls: [UInt64: EventSource] = [:]
     private var lastRefusedCall: UInt64 = 0
 
     /// Connects to the bus at `address`, in the syntax of the D-Bus specification.
     ///
+    /// - Parameter priority: The priority of reading and writing among the sources of the context.
     /// - Throws: The error of libdbus if no bus listens there.
     public convenience init(
         address: String, context: MainContext = .default, priority: EventSource.Priority = .default
@@ -103,8 +110,10 @@ public final class Connection: BusConnection {
     /// closed on arrival. Call it before ``hello(completion:)``.
     public func takeDescriptors() { transport.takeDescriptors() }
 
+    /// See ``BusConnection/carriesDescriptors``.
     public var carriesDescriptors: Bool { transport.carriesDescriptors }
 
+    /// The socket for sends from other threads; nil if the transport is no Unix socket.
     public var directSender: DirectSender? { transport.directSender }
 
     /// The maximum total size of received messages that are still alive, in bytes. Above it the connection reads
@@ -114,8 +123,8 @@ public final class Connection: BusConnection {
         set { transport.maxReceivedBytes = newValue }
     }
 
-    /// Whether delivery of received messages, including replies, is paused. They stay in the socket and then in the
-    /// bus.
+    /// Whether delivery of received messages, including replies, is paused. They stay in the socket, and when it is full
+    /// in the bus.
     public var isPaused: Bool {
         get { transport.isPaused }
         set { transport.isPaused = newValue }
@@ -134,11 +143,13 @@ public final class Connection: BusConnection {
     /// ``onDisconnect``.
     public func send(_ message: Message) { transport.send(message) }
 
+    /// See ``MessageBus/send(_:)-(MarshalledMessage)``.
     public func send(_ message: MarshalledMessage) {
         assert(message.isValid, "libdbus would not take these bytes")
         transport.send(message)
     }
 
+    /// See ``MessageBus/send(_:serial:_:size:rest:)``.
     public func send(
         _ head: MessageHead, serial: UInt32, _ shared: [UInt8], size: Int, rest: (inout MarshalledBytes) -> Void
     ) {
@@ -147,17 +158,21 @@ public final class Connection: BusConnection {
         transport.send(head, serial: serial, shared, size: size, rest: rest)
     }
 
+    /// See ``MessageBus/gather(_:)``.
     public func gather(_ body: () -> Void) { transport.gather(body) }
 
-    /// Batches the messages that handlers send, for services that answer many calls. A batch is written at the end of a
-    /// loop iteration or before the loop waits. By default each message is written at once.
+    /// Batches, from now on, the messages that handlers of received messages send: for a service that answers many
+    /// calls. A batch is written at the end of a loop iteration or before the loop waits. By default each message is
+    /// written at once.
     public func gatherTurns() { transport.gatherTurns() }
 
     /// Sends a method call; `completion` receives the reply or the error, always from the loop.
     ///
-    /// A reply counts only if it comes from the called connection, or from the bus on its behalf (E6). After the first
-    /// call to a well-known name the bus reports changes of its owner. Calls that are pending when the connection
-    /// object is released are not completed.
+    /// A reply counts only if it comes from the called connection, or from the bus on its behalf (E6). For a well-known
+    /// name the called connection is the owner of the name. The first call to a name therefore subscribes to changes of
+    /// its owner.
+    ///
+    /// Calls that are pending when the connection object is released are not completed.
     public func call(
         _ message: Message, timeout: ReplyTimeout,
         completion: @escaping (Result<Message, BusError>) -> Void
@@ -179,13 +194,14 @@ public final class Connection: BusConnection {
     }
 
     #if CARILLON_PLANTED
-        /// Plants the fault `stranger-believed`.
+        /// Plants the fault `stranger-believed`, which the simulation has to find: replies of any sender count.
         package static func plantBelief(_ believes: Bool) { PendingCalls.believesStrangers = believes }
     #endif
 
     /// The number of ignored replies from senders other than the called peer.
     public var forgedReplies: UInt64 { pendingCalls.forged }
 
+    /// Returns the expected sender of the reply to a call.
     private func peer(of message: Message) -> PendingCalls.Peer {
         guard let destination = message.destination, destination != "org.freedesktop.DBus" else { return .bus }
         if let name = destination.unique { return .connection(name) }
@@ -193,15 +209,17 @@ public final class Connection: BusConnection {
         return pendingCalls.peer(owning: name) ?? follow(name)
     }
 
-    /// Follows the owner before the call, so that the bus announces an owner before that owner's reply arrives.
+    /// Subscribes to the owner of a name before the call is sent. The bus sends in order, so it announces an owner before
+    /// that owner's reply arrives.
     private func follow(_ name: WellKnownName) -> PendingCalls.Peer {
         let peer = pendingCalls.follow(name)
-        // If the bus refuses the match rule, it is asked for the owner when a reply of an unknown sender arrives.
+        // A refusal by the bus needs no handling: a reply of an unknown sender makes this connection request the owner.
         addMatch(OwnerChange.matchRule(for: name)) { _ in }
         askForOwner(of: name)
         return peer
     }
 
+    /// Requests the owner of a name from the bus, and passes the answer to the pending calls.
     private func askForOwner(of name: WellKnownName) {
         nameOwner(of: name) { [weak self] result in
             self?.pendingCalls.ownerIs(try? result.get(), of: name)
@@ -217,6 +235,7 @@ public final class Connection: BusConnection {
         }
     }
 
+    /// Returns whether the message was a reply to a pending call, or was handled by ``onMessage``.
     private func handle(_ message: Message) -> Bool {
         switch message.kind {
         case .methodReturn, .error: if pendingCalls.take(message) { return true }

@@ -2,14 +2,17 @@
 import CCarillonDBus
 import CarillonMainLoop
 
-/// The bridge between libdbus and a ``MainContext``. It maps watches, timeouts, dispatch status and wake-ups of libdbus
-/// to one GLib source and some timers, without a thread or polling.
+/// The adapter between a connection object of libdbus and a ``MainContext``, used by ``SocketTransport``. It maps
+/// watches, timeouts, dispatch status and wake-ups of libdbus to one GLib source and some timers, without a thread.
 ///
-/// libdbus holds the driver as its user data and releases it through the destroy notify, so the driver lives exactly as
-/// long as the callbacks. The driver reads only during authentication.
+/// libdbus reads only during authentication; then ``SocketReader`` reads. libdbus still writes messages with descriptors,
+/// which ``SocketWriter`` passes to it.
+///
+/// libdbus holds the driver as the user data of its callbacks, and releases it through their destroy functions. The
+/// driver therefore lives exactly as long as the callbacks.
 final class ConnectionDriver: PolledSourceDelegate {
-    /// The maximum number of writes by libdbus per loop iteration. Each moves about 4 KiB, so one write per iteration
-    /// would cost a large message several polls.
+    /// The maximum number of writes by libdbus per loop iteration. Each moves about 4 KiB, so with one write per
+    /// iteration a large message would need many polls.
     private static let transfersPerTurn = 64
 
     private let connection: OpaquePointer  // DBusConnection; not retained: the connection outlives its user data
@@ -18,6 +21,7 @@ final class ConnectionDriver: PolledSourceDelegate {
     private var watches: [Watch] = []
     private var timeouts: [OpaquePointer: EventSource] = [:]  // by DBusTimeout
 
+    /// A request of libdbus to poll a descriptor.
     private struct Watch {
         let pointer: OpaquePointer  // DBusWatch
         var tag: PolledSource.Tag?  // nil while libdbus has the watch disabled
@@ -29,7 +33,7 @@ final class ConnectionDriver: PolledSourceDelegate {
         source = PolledSource(delegate: self, priority: priority, context: context)
     }
 
-    /// Makes `context` drive `connection` until it is finalized or closed.
+    /// Makes `context` drive `connection` until ``detach(_:)``, or until libdbus finalizes the connection.
     static func attach(
         _ connection: OpaquePointer, to context: MainContext, priority: EventSource.Priority
     ) -> ConnectionDriver {
@@ -70,13 +74,15 @@ final class ConnectionDriver: PolledSourceDelegate {
         dbus_connection_set_wakeup_main_function(connection, nil, nil, nil)
     }
 
+    /// Returns the driver behind the user data of a callback.
     private static func from(_ data: UnsafeMutableRawPointer?) -> ConnectionDriver {
         Unmanaged<ConnectionDriver>.fromOpaque(data!).takeUnretainedValue()
     }
 
     // MARK: Dispatching
 
-    /// Called once when the bus has authenticated this process. The bus sends nothing before the first message.
+    /// Called once when the bus has authenticated this process. Another reader can then take over the socket, since the
+    /// bus sends nothing before the first message of this process.
     var onAuthenticated: (() -> Void)?
     /// Called before libdbus closes the socket.
     var onClosing: (() -> Void)?
@@ -85,7 +91,7 @@ final class ConnectionDriver: PolledSourceDelegate {
     func hasPendingWork() -> Bool { dbus_connection_get_dispatch_status(connection) == DBUS_DISPATCH_DATA_REMAINS }
 
     func dispatch() {
-        // A handler may close the connection, which has to outlive this iteration.
+        // A handler may release the connection, which has to outlive this iteration.
         let connection = connection
         dbus_connection_ref(connection)
         defer { dbus_connection_unref(connection) }
@@ -94,6 +100,7 @@ final class ConnectionDriver: PolledSourceDelegate {
         if hasPendingWork() { dbus_connection_dispatch(connection) }
     }
 
+    /// Detects the end of the authentication, and then removes the reading watches from the poll.
     private func lookWhetherAuthenticated() {
         guard !isAuthenticated, dbus_connection_get_is_authenticated(connection) != 0 else { return }
         isAuthenticated = true
@@ -102,7 +109,7 @@ final class ConnectionDriver: PolledSourceDelegate {
     }
 
     private func handleReadyWatches() {
-        // Handling a watch may remove or disable others, so each is looked up again.
+        // A callback within this loop may remove or disable watches, so the array is read again at each step.
         var index = 0
         while index < watches.count {
             let watch = watches[index]
@@ -115,7 +122,7 @@ final class ConnectionDriver: PolledSourceDelegate {
         }
     }
 
-    /// Continues to write while the socket accepts bytes.
+    /// Makes libdbus write again while the socket accepts bytes, since each call of libdbus writes only once.
     private func writeMore(_ watch: OpaquePointer) {
         var left = dbus_connection_get_outgoing_size(connection)
         for _ in 1..<Self.transfersPerTurn where left > 0 && dbus_watch_get_enabled(watch) != 0 {
@@ -126,7 +133,7 @@ final class ConnectionDriver: PolledSourceDelegate {
         }
     }
 
-    /// The loop's own thread checks the source before it waits; only other threads need a wake-up.
+    /// Wakes the loop up from another thread. On its own thread the loop checks ``hasPendingWork()`` before it waits.
     private func wakeUp() {
         if !context.isOwner { context.wakeUp() }
     }
@@ -145,9 +152,10 @@ final class ConnectionDriver: PolledSourceDelegate {
         onClosing?()
     }
 
+    /// Updates the registration of a watch in the poll, after libdbus has enabled or disabled it.
     private func toggled(watch: OpaquePointer) {
         guard let index = watches.firstIndex(where: { $0.pointer == watch }) else { return }
-        // A disabled watch leaves the poll, which would otherwise report a hang-up repeatedly.
+        // A disabled watch has to leave the poll, which would otherwise report a hang-up again and again.
         if let tag = watches[index].tag { source.remove(tag) }
         watches[index].tag = nil
         let flags = dbus_watch_get_flags(watch)
@@ -160,6 +168,7 @@ final class ConnectionDriver: PolledSourceDelegate {
 
     // MARK: Timeouts
 
+    /// Starts, restarts or stops the timer of a timeout of libdbus.
     private func update(timeout: OpaquePointer) {
         timeouts[timeout] = nil
         guard dbus_timeout_get_enabled(timeout) != 0 else { return }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMainLoop
 
-/// The socket of a connection, for sends from other threads. A small message can be written without waking the
-/// connection's thread while the connection itself has nothing to write.
+/// The socket of a connection, for sends from any thread. A posting thread writes a small message itself, so that the
+/// connection's thread does not have to wake up. The outbox of the client library uses it.
 ///
-/// The sender is responsible for the order: messages queued in the connection are written later, or make ``send(_:)``
-/// refuse.
+/// It refuses a message while the connection has unwritten bytes, so that no message splits another one. The caller is
+/// responsible for the order of its messages: a message that it queues elsewhere for the connection's thread may be
+/// written later than a message sent here.
 ///
 /// Threads: any.
 public final class DirectSender: Sendable {
@@ -14,12 +15,14 @@ public final class DirectSender: Sendable {
         var descriptor: Int32?
         /// Whether the connection has unwritten bytes.
         var isBusy: Bool
+        /// The serial of the last message. Serials of the upper half never equal those of the connection itself.
         var lastSerial = SocketTransport.firstForeignSerial
     }
 
     private let state: Locked<State>
 
-    /// The maximum size of a message, in bytes. A Unix socket accepts a write of this size completely or not at all.
+    /// The maximum size of a message, in bytes. A Unix socket accepts a write of this size completely or not at all, so
+    /// that no rest of it has to be queued.
     private static let maxBytes = 2048
 
     init(descriptor: Int32, isBusy: Bool) {
@@ -38,7 +41,8 @@ public final class DirectSender: Sendable {
                 guard bytes.count <= Self.maxBytes else { return false }
                 let count = sendAtOnce(bytes, to: descriptor)
                 if count > 0, count < bytes.count {
-                    // No message can follow a partial one. The connection detects the closed socket and is replaced.
+                    // No message can follow a partial one. The connection detects the shutdown, and its owner
+                    // connects again.
                     endSocket(descriptor)
                     state.descriptor = nil
                 }
@@ -49,14 +53,14 @@ public final class DirectSender: Sendable {
 
     // MARK: Interface for the connection
 
-    /// Excludes other writes while `body` runs.
+    /// Excludes sends of other threads while the connection writes.
     ///
-    /// - Parameter body: Writes, and returns whether unwritten bytes remain.
+    /// - Parameter body: Writes, and returns whether unwritten bytes remain. While they remain, ``send(_:)`` refuses.
     func write(_ body: () -> Bool) {
         state.withLock { $0.isBusy = body() }
     }
 
-    /// Ends all sends through this object.
+    /// Ends all sends through this object, because the socket closes or libdbus begins to write to it.
     func close() {
         state.withLock { $0.descriptor = nil }
     }

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonBusNames
 
-/// A D-Bus interface as a table, used by ``ObjectExporter`` for dispatch and introspection.
+/// A D-Bus interface as a table of methods, signals and properties. ``ObjectExporter`` uses it to dispatch calls and to
+/// generate the introspection data.
 public struct Interface {
+    /// An argument of a method or a signal.
     public struct Argument: Sendable {
         public let name: String
         public let signature: Signature
-        /// The C++ type for qdbusxml2cpp, where neither Qt nor ``qtTypes`` defines one.
+        /// The C++ type of the argument, for qdbusxml2cpp, the code generator of Qt; nil if Qt knows the type itself.
         let qtType: String?
 
         public init(_ name: String, _ signature: Signature, qtType: String? = nil) {
@@ -16,7 +18,7 @@ public struct Interface {
         }
     }
 
-    /// Qt types for signatures unknown to qdbusxml2cpp.
+    /// C++ types for signatures that qdbusxml2cpp does not know.
     fileprivate static let qtTypes = [
         "a{sv}": "QVariantMap", "aa{sv}": "QList<QVariantMap>", "at": "QList<qulonglong>",
         "a{st}": "QMap<QString,qulonglong>",
@@ -28,6 +30,7 @@ public struct Interface {
         public let outputs: [Argument]
         /// Runs with arguments of exactly the declared types. A thrown error becomes the error reply.
         public let handler: (MethodCall) throws(BusError) -> Void
+        /// The signature of all inputs, with which a call is compared.
         let inputSignature: Signature
 
         public init(
@@ -56,10 +59,12 @@ public struct Interface {
     public struct Property {
         /// The announcement of changes (`org.freedesktop.DBus.Property.EmitsChangedSignal`).
         public enum Change: String, Sendable {
+            /// The change is announced with the new value.
             case announced = "true"
             case notAnnounced = "false"
             /// The change is announced without the value.
             case invalidated = "invalidates"
+            /// The value never changes.
             case never = "const"
         }
 
@@ -89,7 +94,7 @@ public struct Interface {
 
         /// Appends the value.
         ///
-        /// - Parameter reader: The reading client; nil for all.
+        /// - Parameter reader: The reading client; nil for a value announced to all.
         public func write(_ writer: inout MessageWriter, for reader: UniqueName? = nil) {
             value(&writer, reader)
         }
@@ -110,6 +115,9 @@ public struct Interface {
 
 /// Introspection data in the format of the D-Bus specification.
 extension Interface {
+    /// Returns the document of an object with this interface.
+    ///
+    /// - Parameter standard: Whether the document also lists the standard interfaces that ``ObjectExporter`` implements.
     func introspectionDocument(standard: Bool) -> String {
         var lines = Self.header
         lines.append("<node>")
@@ -119,11 +127,13 @@ extension Interface {
         return lines.joined(separator: "\n") + "\n"
     }
 
+    /// Returns the document of an ancestor object, whose only content is one child node.
     static func introspectionDocument(child: String) -> String {
         (header + ["<node>", introspectableInterface, "  <node name=\"\(child)\"/>", "</node>"])
             .joined(separator: "\n") + "\n"
     }
 
+    /// The lines of the `interface` element.
     private var elements: [String] {
         var lines = ["  <interface name=\"\(name)\">"]
         for method in methods {
@@ -131,6 +141,7 @@ extension Interface {
             lines += method.inputs.map { Self.element($0, direction: "in") }
             lines += method.outputs.map { Self.element($0, direction: "out") }
             lines += Self.qtAnnotations(method.inputs, "In") + Self.qtAnnotations(method.outputs, "Out")
+            // Code generators of GLib need this annotation for methods with file descriptors.
             if (method.inputs + method.outputs).contains(where: { $0.signature.rawValue.contains("h") }) {
                 lines.append(Self.annotation("org.gtk.GDBus.C.UnixFD", "true"))
             }

@@ -5,9 +5,9 @@
     import Musl
 #endif
 
-/// Values of the remaining types, and arrays, for encoders that know the types.
+/// Further values for the encoder ``MarshalledBytes``: the other basic types, arrays and structures.
 extension MarshalledBytes {
-    // One overload per type, since a generic function would look up types at run time in other modules.
+    // One overload per type: a generic function would look up types at run time when other modules call it.
 
     public mutating func append(_ value: Int16) { append(integer: value) }
     public mutating func append(_ value: UInt16) { append(integer: value) }
@@ -16,7 +16,7 @@ extension MarshalledBytes {
     public mutating func append(_ value: Double) { append(integer: value.bitPattern) }
     public mutating func append(_ value: Bool) { append(UInt32(value ? 1 : 0)) }
 
-    /// Appends a text that may hold a NUL character, which no D-Bus string can.
+    /// Appends a text and checks it for NUL characters, which no D-Bus string can hold.
     ///
     /// - Returns: Whether the text holds no NUL character. Otherwise the encoding is invalid, and the caller has to
     ///   discard all of it.
@@ -32,7 +32,7 @@ extension MarshalledBytes {
         }
     }
 
-    /// Appends an array `ay`.
+    /// Appends an array of bytes, `ay`.
     public mutating func append(data: [UInt8]) {
         append(UInt32(data.count))
         data.withUnsafeBytes { bytes in
@@ -41,7 +41,7 @@ extension MarshalledBytes {
         }
     }
 
-    /// Appends encoded values at an alignment of 8 bytes.
+    /// Appends values that were encoded elsewhere from an offset that is a multiple of 8, as they are.
     public mutating func append(laidOut more: UnsafeRawBufferPointer) {
         align(to: 8)
         guard let start = more.baseAddress, !more.isEmpty else { return }
@@ -56,13 +56,15 @@ extension MarshalledBytes {
         take(count + 1).copyMemory(from: signature.utf8Start, byteCount: count + 1)
     }
 
-    /// The beginning of an array.
+    /// The offsets of an array that has begun and not ended.
     public struct ArrayStart {
+        /// The offset of the length, which is written at the end.
         fileprivate let length: Int
+        /// The offset of the first element.
         fileprivate let elements: Int
     }
 
-    /// Begins an array with elements of this alignment. The values appended up to ``end(_:)`` are its elements.
+    /// Begins an array with elements of this alignment, in bytes. The values appended up to ``end(_:)`` are its elements.
     public mutating func beginArray(alignedTo alignment: Int) -> ArrayStart {
         append(UInt32(0))
         let length = count - 4
@@ -70,6 +72,7 @@ extension MarshalledBytes {
         return ArrayStart(length: length, elements: count)
     }
 
+    /// Ends an array: sets its length.
     public mutating func end(_ array: ArrayStart) {
         set(UInt32(count - array.elements), at: array.length)
     }

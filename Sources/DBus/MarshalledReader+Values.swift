@@ -5,7 +5,7 @@
     import Musl
 #endif
 
-/// Reads of typed values. The caller checks their content; all of them check the bounds.
+/// Reads of typed values. As the other members, they return nil for bytes that violate the D-Bus layout.
 extension MarshalledReader {
     /// Reads a value with the same layout in memory and on the wire.
     @inlinable
@@ -20,15 +20,16 @@ extension MarshalledReader {
         return value == 1
     }
 
-    /// Reads a text without checking it again for UTF-8 and NUL characters. Invalid UTF-8 is repaired.
+    /// Reads a text that was validated before. Nevertheless invalid UTF-8 is replaced, as a `String` can't hold it.
     public mutating func readKnownText() -> String? {
-        // The length is aligned to 4 bytes.
+        // The text begins behind its length, a UInt32 at a multiple of 4 bytes.
         let start = ((offset + 3) & ~3) + 4
         guard skipText() else { return nil }
         return String(decoding: UnsafeRawBufferPointer(rebasing: bytes[start..<offset - 1]), as: UTF8.self)
     }
 
-    /// Reads a text, and returns `recent` without a copy if it has the same bytes.
+    /// Reads a text, and returns `recent` without a copy if it has the same bytes. Successive notifications often have
+    /// the same name and object.
     public mutating func readString(like recent: String) -> String? {
         let start = offset
         if let count = readUInt32(), count == recent.utf8.count, Int(count) < bytes.count - offset,
@@ -41,7 +42,7 @@ extension MarshalledReader {
         return readString()
     }
 
-    /// Whether the next bytes equal `text`, whose length is known to be available.
+    /// Whether the next bytes equal `text`. The caller has checked that as many bytes are left.
     private func hasText(_ text: String) -> Bool {
         var text = text
         return text.withUTF8 { text in
@@ -50,7 +51,7 @@ extension MarshalledReader {
         }
     }
 
-    /// Reads an array of values with the same layout in memory and on the wire. Nil also for an array that ends within
+    /// Reads an array of values with the same layout in memory and on the wire; nil also for an array that ends within
     /// a value.
     @inlinable
     public mutating func readFixedArray<Element: FixedSizeType>(of _: Element.Type = Element.self) -> [Element]? {

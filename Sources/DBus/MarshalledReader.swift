@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A decoder of arguments in place, for the few kinds of messages with high volume.
+/// A decoder of encoded arguments without copies and without libdbus, for the few kinds of messages with high volume: posts and
+/// notifications. The caller knows the types from the signature of the message.
 ///
 /// Input is untrusted, since a bus may forward arguments without checking them. The decoder rejects bytes that violate
-/// the D-Bus layout, and stays within the bounds.
+/// the D-Bus layout, and stays within the bounds: each read returns nil or false for invalid or missing bytes. The
+/// position is unspecified after such a failure.
 public struct MarshalledReader {
     /// The bytes in this machine's byte order, at an alignment of 8 bytes.
     public let bytes: UnsafeRawBufferPointer
-    /// The position of the decoder.
+    /// The position of the decoder in ``bytes``.
     public var offset: Int { place }
+    /// The position, in a property that the inlined members can change.
     @usableFromInline
     var place: Int
 
@@ -18,13 +21,13 @@ public struct MarshalledReader {
 
     public var isAtEnd: Bool { offset == bytes.count }
 
-    /// Moves forward to `offset`.
+    /// Moves to `offset`, which the caller keeps within the bounds.
     @inlinable
     public mutating func move(to offset: Int) {
         place = offset
     }
 
-    /// Skips padding; false if a padding byte is not zero.
+    /// Skips the padding up to a multiple of `alignment`; false if a padding byte is not zero.
     @inlinable @inline(__always)
     public mutating func align(to alignment: Int) -> Bool {
         let end = (place + alignment - 1) & ~(alignment - 1)
@@ -36,7 +39,7 @@ public struct MarshalledReader {
         return true
     }
 
-    /// Skips a value whose size is also its alignment.
+    /// Skips a value of `size` bytes, which is also its alignment.
     @inlinable @inline(__always)
     public mutating func skip(_ size: Int) -> Bool {
         guard align(to: size), size <= bytes.count - place else { return false }
@@ -50,7 +53,7 @@ public struct MarshalledReader {
         return bytes.loadUnaligned(fromByteOffset: offset - 4, as: UInt32.self)
     }
 
-    /// Reads a text, which is valid UTF-8 without NUL, followed by a NUL. Returns its range.
+    /// Reads a text and validates it: UTF-8 without NUL characters, followed by a NUL. Returns the range of the text.
     public mutating func readText() -> Range<Int>? {
         guard let count = readUInt32(), Int(count) < bytes.count - offset else { return nil }
         let text = offset..<offset + Int(count)
@@ -61,7 +64,7 @@ public struct MarshalledReader {
         return text
     }
 
-    /// Skips a text without validation. Returns its range.
+    /// Reads a text without validation of its characters. Returns the range of the text.
     @inlinable @inline(__always)
     public mutating func passOverText() -> Range<Int>? {
         guard let count = readUInt32(), Int(count) < bytes.count - offset, bytes[offset + Int(count)] == 0 else {
@@ -72,7 +75,7 @@ public struct MarshalledReader {
         return text
     }
 
-    /// Skips a text without validation; false if there is none.
+    /// Skips a text without validation of its characters; false if there is none.
     public mutating func skipText() -> Bool { passOverText() != nil }
 
     public mutating func readString() -> String? {
@@ -88,7 +91,7 @@ public struct MarshalledReader {
         return start..<start + count
     }
 
-    /// Reads the length of an array, and moves to its first element. Returns the range of the elements.
+    /// Reads the length of an array, and moves to its first element. Returns the range of all elements, in bytes.
     @inlinable @inline(__always)
     public mutating func readArray(alignedTo alignment: Int) -> Range<Int>? {
         guard let count = readUInt32(), align(to: alignment), Int(count) <= bytes.count - offset else { return nil }
@@ -101,7 +104,8 @@ public struct MarshalledReader {
         var offset = 0
         while bytes.count - offset >= 8 {
             let eight = bytes.loadUnaligned(fromByteOffset: offset, as: UInt64.self)
-            // A zero byte borrows from its highest bit; a byte beyond ASCII has that bit set.
+            // Eight bytes are tested at once. Subtracting 1 from a zero byte sets its highest bit; a byte beyond ASCII
+            // has that bit set. The slow test decides for both.
             guard (eight &- ones | eight) & highs == 0 else { return isUTF8(bytes) }
             offset += 8
         }
@@ -112,6 +116,7 @@ public struct MarshalledReader {
         return true
     }
 
+    /// Tests all bytes, with the standard library.
     private static func isUTF8(_ bytes: UnsafeRawBufferPointer) -> Bool {
         !bytes.contains(0) && String(validating: bytes, as: UTF8.self) != nil
     }

@@ -2,18 +2,20 @@
 import CCarillonDBus
 import CarillonBusNames
 
-/// Operations of a bus on messages, for the simulated bus (E7).
+/// Operations that a message bus performs on messages, for the simulated bus of tests (E7).
 extension Message {
-    /// Assigns the next serial of the sender to a message without a serial, and returns its serial.
+    /// Assigns a serial to a message without one, and returns the serial of the message.
+    ///
+    /// - Parameter next: Returns the next serial of the sending connection.
     package func numbered(_ next: () -> UInt32) -> UInt32 {
         if serial == 0 { number(next()) }
         return serial
     }
 
-    /// Returns a copy as its receiver gets it.
+    /// Returns a copy as its receiver gets it from the bus: with a sender and a serial.
     ///
     /// - Parameters:
-    ///   - sender: The sender as the bus knows it; nil for messages of libdbus itself.
+    ///   - sender: The unique name of the sender, which the bus sets; nil for messages of libdbus itself.
     ///   - serial: The serial, not 0.
     package func carried(from sender: AnyBusName?, serial: UInt32) -> Message {
         if let sender, let copy = arrived?.carried(from: sender, serial: serial) {
@@ -33,13 +35,14 @@ extension Message {
         arrived == nil ? withMarshalledBytes { Message(arrived: Array($0), descriptors: ownDescriptors)! } : self
     }
 
+    /// The descriptor that is the only argument, if this process created the message; empty otherwise.
     private var ownDescriptors: [FileDescriptor] {
         guard hasDescriptors, hasSignature("h") else { return [] }
         var reader = MessageReader(self)
         return (try? reader.readDescriptor()).map { [$0] } ?? []
     }
 
-    /// Returns the message without its received descriptors.
+    /// Returns the message without its received descriptors, as for a receiver that accepts none.
     package func withoutDescriptors() -> Message {
         arrived.flatMap { Message(arrived: $0.bytes) } ?? self
     }
@@ -53,11 +56,13 @@ extension Message {
         self.init(arrived: bytes)!
     }
 
-    /// Returns a reply to the call with this serial of `caller`, regardless of the called connection (E6).
+    /// Returns a reply to the call with this serial of `caller`. Any connection can send it; ``PendingCalls`` has to
+    /// ignore it (E6).
     package static func forgedReply(to caller: UniqueName, serial: UInt32) -> Message {
         methodReturn(to: caller, serial: serial)
     }
 
+    /// Returns the error reply to the call with this serial of `caller`.
     package static func errorReply(_ error: BusError, to caller: UniqueName, serial: UInt32) -> Message {
         Self.error(error, to: caller, serial: serial)
     }
@@ -70,10 +75,11 @@ extension Message {
 }
 
 extension ArrivedMessage {
-    /// Returns the bytes of the same message from `sender`, identical to the encoding of libdbus, with the field behind
-    /// the others.
+    /// Returns the bytes of the message with a sender field added behind the other header fields, and with this serial.
+    /// They are identical to the encoding of libdbus.
     ///
-    /// - Returns: nil if more than one field has to change.
+    /// - Returns: nil for a message with a sender field already, or in the other byte order. libdbus then has to make the
+    ///   copy.
     fileprivate func carried(from sender: AnyBusName, serial: UInt32) -> [UInt8]? {
         guard !header.isSwapped, header.sender == nil else { return nil }
         let fieldsLength = bytes.withUnsafeBytes { $0.loadUnaligned(fromByteOffset: 12, as: UInt32.self) }
@@ -83,6 +89,7 @@ extension ArrivedMessage {
         copy.reserveCapacity(bytes.count + text.count + 24)
         copy += bytes[..<end]
         copy.pad(to: 8)
+        // The field's code, and its type: a signature of one letter.
         copy += [UInt8(DBUS_HEADER_FIELD_SENDER), 1, UInt8(ascii: "s"), 0]
         withUnsafeBytes(of: UInt32(text.count)) { copy += $0 }
         copy += text
@@ -95,14 +102,16 @@ extension ArrivedMessage {
     }
 }
 
-/// A template for messages that differ only in one number.
+/// A template for messages that differ only in one number and in the serial. Simulations create many such messages with
+/// it, without encoding each.
 package struct MessagePattern {
     private var bytes: [UInt8]
+    /// The offset of the number in the bytes.
     private let place: Int
 
     /// - Parameters:
     ///   - message: One of the messages, in this machine's byte order.
-    ///   - number: A `t` among its arguments, whose bytes occur nowhere else in the message.
+    ///   - number: A 64-bit integer (`t`) among its arguments, whose bytes occur nowhere else in the message.
     /// - Returns: nil unless the number occurs exactly once.
     package init?(_ message: Message, varying number: UInt64) {
         _ = message.numbered { 1 }

@@ -2,10 +2,11 @@
 import CCarillonDBus
 import CarillonBusNames
 
-/// Messages from bytes and back, for messages sent many times with little difference.
+/// Encoded arguments of messages, and messages from encoded bytes: for high volume, such as notifications to many clients.
 ///
-/// Appending values one by one makes libdbus rewrite the header for each, since its signature grows. Trusted bytes go
-/// to the socket unchanged (``MarshalledMessage``); libdbus validates other bytes like received ones.
+/// Appending values one by one makes libdbus rewrite the header for each value, since the signature in it grows. Therefore
+/// this module has an encoder of its own, ``MarshalledBytes``. Bytes of that encoder go to the socket unchanged
+/// (``MarshalledMessage``); libdbus validates all other bytes like received ones.
 extension Message {
     /// The encoded arguments, in this machine's byte order.
     public var marshalledBody: [UInt8] { withMarshalledBody { Array($0) } }
@@ -20,7 +21,7 @@ extension Message {
                 try body(UnsafeRawBufferPointer(rebasing: message[arrived.header.body]))
             }
         }
-        // Reading the first value makes libdbus swap a message in the other byte order.
+        // Preparing to read makes libdbus convert a message in the other byte order.
         var iterator = DBusMessageIter()
         dbus_message_iter_init(pointer, &iterator)
         return try withLibraryBytes { message throws(Failure) in
@@ -29,8 +30,8 @@ extension Message {
         }
     }
 
-    /// Calls `body` with the encoded arguments, for high volume: it is not generic, so that no types are looked up at
-    /// run time.
+    /// Calls `body` with the encoded arguments, as ``withMarshalledBody(_:)`` does. It is not generic, so that other modules
+    /// look up no types at run time.
     public func readMarshalledBody(_ body: (UnsafeRawBufferPointer) throws(BusError) -> Void) throws(BusError) {
         guard let arrived, !arrived.header.isSwapped else { return try withMarshalledBody(body) }
         var fault: BusError?
@@ -47,7 +48,7 @@ extension Message {
     /// Whether ``withMarshalledBody(_:)`` passes the arguments in place; otherwise it copies them at each call.
     public var hasBodyInPlace: Bool { arrived.map { !$0.header.isSwapped } ?? false }
 
-    /// Returns a signal to one connection with encoded arguments.
+    /// Returns a signal to one connection with arguments that are encoded and unchecked.
     ///
     /// - Returns: nil if `body` does not hold values of exactly the types in `signature`.
     public static func signal(
@@ -59,7 +60,7 @@ extension Message {
             checking: form.message(to: destination, serial: serial, size: body.count) { $0.append(bytes: body) })
     }
 
-    /// Creates a message from encoded bytes, which libdbus does not parse before arguments are read.
+    /// Creates a message that keeps the encoded bytes. libdbus does not parse them before arguments are read.
     ///
     /// - Parameter message: A message with values of exactly the types in its signature.
     public convenience init(laidOut message: MarshalledMessage) {
@@ -67,6 +68,8 @@ extension Message {
         self.init(arrived: message.bytes)!
     }
 
+    /// Creates a message whose bytes libdbus parses and validates now.
+    ///
     /// - Parameter message: A message with values of exactly the types in its signature.
     public convenience init(_ message: MarshalledMessage) {
         let pointer = Self.demarshalled(message)
@@ -74,11 +77,13 @@ extension Message {
         self.init(adopting: pointer!)
     }
 
+    /// Creates a message; nil if libdbus rejects the bytes.
     private convenience init?(checking message: MarshalledMessage) {
         guard let pointer = Self.demarshalled(message) else { return nil }
         self.init(adopting: pointer)
     }
 
+    /// Returns the message as an object of libdbus; nil if libdbus rejects the bytes.
     fileprivate static func demarshalled(_ message: MarshalledMessage) -> OpaquePointer? {
         demarshalled(message.bytes, isNumbered: message.serial != 0)
     }
@@ -88,6 +93,7 @@ extension Message {
         demarshalled(bytes, isNumbered: false).map { Message(adopting: $0) } != nil
     }
 
+    /// - Parameter isNumbered: Whether the bytes have a serial; otherwise the object has none either.
     private static func demarshalled(_ bytes: [UInt8], isNumbered: Bool) -> OpaquePointer? {
         var error = DBusError()
         dbus_error_init(&error)
@@ -103,7 +109,8 @@ extension Message {
     }
 }
 
-/// A message in the encoded form for a socket.
+/// A message in the encoded form for a socket. ``MessageForm`` and ``MessageHead`` create it, and
+/// ``MessageBus/send(_:)`` sends it without libdbus.
 public struct MarshalledMessage {
     let bytes: [UInt8]
     /// The receiving connection.
@@ -111,20 +118,22 @@ public struct MarshalledMessage {
     /// The serial; 0 for the next serial of the sending connection.
     let serial: UInt32
 
+    /// The size of the whole message, in bytes.
     public var byteCount: Int { bytes.count }
 
-    /// The offsets of the flags, of the length of the arguments, and of the serial.
+    /// The offsets in a message of the flags, of the length of the arguments, and of the serial.
     static let (flagsOffset, bodyLengthOffset, serialOffset) = (2, 4, 8)
 
-    /// Whether libdbus accepts the message at the receiver. It costs a full validation.
+    /// Whether libdbus accepts the message, as it would at a receiver. It costs a full validation, for debug builds.
     var isValid: Bool { Message.demarshalled(self).map { Message(adopting: $0) } != nil }
 }
 
-/// The common part of the headers of one kind of message.
+/// A template for the messages of one kind, such as the calls of one method: the common part of their headers, encoded
+/// once.
 public struct MessageForm: Sendable {
-    /// The header up to the destination field.
+    /// The header before the fields that differ, the destination and the reply serial. The lengths and the serial are 0.
     private let start: [UInt8]
-    /// The offsets of the length of the fields, and of the fields.
+    /// The offsets in a message of the length of the header fields, and of the fields.
     private static let (fieldsLength, fields) = (12, 16)
     private static let byteOrderMark = UInt8(ascii: 1.littleEndian == 1 ? "l" : "B")
 
@@ -139,7 +148,8 @@ public struct MessageForm: Sendable {
         }
     }
 
-    /// Returns the form of calls of one method, which request a reply and do not start the destination.
+    /// Returns the form of calls of one method to connections. They request a reply, and do not make the bus start the
+    /// destination.
     public static func methodCall(
         path: ObjectPath, interface: InterfaceName, member: MemberName, signature: Signature
     ) -> MessageForm {
@@ -150,7 +160,8 @@ public struct MessageForm: Sendable {
         }
     }
 
-    /// Returns the form of calls of one method to the owner of a name; see ``call(size:arguments:)``.
+    /// Returns the form of calls of one method to the owner of a name, for ``call(size:arguments:)``. They request no reply
+    /// by default.
     public static func methodCall(
         to destination: WellKnownName, path: ObjectPath, interface: InterfaceName, member: MemberName,
         signature: Signature
@@ -168,6 +179,7 @@ public struct MessageForm: Sendable {
         MessageForm(type: DBUS_MESSAGE_TYPE_METHOD_RETURN, signature) { _ in }
     }
 
+    /// - Parameter moreFields: Appends the header fields of this kind of message other than the signature.
     private init(
         type: Int32, flags: Int32 = DBUS_HEADER_FLAG_NO_REPLY_EXPECTED, _ signature: Signature,
         _ moreFields: (inout MarshalledBytes) -> Void
@@ -185,6 +197,8 @@ public struct MessageForm: Sendable {
         }
     }
 
+    /// The maximum size of the common part of a header, in bytes. Each of its names has up to 255 bytes; paths of this
+    /// program are short.
     private static let maxInStart = 4096
 
     /// Returns a message of this form to one connection.
@@ -213,7 +227,7 @@ public struct MessageForm: Sendable {
         to destination: String, serial: UInt32, answering call: UInt32?, size: Int,
         arguments: (inout MarshalledBytes) -> Void
     ) -> [UInt8] {
-        // The size includes the destination, the reply serial, and the padding before the fields and the arguments.
+        // 48 bytes suffice for the two fields apart from the name itself, and for the padding before the arguments.
         let most = start.count + destination.utf8.count + 48 + size
         return MarshalledBytes.make(atMost: most) { message in
             message.append(raw: start)
@@ -231,8 +245,10 @@ public struct MessageForm: Sendable {
         MessageHead(message(to: destination, size: 0) { _ in })
     }
 
-    /// Returns a call of this form, which requests no reply by default. The bus receives exactly these bytes.
+    /// Returns a call to the name in this form, which requests no reply unless the caller changes that. The bus receives
+    /// exactly these bytes, with a serial.
     ///
+    /// - Parameter size: The maximum size of the arguments with their alignment, in bytes.
     /// - Parameter arguments: Appends values of exactly the types in the signature. Debug builds check them.
     /// - Returns: nil if the call exceeds the maximum size of a D-Bus message.
     /// - Throws: The error of `arguments`.
@@ -253,6 +269,7 @@ public struct MessageForm: Sendable {
         return Message(arrived: bytes)
     }
 
+    /// Ends the header, appends the arguments, and sets both lengths.
     private static func finish(_ message: inout MarshalledBytes, _ arguments: (inout MarshalledBytes) -> Void) {
         message.set(UInt32(message.count - fields), at: fieldsLength)
         message.align(to: 8)
@@ -262,11 +279,12 @@ public struct MessageForm: Sendable {
     }
 }
 
-/// The header of messages that differ only in serial and lengths.
+/// The complete header for messages of one kind to one connection, which differ only in serial, length and arguments. The
+/// service keeps one for each client that it sends notifications to.
 public struct MessageHead: Sendable {
     /// The receiving connection.
     public let destination: UniqueName
-    /// The header up to the arguments.
+    /// The header with its padding, up to the arguments.
     let bytes: [UInt8]
 
     /// - Parameter message: A message without arguments.
@@ -291,6 +309,7 @@ public struct MessageHead: Sendable {
         return MarshalledMessage(bytes: bytes, destination: destination, serial: serial)
     }
 
+    /// Appends a message with this header; the parameters are those of ``message(serial:_:size:rest:)``.
     func lay(
         _ message: inout MarshalledBytes, serial: UInt32, _ shared: [UInt8], _ rest: (inout MarshalledBytes) -> Void
     ) {
@@ -303,9 +322,13 @@ public struct MessageHead: Sendable {
 }
 
 /// An encoder of values in the D-Bus layout, in this machine's byte order.
+///
+/// It writes into memory of fixed capacity. The caller computes the capacity before, for example with
+/// ``maxBytes(of:)``; an overflow is a programming error and ends the process.
 public struct MarshalledBytes: ~Copyable {
     private let memory: UnsafeMutableRawPointer
     private let capacity: Int
+    /// The number of bytes written.
     private(set) var count = 0
 
     init(_ memory: UnsafeMutableRawPointer, capacity: Int) {
@@ -313,7 +336,7 @@ public struct MarshalledBytes: ~Copyable {
         self.capacity = capacity
     }
 
-    /// Lets `body` append to this memory, which counts as aligned to 8 bytes.
+    /// Encodes the values that `body` appends into this memory, whose beginning counts as aligned to 8 bytes.
     ///
     /// - Returns: The number of bytes written. An overflow is a programming error.
     static func lay(into room: UnsafeMutableRawBufferPointer, _ body: (inout MarshalledBytes) -> Void) -> Int {
@@ -347,39 +370,42 @@ public struct MarshalledBytes: ~Copyable {
         }
     }
 
-    /// Returns the maximum size of a text with length, padding and NUL, in bytes.
+    /// Returns the maximum size of a text with its length, its padding and its NUL, in bytes.
     public static func maxBytes(of text: String) -> Int { 8 + text.utf8.count }
 
-    /// The maximum size of the beginning of an array, in bytes.
+    /// The maximum size of the length of an array with the padding around it, in bytes.
     public static var maxBytesOfArray: Int { 16 }
 
-    /// Returns the maximum size of an array of `count` values `t`, in bytes.
+    /// Returns the maximum size of an array of `count` 64-bit integers (`at`), in bytes.
     public static func maxBytes(ofIntegers count: Int) -> Int { 16 + 8 * count }
 
     public mutating func append(_ value: UInt8) { append(integer: value) }
     public mutating func append(_ value: UInt32) { append(integer: value) }
     public mutating func append(_ value: UInt64) { append(integer: value) }
 
+    /// Appends a text without NUL characters.
     public mutating func append(_ text: String) {
         append(UInt32(text.utf8.count))
         append(raw: text)
         append(UInt8(0))
     }
 
-    /// Appends an array `at`.
+    /// Appends an array of 64-bit integers (`at`).
     public mutating func append(_ values: [UInt64]) {
         append(UInt32(8 * values.count))
         align(to: 8)
         for value in values { append(integer: value) }
     }
 
-    /// Appends an array `at` with one element.
+    /// Appends an array of 64-bit integers (`at`) with one element.
     public mutating func append(arrayOf value: UInt64) {
         append(UInt32(8))
         append(integer: value)
     }
 
-    /// Appends an array of structures or dictionary entries, each aligned to 8 bytes.
+    /// Appends an array whose elements are structures, dictionary entries or 64-bit values, all aligned to 8 bytes.
+    ///
+    /// - Parameter elements: Appends the elements.
     public mutating func array(_ elements: (inout MarshalledBytes) -> Void) {
         append(UInt32(0))
         let length = count - 4
@@ -389,18 +415,20 @@ public struct MarshalledBytes: ~Copyable {
         set(UInt32(count - start), at: length)
     }
 
-    /// Appends encoded values at an alignment of 8 bytes.
+    /// Appends values that were encoded elsewhere from an offset that is a multiple of 8, as they are.
     public mutating func append(bytes more: [UInt8]) {
         align(to: 8)
         append(raw: more)
     }
 
+    /// Appends a signature: its length in one byte, and the text with a NUL.
     mutating func append(signature: String) {
         append(UInt8(signature.utf8.count))
         append(raw: signature)
         append(UInt8(0))
     }
 
+    /// Appends a header field: its code, and its value as a variant of a type with a one-letter signature.
     fileprivate mutating func append(
         field code: Int32, _ type: TypeCode, _ value: (inout MarshalledBytes) -> Void
     ) {
@@ -412,12 +440,15 @@ public struct MarshalledBytes: ~Copyable {
         value(&self)
     }
 
+    /// Replaces a number that is already written.
+    ///
     /// - Parameter offset: The offset of four existing bytes.
     mutating func set(_ value: UInt32, at offset: Int) {
         precondition(offset + 4 <= count, "what is set is there")
         memory.storeBytes(of: value, toByteOffset: offset, as: UInt32.self)
     }
 
+    /// Appends zero bytes up to a multiple of `alignment`.
     mutating func align(to alignment: Int) {
         let end = (count + alignment - 1) & ~(alignment - 1)
         precondition(end <= capacity, "there are no more bytes than were said")
@@ -440,6 +471,7 @@ public struct MarshalledBytes: ~Copyable {
         set(serial, at: start + MarshalledMessage.serialOffset)
     }
 
+    /// Appends bytes without alignment.
     mutating func append(raw bytes: [UInt8]) {
         bytes.withUnsafeBytes { append(raw: $0) }
     }
@@ -457,7 +489,7 @@ public struct MarshalledBytes: ~Copyable {
         }
     }
 
-    /// Reserves space for `more` bytes.
+    /// Returns the memory for the next `more` bytes, which the caller fills completely.
     mutating func take(_ more: Int) -> UnsafeMutableRawPointer {
         precondition(more <= capacity - count, "there are no more bytes than were said")
         defer { count += more }

@@ -2,8 +2,11 @@
 import CCarillonDBus
 import CarillonBusNames
 
-/// One D-Bus message: an object of libdbus, or received bytes, from which libdbus creates its object when arguments are
-/// read.
+/// One D-Bus message, received or to be sent. It is stored in one of two forms:
+///
+/// - A message that this process builds with ``MessageWriter`` is an object of libdbus.
+/// - A received message, or a message from ``MessageForm``, is its bytes. libdbus creates an object from them only when
+///   ``MessageReader`` reads arguments.
 ///
 /// Threads: one at a time. libdbus locks a sent message, which is read-only from then on.
 public final class Message {
@@ -14,13 +17,15 @@ public final class Message {
         case signal
     }
 
-    /// The encoded form; nil for a message that was neither received nor encoded in this process.
+    /// The encoded form; nil for a message that exists only as an object of libdbus.
     let arrived: ArrivedMessage?
+    /// The object of libdbus, as far as it exists; see ``pointer``.
     private var made: OpaquePointer?
+    /// The account of the connection's received bytes, and the size that this message has there until its release.
     private let charged: (to: ReceivedBytes, count: Int)?
     /// The sender of a received message, cached after the first access.
     private var knownSender: UniqueName?
-    /// The descriptors that were received with the message and kept.
+    /// The file descriptors that were received with the message and kept; empty if the connection accepts none.
     let descriptors: [FileDescriptor]
 
     /// The object of libdbus, a DBusMessage. For received bytes it is created at the first access.
@@ -31,7 +36,7 @@ public final class Message {
         return pointer
     }
 
-    /// Takes ownership of the caller's reference.
+    /// Takes ownership of the caller's reference to an object of libdbus.
     init(adopting pointer: OpaquePointer) {
         made = pointer
         arrived = nil
@@ -39,14 +44,17 @@ public final class Message {
         descriptors = []
     }
 
+    /// Creates a message with a reference of its own to an object of libdbus.
     convenience init(retaining pointer: OpaquePointer) {
         self.init(adopting: dbus_message_ref(pointer))
     }
 
+    /// Creates a message from its encoded bytes.
+    ///
     /// - Parameters:
     ///   - bytes: A whole message, as a bus forwards it.
     ///   - header: The header, if it has been parsed.
-    ///   - received: Accounts for the bytes during the lifetime of the message.
+    ///   - received: The account that contains the size of the message during its lifetime; nil for none.
     ///   - descriptors: The descriptors that were received with the message and kept.
     /// - Returns: nil if the bytes are not a message.
     init?(
@@ -68,7 +76,7 @@ public final class Message {
         if let made { dbus_message_unref(made) }
     }
 
-    /// Sets the serial of a message without one.
+    /// Sets the serial of a message without one, in each form that exists.
     func number(_ serial: UInt32) {
         if let made { dbus_message_set_serial(made, serial) }
         arrived?.number(serial)
@@ -76,6 +84,8 @@ public final class Message {
 
     // MARK: Creation
 
+    /// Returns a method call without arguments, for a ``MessageWriter`` to append them.
+    ///
     /// - Parameter startsService: Whether the bus starts the destination by activation if its name has no owner.
     public static func methodCall(
         to destination: AnyBusName, path: ObjectPath, interface: InterfaceName, member: MemberName,
@@ -89,6 +99,8 @@ public final class Message {
         return message
     }
 
+    /// Returns a method call without arguments, for a ``MessageWriter`` to append them.
+    ///
     /// - Parameter startsService: Whether the bus starts the destination by activation if its name has no owner.
     public static func methodCall(
         to destination: some BusName, path: ObjectPath, interface: InterfaceName, member: MemberName,
@@ -99,7 +111,7 @@ public final class Message {
             startsService: startsService)
     }
 
-    /// Returns a signal.
+    /// Returns a signal without arguments, for a ``MessageWriter`` to append them.
     ///
     /// - Parameter destination: The receiving connection; nil for a broadcast.
     public static func signal(
@@ -133,6 +145,7 @@ public final class Message {
         return message
     }
 
+    /// Returns a reply of this message type, which itself requests no reply.
     private static func answer(_ type: Int32, to caller: UniqueName?, serial: UInt32) -> Message {
         let message = Message(adopting: allocated(dbus_message_new(type)))
         if let caller { check(dbus_message_set_destination(message.pointer, caller.rawValue)) }
@@ -145,6 +158,7 @@ public final class Message {
 
     private var type: Int32 { arrived.map { Int32($0.header.type) } ?? dbus_message_get_type(pointer) }
 
+    /// The kind; nil for a type that the D-Bus specification does not define.
     public var kind: Kind? {
         switch type {
         case DBUS_MESSAGE_TYPE_METHOD_CALL: .methodCall
@@ -171,6 +185,7 @@ public final class Message {
     }
     /// Whether the message has a sender field.
     var hasSender: Bool { arrived.map { $0.header.sender != nil } ?? (dbus_message_get_sender(pointer) != nil) }
+    /// The content of the sender field, which is the bus's own name in messages of the bus.
     private var anySender: AnyBusName? {
         text({ $0.sender }, dbus_message_get_sender).map { AnyBusName(unchecked: $0) }
     }
@@ -179,12 +194,14 @@ public final class Message {
         text({ $0.interface }, dbus_message_get_interface).map { InterfaceName(unchecked: $0) }
     }
     public var member: MemberName? { text({ $0.member }, dbus_message_get_member).map { MemberName(unchecked: $0) } }
+    /// The name of the error; nil for a message other than an error.
     public var errorName: InterfaceName? {
         text({ $0.errorName }, dbus_message_get_error_name).map { InterfaceName(unchecked: $0) }
     }
     public var signature: Signature {
         Signature(unchecked: text({ $0.signature }, dbus_message_get_signature) ?? "")
     }
+    /// The number of the message among those of its sender; 0 before it is sent.
     public var serial: UInt32 { arrived?.header.serial ?? dbus_message_get_serial(pointer) }
     /// The serial of the answered call; 0 for other messages.
     public var replySerial: UInt32 { arrived?.header.replySerial ?? dbus_message_get_reply_serial(pointer) }
@@ -205,7 +222,7 @@ public final class Message {
         }
     }
 
-    /// The size on the bus, in bytes. For a message that was not received it costs a full encoding.
+    /// The size of the encoded message, in bytes. An object of libdbus has to be encoded for it.
     public var byteCount: Int { withMarshalledBytes(\.count) }
 
     /// Calls `body` with the encoded bytes for a socket, without descriptors.
@@ -222,7 +239,7 @@ public final class Message {
         return try withLibraryBytes(body)
     }
 
-    /// Calls `body` with the encoding of libdbus.
+    /// Calls `body` with the bytes that libdbus encodes from its object.
     func withLibraryBytes<Result, Failure: Error>(
         _ body: (UnsafeRawBufferPointer) throws(Failure) -> Result
     ) throws(Failure) -> Result {
@@ -250,7 +267,7 @@ public final class Message {
         return descriptors[index]
     }
 
-    // These tests run on each received message, so they compare without creating strings.
+    // The following tests run on each received message, so they compare without creating strings.
 
     public func isSignal(_ interface: InterfaceName, _ member: MemberName) -> Bool {
         type == DBUS_MESSAGE_TYPE_SIGNAL && hasMember(member) && hasInterface(interface)
@@ -279,6 +296,11 @@ public final class Message {
         return signature.rawValue.withCString { dbus_message_has_signature(pointer, $0) != 0 }
     }
 
+    /// Returns a header field from the form that the message has.
+    ///
+    /// - Parameters:
+    ///   - field: Returns the field's range in the encoded form.
+    ///   - made: Returns the field of the object of libdbus.
     private func text(
         _ field: (MessageHeader) -> Range<Int>?, _ made: (OpaquePointer?) -> UnsafePointer<CChar>?
     ) -> String? {

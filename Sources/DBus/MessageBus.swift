@@ -3,8 +3,10 @@ import CCarillonDBus
 import CarillonBusNames
 import CarillonMainLoop
 
-/// A sender of messages to a bus: a ``Connection``, or its replacement in tests.
+/// A sender of messages and calls to a bus: a ``Connection``, or its replacement in tests. Services, clients and the
+/// methods of the bus itself, below, use it.
 public protocol MessageBus: AnyObject {
+    /// The context on whose thread all members are used.
     var context: MainContext { get }
     /// Sends a message without waiting for a reply.
     func send(_ message: Message)
@@ -12,23 +14,26 @@ public protocol MessageBus: AnyObject {
     ///
     /// - Parameter message: A message with values of exactly the types in its signature. Debug builds check them.
     func send(_ message: MarshalledMessage)
-    /// Sends one of many similar messages, which is encoded in the output buffer.
+    /// Sends one of many similar messages, such as one notification to several clients. It is encoded directly in the
+    /// output buffer.
     ///
     /// - Parameters:
-    ///   - head: The header.
+    ///   - head: The header, with the receiver.
     ///   - serial: The serial, not 0, and different from that of each other message in transit on the connection.
     ///   - shared: The encoded beginning of the arguments. Its memory is shared with messages to other receivers.
     ///   - size: The maximum size of the remaining arguments with their alignment, in bytes.
     ///   - rest: Appends the remaining arguments. Debug builds check the whole message.
     func send(
         _ head: MessageHead, serial: UInt32, _ shared: [UInt8], size: Int, rest: (inout MarshalledBytes) -> Void)
-    /// Batches the messages sent by `body`. They may be written together at its end, or in the next loop iteration.
+    /// Batches the messages that `body` sends, to save system calls. They are written together at its end, or in the next
+    /// loop iteration.
     func gather(_ body: () -> Void)
     /// Sends a method call; `completion` receives the reply or the error.
     func call(
         _ message: Message, timeout: ReplyTimeout, completion: @escaping (Result<Message, BusError>) -> Void)
 }
 
+/// Defaults for tests: messages are sent one by one, as objects of libdbus.
 extension MessageBus {
     public func send(_ message: MarshalledMessage) { send(Message(message)) }
     public func send(
@@ -39,7 +44,7 @@ extension MessageBus {
     public func gather(_ body: () -> Void) { body() }
 }
 
-/// A separate connection to a bus: a ``Connection``, or its replacement in tests.
+/// A connection to a bus that also receives: a ``Connection``, or its replacement in tests.
 public protocol BusConnection: MessageBus {
     /// The unique name of this connection; nil before ``hello(completion:)`` completes.
     var uniqueName: UniqueName? { get }
@@ -49,7 +54,7 @@ public protocol BusConnection: MessageBus {
     var onDisconnect: (() -> Void)? { get set }
     /// Whether received messages can carry file descriptors; known when ``hello(completion:)`` has completed.
     var carriesDescriptors: Bool { get }
-    /// The send path for other threads; nil if only the connection's own thread can send.
+    /// The socket for sends from other threads; nil if only the connection's own thread can send.
     var directSender: DirectSender? { get }
     /// Registers with the bus. Each connection does so once, before all other calls.
     func hello(completion: @escaping (Result<UniqueName, BusError>) -> Void)
@@ -70,11 +75,12 @@ public enum ReplyTimeout: Sendable {
 
 /// Calls to the bus itself.
 extension MessageBus {
+    /// Sends a method call that waits 25 s for its reply.
     public func call(_ message: Message, completion: @escaping (Result<Message, BusError>) -> Void) {
         call(message, timeout: .standard, completion: completion)
     }
 
-    /// Requests a well-known name, without joining the queue for it.
+    /// Requests a well-known name, without joining the bus's queue for a name that is taken.
     public func requestName(_ name: WellKnownName, completion: @escaping (Result<NameRequest, BusError>) -> Void) {
         let message = Message.busCall("RequestName")
         var writer = MessageWriter(message)
@@ -96,7 +102,8 @@ extension MessageBus {
 
     /// Releases a well-known name.
     ///
-    /// - Parameter completion: Called behind all calls that the bus forwarded to this connection as the name's owner.
+    /// - Parameter completion: Called after all calls to the name that the bus has forwarded to this connection. No
+    ///   further ones follow.
     public func releaseName(_ name: WellKnownName, completion: @escaping (Result<Void, BusError>) -> Void) {
         let message = Message.busCall("ReleaseName")
         var writer = MessageWriter(message)
@@ -104,7 +111,8 @@ extension MessageBus {
         call(message) { completion($0.map { _ in }) }
     }
 
-    /// Adds a match rule. A refusal is reported, since the bus limits the number of rules.
+    /// Adds a match rule: the bus forwards matching broadcasts to this connection. `completion` also receives a refusal,
+    /// since the bus limits the number of rules.
     public func addMatch(_ rule: String, completion: ((Result<Message, BusError>) -> Void)? = nil) {
         changeMatch("AddMatch", rule, completion)
     }
@@ -121,8 +129,8 @@ extension MessageBus {
         var writer = MessageWriter(message)
         writer.append(rule)
         if let completion {
-            // The reply comes behind all messages that the bus has queued for this connection, so it may be late
-            // without a refusal.
+            // There is no timeout: the reply comes after all messages that the bus has queued for this connection, so a
+            // late reply is no refusal.
             call(message, timeout: .never, completion: completion)
         } else {
             message.expectsNoReply = true
@@ -141,7 +149,8 @@ extension MessageBus {
         }
     }
 
-    /// Makes a round trip to the bus. `completion` is called behind all messages that the bus forwarded before.
+    /// Makes a round trip to the bus. The bus replies after all messages that it forwarded to this connection before, so
+    /// `completion` is called after their handlers.
     public func passBus(completion: @escaping (Result<Void, BusError>) -> Void) {
         call(busQuestion.messageToBus()) { completion($0.map { _ in }) }
     }
@@ -172,7 +181,7 @@ extension MessageBus {
         names(by: "ListNames", completion)
     }
 
-    /// Requests names of one kind from the bus.
+    /// Requests a list of names from the bus, and ignores other names than those of the type `Name`.
     private func names<Name: BusName & Hashable>(
         by member: MemberName, _ completion: @escaping (Result<Set<Name>, BusError>) -> Void
     ) {
@@ -235,6 +244,7 @@ public struct OwnerChange: Sendable {
             + "interface='org.freedesktop.DBus',member='NameOwnerChanged',arg0='\(name)'"
     }
 
+    /// The name, unique or well-known.
     public let name: AnyBusName
     /// The new owner; nil if the name has no owner any more.
     public let newOwner: UniqueName?
@@ -246,7 +256,8 @@ public struct OwnerChange: Sendable {
         self.name.rawValue == name.rawValue
     }
 
-    /// Returns the signal for a departed connection, for a service that detected the departure by a query.
+    /// Returns the signal that the bus sends for a departed connection. A service that detected the departure by a query
+    /// handles this copy as if it had come from the bus.
     package static func departure(of name: UniqueName) -> Message {
         let signal = Message.signal(
             path: "/org/freedesktop/DBus", interface: "org.freedesktop.DBus", member: "NameOwnerChanged")
@@ -269,10 +280,12 @@ public struct OwnerChange: Sendable {
     }
 }
 
+/// The form of a call to the bus without effects, for ``MessageBus/passBus(completion:)``.
 private let busQuestion = MessageForm.methodCall(
     path: "/org/freedesktop/DBus", interface: "org.freedesktop.DBus", member: "GetId", signature: "")
 
 extension Message {
+    /// Returns a call of one of the bus's own methods.
     static func busCall(_ member: MemberName) -> Message {
         methodCall(
             to: "org.freedesktop.DBus", path: "/org/freedesktop/DBus", interface: "org.freedesktop.DBus",
@@ -292,6 +305,7 @@ public struct ConnectionCredentials: Equatable, Sendable {
         self.userID = userID
     }
 
+    /// Reads the reply of `GetConnectionCredentials`, a dictionary of which only these entries are used.
     init(in reply: Message) throws(BusError) {
         var reader = MessageReader(reply)
         var entries = try reader.readContainer(.array)

@@ -1,20 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 import CCarillonDBus
 
-/// The ranges of the parts of an encoded message.
+/// The parsed header of an encoded message: its numbers, and the ranges of its text fields and of its body in the bytes.
 ///
-/// The bus has validated the header, so only the bounds are checked here.
+/// ``SocketReader`` parses each received header into it. The bus has validated the header, so only the bounds are checked
+/// here.
 struct MessageHeader {
-    /// The error for bytes that are not a message, so that the beginning of the next one is unknown.
+    /// The error for bytes that are not a message. The connection has to end then, as the beginning of the next message
+    /// is unknown.
     struct Malformed: Error {}
 
     /// The size of the fixed part of a header: byte order, type, flags, version, two lengths, and the serial between
     /// them.
     static let fixedSize = 16
+    /// The limits of the D-Bus specification for the header fields and for a whole message, in bytes.
     private static let maxFieldBytes = 64 << 20
     static let maxBytes = 128 << 20
 
-    /// An optional range in less than half its size, since headers are copied.
+    /// Storage for an optional range in two 32-bit integers, less than half its usual size, since headers are copied.
     @propertyWrapper
     struct Place {
         private var start: UInt32 = .max
@@ -32,12 +35,15 @@ struct MessageHeader {
         }
     }
 
+    /// The code of the message type, such as `DBUS_MESSAGE_TYPE_SIGNAL`.
     let type: UInt8
+    /// The flags, such as `DBUS_HEADER_FLAG_NO_REPLY_EXPECTED`.
     var flags: UInt8
     /// The serial; 0 for a message that was encoded in this process and not sent yet.
     var serial: UInt32
-    /// Whether numbers are in the other byte order.
+    /// Whether numbers are in the other byte order than this machine's.
     let isSwapped: Bool
+    /// The range of the encoded arguments.
     let body: Range<Int>
     @Place private(set) var path: Range<Int>? = nil
     @Place private(set) var interface: Range<Int>? = nil
@@ -46,11 +52,12 @@ struct MessageHeader {
     @Place private(set) var destination: Range<Int>? = nil
     @Place private(set) var sender: Range<Int>? = nil
     @Place private(set) var signature: Range<Int>? = nil
+    /// The serial of the answered call; 0 for other messages.
     private(set) var replySerial: UInt32 = 0
-    /// The offset of the number of descriptors; nil without descriptors.
+    /// The offset in the bytes at which the number of descriptors stands; nil without descriptors.
     private(set) var descriptorCount: Int?
 
-    /// Returns the length of the message that begins with these bytes; nil while they are too few.
+    /// Returns the length, in bytes, of the message that begins with these bytes; nil while they are too few.
     static func byteCount(of bytes: UnsafeRawBufferPointer) throws(Malformed) -> Int? {
         guard bytes.count >= fixedSize else { return nil }
         let isSwapped = try isSwapped(bytes[0])
@@ -63,8 +70,10 @@ struct MessageHeader {
         return count
     }
 
+    /// Parses a header.
+    ///
     /// - Parameter bytes: A whole message, of the length from ``byteCount(of:)``.
-    /// - Returns: nil for fields that no bus creates, and that only libdbus can parse.
+    /// - Returns: nil for fields of types that no bus creates. The caller then leaves the message to libdbus.
     init?(_ bytes: UnsafeRawBufferPointer) {
         guard let isSwapped = try? Self.isSwapped(bytes[0]) else { return nil }
         self.isSwapped = isSwapped
@@ -77,7 +86,7 @@ struct MessageHeader {
         var position = Self.fixedSize
         while position < end {
             position = Self.padded(position)
-            // The field's code and its type, which is one letter.
+            // A field begins with its code and the signature of its value, which is one letter between 1 and NUL.
             guard position + 4 < end, bytes[position + 1] == 1, bytes[position + 3] == 0 else { return nil }
             let (code, type) = (Int32(bytes[position]), bytes[position + 2])
             guard code != 0 else { return nil }
@@ -108,6 +117,7 @@ struct MessageHeader {
         guard position == end else { return nil }
     }
 
+    /// Stores the range of a text field. Unknown fields are ignored, as the specification demands.
     private mutating func setText(_ code: Int32, _ text: Range<Int>) {
         switch code {
         case DBUS_HEADER_FIELD_PATH: path = text
@@ -120,6 +130,7 @@ struct MessageHeader {
         }
     }
 
+    /// Whether the first byte of a message, `l` or `B` for little or big endian, is for the other byte order.
     private static func isSwapped(_ mark: UInt8) throws(Malformed) -> Bool {
         switch mark {
         case UInt8(ascii: "l"): 1.littleEndian != 1
@@ -133,6 +144,6 @@ struct MessageHeader {
         return isSwapped ? value.byteSwapped : value
     }
 
-    /// Returns the next multiple of 8 from `offset` on.
+    /// Returns `offset` rounded up to a multiple of 8, where each header field and the body begin.
     static func padded(_ offset: Int) -> Int { (offset + 7) & ~7 }
 }

@@ -2,10 +2,11 @@
 import CCarillonDBus
 import CarillonBusNames
 
-/// A reader of the values of a message or of a container, in order.
+/// A reader of the arguments of a message in order, or of the values in a container such as an array.
 ///
-/// Each read checks the type first, so that an untrusted message cannot be misinterpreted. libdbus has validated the
-/// encoding: lengths, UTF-8, and at most 64 nested containers.
+/// It is a cursor over an object of libdbus, for all messages without high volume; ``MarshalledReader`` serves the others.
+/// Each read checks the type first, and throws InvalidArgs for another type, so that an untrusted message cannot be
+/// misinterpreted. libdbus has validated the encoding: lengths, UTF-8, and at most 64 nested containers.
 public struct MessageReader {
     private let message: Message  // keeps the memory of the iterator alive
     private var iterator = DBusMessageIter()
@@ -16,6 +17,7 @@ public struct MessageReader {
         dbus_message_iter_init(message.pointer, &iterator)
     }
 
+    /// Creates a reader of the values in the container at an iterator.
     private init(_ message: Message, container: inout DBusMessageIter) {
         self.message = message
         dbus_message_iter_recurse(&container, &iterator)
@@ -49,6 +51,7 @@ public struct MessageReader {
         dbus_message_iter_next(&iterator)
     }
 
+    /// Reads the next value, which must have this type.
     public mutating func read<Value: BasicType>(_ type: Value.Type = Value.self) throws(BusError) -> Value {
         try expect(Value.typeCode)
         let value = Value.read(from: &iterator)
@@ -83,7 +86,8 @@ public struct MessageReader {
         return name
     }
 
-    /// Calls `body` with the bytes of the next value, an array of a fixed-size type. They are valid only inside `body`.
+    /// Calls `body` with the elements of the next value, which must be an array of a fixed-size type. They are valid only
+    /// inside `body`. This reader does not move.
     public mutating func withNextFixedArray<Result>(_ body: (UnsafeRawPointer?, _ count: Int) -> Result) -> Result {
         var elements = DBusMessageIter()
         dbus_message_iter_recurse(&iterator, &elements)

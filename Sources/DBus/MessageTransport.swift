@@ -2,27 +2,30 @@
 import CarillonBusNames
 import CarillonMainLoop
 
-/// The transport of the messages of a ``Connection``: a socket, or its replacement in a simulation (E7).
+/// The input and output of a ``Connection``: ``SocketTransport``, or its replacement on a simulated bus (E7).
+///
+/// It carries whole messages in order. It knows neither calls nor replies, which the connection matches.
 ///
 /// Threads: all members on the thread that runs the connection's context.
 package protocol MessageTransport: AnyObject {
-    /// Receives each message, and at the end the signal `Disconnected` of `org.freedesktop.DBus.Local`, without a
-    /// sender.
+    /// Called with each received message. The last one is the signal `Disconnected` of `org.freedesktop.DBus.Local` without
+    /// a sender, which the transport creates when the connection has ended.
     var onMessage: ((Message) -> Void)? { get set }
     /// See ``Connection/onArrivingCall``.
     var onArrivingCall: ((ArrivingCall) -> Bool)? { get set }
+    /// Whether messages can still be sent.
     var isConnected: Bool { get }
     /// Sends a message if the transport is connected.
     ///
     /// - Returns: The serial of the message, which is assigned here if necessary.
     @discardableResult
     func send(_ message: Message) -> UInt32
-    /// Sends an encoded message that has a serial.
+    /// Sends an encoded message; a message without a serial gets the next one.
     func send(_ message: MarshalledMessage)
     /// See ``MessageBus/send(_:serial:_:size:rest:)``.
     func send(
         _ head: MessageHead, serial: UInt32, _ shared: [UInt8], size: Int, rest: (inout MarshalledBytes) -> Void)
-    /// Batches the messages sent by `body`, which may be written together at its end.
+    /// See ``MessageBus/gather(_:)``.
     func gather(_ body: () -> Void)
     /// See ``Connection/gatherTurns()``.
     func gatherTurns()
@@ -32,7 +35,7 @@ package protocol MessageTransport: AnyObject {
     var carriesDescriptors: Bool { get }
     /// See ``BusConnection/directSender``.
     var directSender: DirectSender? { get }
-    /// Informs the transport of the connection's unique name.
+    /// Informs the transport of the connection's unique name, which the bus has just assigned.
     func registered(as name: UniqueName)
     /// See ``Connection/maxReceivedBytes``.
     var maxReceivedBytes: Int { get set }
@@ -44,7 +47,7 @@ package protocol MessageTransport: AnyObject {
     var outgoingBytes: Int { get }
 }
 
-/// Defaults for transports without encoded messages or batching.
+/// Defaults for simulated transports, which have neither encoded messages nor batches.
 extension MessageTransport {
     package var onArrivingCall: ((ArrivingCall) -> Bool)? {
         get { nil }

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 import CCarillonDBus
 
-/// A writer that appends values to an unsent message.
+/// A writer that appends arguments, through libdbus, to a message that this process builds and has not sent.
+///
+/// The caller appends values of the types in the message's signature. Each member for a container calls its `body` with a
+/// writer of the contents; an error of `body` abandons the container and the message.
 public struct MessageWriter {
     private let message: Message
     private var iterator = DBusMessageIter()
@@ -17,6 +20,7 @@ public struct MessageWriter {
         self.iterator = iterator
     }
 
+    /// Appends one value of a basic type.
     public mutating func append(_ value: some BasicType) {
         value.append(to: &iterator)
     }
@@ -34,6 +38,8 @@ public struct MessageWriter {
         }
     }
 
+    /// Appends an array with the elements that `body` appends.
+    ///
     /// - Parameter signature: The type of one element.
     public mutating func array<Failure: Error>(
         of signature: Signature, _ body: (inout MessageWriter) throws(Failure) -> Void
@@ -41,26 +47,30 @@ public struct MessageWriter {
         try container(.array, signature.rawValue, body)
     }
 
+    /// Appends a dictionary entry; `body` appends a key and a value.
     public mutating func dictEntry<Failure: Error>(
         _ body: (inout MessageWriter) throws(Failure) -> Void
     ) throws(Failure) {
         try container(.dictEntry, nil, body)
     }
 
+    /// Appends a structure with the members that `body` appends.
     public mutating func structure<Failure: Error>(
         _ body: (inout MessageWriter) throws(Failure) -> Void
     ) throws(Failure) {
         try container(.structure, nil, body)
     }
 
-    /// - Parameter signature: The type of the value in the variant.
+    /// Appends a variant with the one value that `body` appends.
+    ///
+    /// - Parameter signature: The type of that value.
     public mutating func variant<Failure: Error>(
         of signature: Signature, _ body: (inout MessageWriter) throws(Failure) -> Void
     ) throws(Failure) {
         try container(.variant, signature.rawValue, body)
     }
 
-    /// Appends an entry `{sv}` of an `a{sv}`.
+    /// Appends an entry of a dictionary `a{sv}`: a text as the key, and a variant with the value.
     public mutating func entry<Value: BasicType>(_ key: String, _ value: Value) {
         dictEntry { writer in
             writer.append(key)
@@ -68,6 +78,9 @@ public struct MessageWriter {
         }
     }
 
+    /// Appends a container.
+    ///
+    /// - Parameter signature: The type of the contents; nil for types whose contents determine it.
     private mutating func container<Failure: Error>(
         _ code: TypeCode, _ signature: String?, _ body: (inout MessageWriter) throws(Failure) -> Void
     ) throws(Failure) {

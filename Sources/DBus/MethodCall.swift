@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonBusNames
 
-/// A received method call with its reply path.
+/// A received method call of another connection, with the destination of its reply. ``ObjectExporter`` passes it to the
+/// handler of the method.
 public struct MethodCall {
     public let message: Message
     /// The caller as verified by the bus.
     public let sender: UniqueName
-    /// The reply path, which is all that a deferred reply has to keep of a call.
+    /// The destination of the reply. A handler that replies later keeps only this part of the call.
     public let answer: Answer
 
-    /// Nil if `message` is not a method call of another connection.
+    /// Returns nil if `message` is not a method call with a sender.
     init?(_ message: Message, bus: any MessageBus) {
         guard message.kind == .methodCall, let sender = message.sender else { return nil }
         self.message = message
@@ -20,10 +21,10 @@ public struct MethodCall {
     /// A reader at the first argument.
     public var arguments: MessageReader { MessageReader(message) }
 
-    /// Refuses received file descriptors that no argument refers to. They count against the receiver's limit of open
-    /// files, at no cost to the sender (E4).
+    /// Refuses a call with file descriptors, for a method that takes none. Received descriptors count against this
+    /// process's limit of open files, at no cost to the sender (E4).
     ///
-    /// Check the arguments first, so that an argument of type `h` gets the error with its position.
+    /// Handlers read the arguments first, so that an argument of the descriptor type `h` gets the error with its position.
     ///
     /// - Throws: InvalidArgs.
     public func expectNoDescriptors() throws(BusError) {
@@ -36,13 +37,15 @@ public struct MethodCall {
         answer.reply(body)
     }
 
+    /// Sends the error reply, unless the caller requested no reply.
     public func reply(with error: BusError) {
         answer.reply(with: error)
     }
 }
 
 extension MethodCall {
-    /// The reply path of a call. It keeps neither arguments nor descriptors of the call.
+    /// The destination of a reply: the caller, and the serial of its call. It keeps neither arguments nor descriptors of
+    /// the call.
     public struct Answer {
         private let caller: UniqueName
         /// The serial of the call; nil if the caller requested no reply.
@@ -78,6 +81,7 @@ extension MethodCall {
             bus.send(form.message(to: caller, answering: serial, size: size, arguments: arguments))
         }
 
+        /// Sends the error reply, unless the caller requested no reply.
         public func reply(with error: BusError) {
             guard let serial else { return }
             bus.send(.error(error, to: caller, serial: serial))

@@ -2,7 +2,8 @@
 import CCarillonDBus
 import CarillonBusNames
 
-// Names of connections are in `CarillonBusNames`, which the rules of the center use without a bus.
+// Names as D-Bus defines them, each with its syntax check. Names of connections are in `CarillonBusNames`, a module that
+// the core uses without a bus.
 
 /// An object path, such as `/org/example/App`.
 public struct ObjectPath: BusSyntax {
@@ -25,7 +26,7 @@ public struct MemberName: BusSyntax {
     public static func isValid(_ text: String) -> Bool { dbus_validate_member(text, nil) != 0 }
 }
 
-/// A type signature: any number of complete types, or the dict entry that is the element of an array.
+/// A type signature: any number of complete types, or a dictionary entry such as `{sv}`, the element type of an array.
 public struct Signature: BusSyntax {
     public let rawValue: String
     public init(unchecked rawValue: String) { self.rawValue = rawValue }

@@ -2,16 +2,18 @@
 import CCarillonDBus
 import CarillonBusNames
 
-/// An object on the bus with one interface of its own and the standard interfaces.
+/// An object on the bus with one interface of its own and the standard interfaces Introspectable, Peer and Properties.
+/// The service and the bridge export their objects with it.
 ///
-/// The interface is a table: the signature of each method is checked before its handler runs, and the introspection
-/// data is generated from the same table. Threads: the connection's.
+/// Its owner passes received messages to ``handle(_:from:)``, which dispatches each call to the handler in the table of
+/// the ``Interface``. The signature of the arguments is checked before the handler runs. The introspection data is
+/// generated from the same table. Threads: that of the connection.
 public final class ObjectExporter {
     private let path: ObjectPath
     private let interface: Interface
     private let methods: [String: Row]
     private let properties: [String: Interface.Property]
-    /// The method called last, which most calls repeat. It is found without creating a string.
+    /// The method of the last call. Most calls repeat it, and are dispatched without creating a string.
     private var last: Row?
 
     /// A row of the method table. It is a class, so that a lookup copies nothing.
@@ -23,7 +25,8 @@ public final class ObjectExporter {
         }
     }
 
-    /// Called with each refused method call, also if its sender requested no reply.
+    /// Called with each method call that got an error, also if its sender requested no reply. The service counts and logs
+    /// them.
     public var onRefusal: ((MethodCall, BusError) -> Void)?
 
     public init(path: ObjectPath, interface: Interface) {
@@ -33,10 +36,13 @@ public final class ObjectExporter {
         properties = Dictionary(uniqueKeysWithValues: interface.properties.map { ($0.name, $0) })
     }
 
-    /// Replies to `message` if it is a method call; `bus` is its origin.
+    /// Handles `message` if it is a method call. An error is sent as the reply.
     ///
     /// Calls of `org.freedesktop.DBus.Peer` are answered on each path. The connection answers them before this method,
     /// unless ``Connection/routePeerCalls()`` was called.
+    ///
+    /// - Parameter bus: The connection on which the message arrived, for the reply.
+    /// - Returns: Whether the message is a method call.
     public func handle(_ message: Message, from bus: any MessageBus) -> Bool {
         guard let call = MethodCall(message, bus: bus) else { return false }
         do throws(BusError) {
@@ -48,7 +54,7 @@ public final class ObjectExporter {
         return true
     }
 
-    /// Refuses `message`, if it is a method call of any kind.
+    /// Replies to `message` with an error if it is a method call, of any method.
     public func refuse(_ message: Message, with error: BusError, from bus: any MessageBus) {
         guard let call = MethodCall(message, bus: bus) else { return }
         call.reply(with: error)
@@ -83,6 +89,7 @@ public final class ObjectExporter {
         return signal
     }
 
+    /// Appends dictionary entries with properties and their values for a reader; nil for all readers.
     private func append(_ properties: [Interface.Property], to writer: inout MessageWriter, for reader: UniqueName?) {
         for property in properties {
             writer.dictEntry { writer in
@@ -92,6 +99,7 @@ public final class ObjectExporter {
         }
     }
 
+    /// Runs the handler of a call. A call without an interface matches the object's own interface first.
     private func dispatch(_ call: MethodCall) throws(BusError) {
         let message = call.message
         guard message.hasPath(path) else {
@@ -137,6 +145,7 @@ public final class ObjectExporter {
     private static let propertiesInterface: InterfaceName = "org.freedesktop.DBus.Properties"
     package static let peer: InterfaceName = "org.freedesktop.DBus.Peer"
 
+    /// Replies to a call of Introspectable or Properties. A call without an interface matches the methods of both.
     private func answerStandard(_ call: MethodCall, _ member: String) throws(BusError) {
         let asked = call.message.interface
         try call.expectNoDescriptors()
@@ -191,6 +200,7 @@ public final class ObjectExporter {
         [Self.introspectable, Self.propertiesInterface, Self.peer].contains { $0.rawValue == name }
     }
 
+    /// Checks the interface in a call of Properties. The specification allows an empty one, for any interface.
     private func checkPropertyInterface(_ name: String) throws(BusError) {
         guard name.isEmpty || name == interface.name.rawValue else {
             throw .unknownInterface("object \(path) has no interface \(name) with properties")
@@ -206,6 +216,8 @@ public final class ObjectExporter {
 
     // MARK: Ancestor objects for introspection from the root
 
+    /// Returns the name of the next node from an ancestor towards the object; nil if the path is no ancestor. Tools find
+    /// objects by introspection from the root `/`, so each ancestor has to list its child.
     private func childName(below ancestor: ObjectPath?) -> Substring? {
         guard let ancestor = ancestor?.rawValue else { return nil }
         let prefix = ancestor == "/" ? "/" : ancestor + "/"

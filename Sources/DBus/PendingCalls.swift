@@ -2,7 +2,7 @@
 import CarillonBusNames
 import CarillonMainLoop
 
-/// The pending calls of a connection, with the expected sender of each reply (E6).
+/// The table of a connection's calls without a reply, with the expected sender of each reply (E6). ``Connection`` uses it.
 ///
 /// libdbus completes a call with the first message that carries its serial, and any connection can send such a message.
 /// Its table is therefore not used. Here a reply counts only if it comes from the called connection: for a well-known
@@ -17,44 +17,49 @@ final class PendingCalls {
     enum Peer {
         case bus
         case connection(UniqueName)
-        /// The current owner of a name, or an owner since this epoch of ``NameOwners``.
+        /// A connection that owns a name now, or has owned it since the call was sent. `since` is the number of owner
+        /// changes that the bus had announced by then; see ``NameOwners``.
         case owner(of: WellKnownName, since: UInt64)
     }
 
     private struct Call {
+        /// The position among all calls of the connection, for the order of completions.
         let number: UInt64
         let peer: Peer
+        /// The timeout in milliseconds; nil for none.
         let timeout: UInt32?
         let deadline: SuspendingClock.Instant?
         let completion: Completion
-        /// Replies of unverified senders, by sender, until the bus reports the owner of the name.
+        /// Replies of senders that are not known to own the called name, until the bus reports its owner.
         var candidates: [UniqueName: Message] = [:]
     }
 
-    /// Requests the owner of a name from the bus; the answer goes to ``ownerIs(_:of:)``.
+    /// Called to request the owner of a name from the bus. The connection passes the answer to ``ownerIs(_:of:)``.
     var askForOwner: ((WellKnownName) -> Void)?
-    /// The number of replies from senders other than the called peer.
+    /// The number of ignored replies from senders other than the called peer.
     private(set) var forged: UInt64 = 0
 
     private let context: MainContext
     private var calls: [UInt32: Call] = [:]  // by the serials of their messages
     private var lastNumber: UInt64 = 0
     private var owners: [WellKnownName: NameOwners] = [:]
-    /// Names whose owner has been requested from the bus.
+    /// Names whose owner has been requested from the bus, which has not answered.
     private var asked: Set<WellKnownName> = []
     private var timer: (source: EventSource, due: SuspendingClock.Instant)?
+    /// The number of calls with a deadline.
     private var timedCalls = 0
     private var isClosed = false
 
     #if CARILLON_PLANTED
-        // The fault `stranger-believed`; a simulation has one thread.
+        // The planted fault `stranger-believed`: replies of any sender count. A simulation has one thread.
         nonisolated(unsafe) static var believesStrangers = false
     #endif
 
+    /// The capacity up to which an empty table keeps its memory, in calls.
     private static let keptCapacity = 256
     /// The minimum interval between two timers, so that calls with close deadlines expire together.
     private static let granularity = Duration.milliseconds(20)
-    /// The maximum number of unverified senders per call.
+    /// The maximum number of ``Call/candidates`` per call.
     private static let maxCandidates = 16
 
     init(context: MainContext) {
@@ -71,6 +76,7 @@ final class PendingCalls {
 
     // MARK: Calls
 
+    /// Adds a call that has just been sent.
     func add(serial: UInt32, peer: Peer, timeout: ReplyTimeout, completion: @escaping Completion) {
         lastNumber += 1
         let milliseconds: UInt32? =
@@ -87,7 +93,9 @@ final class PendingCalls {
         if timer.map({ deadline < $0.due }) ?? true { setTimer(for: deadline) }
     }
 
-    /// Takes a reply. Returns whether it has the serial of a pending call; other replies belong to no call.
+    /// Handles a received reply: completes its call, or counts it as forged, or keeps it as a candidate.
+    ///
+    /// - Returns: Whether it has the serial of a pending call.
     func take(_ reply: Message) -> Bool {
         let serial = reply.replySerial
         guard serial != 0, let call = calls[serial] else { return false }
@@ -110,8 +118,8 @@ final class PendingCalls {
             if owners[name]?.hasOwned(sender, since: epoch) == true {
                 complete(serial, with: reply)
             } else if call.candidates.count < Self.maxCandidates {
-                // The bus does not announce each change: it may refuse a match rule, or drop its own signal for lack of
-                // space.
+                // The sender may be a new owner nevertheless. The bus does not announce each change: it may refuse a
+                // match rule, or drop its own signal for lack of space.
                 calls[serial]?.candidates[sender] = reply
                 if asked.insert(name).inserted { askForOwner?(name) }
             } else {
@@ -121,7 +129,7 @@ final class PendingCalls {
         return true
     }
 
-    /// Completes all calls with an error.
+    /// Completes all calls with an error, in the order in which they were made.
     func failAll(with error: BusError) {
         let all = calls.values.sorted { $0.number < $1.number }
         calls = [:]
@@ -146,6 +154,7 @@ final class PendingCalls {
         return call
     }
 
+    /// Counts an ignored reply, and logs it at a limited rate.
     private func noteForged(_ reply: Message) {
         guard let count = Log.throttle(&forged) else { return }
         Log.warning(
@@ -155,18 +164,21 @@ final class PendingCalls {
 
     // MARK: Owners of names
 
-    /// Returns the expected sender for a call to `name` that is sent now; nil if the name is not followed yet.
+    /// Returns the expected sender for a call to `name` that is sent now; nil if ``follow(_:)`` was not called for the
+    /// name.
     func peer(owning name: WellKnownName) -> Peer? {
         owners[name].map { .owner(of: name, since: $0.epoch) }
     }
 
-    /// Follows the owner of `name`, which the bus announces from now on.
+    /// Begins to record the owners of `name`, which the bus announces from now on. Returns the expected sender for a call
+    /// that is sent now.
     func follow(_ name: WellKnownName) -> Peer {
         owners[name] = NameOwners()
         return .owner(of: name, since: 0)
     }
 
-    /// Handles the answer of the bus about the owner of `name`.
+    /// Handles the answer of the bus to a request for the owner of `name`; nil if there is none. It decides about all
+    /// candidates.
     func ownerIs(_ owner: UniqueName?, of name: WellKnownName) {
         asked.remove(name)
         ownerChanged(name, to: owner)
@@ -186,6 +198,7 @@ final class PendingCalls {
 
     // MARK: Time
 
+    /// Replaces the timer by a new one, which ends just after `due`.
     private func setTimer(for due: SuspendingClock.Instant) {
         let left = context.now.duration(to: due).components
         let milliseconds = left.seconds * 1000 + left.attoseconds / 1_000_000_000_000_000 + 1
@@ -196,6 +209,7 @@ final class PendingCalls {
         )
     }
 
+    /// Completes the calls whose deadline has passed with an error, and sets the timer to the next deadline.
     private func failLate() {
         let now = context.now
         timer = nil
@@ -220,13 +234,14 @@ final class PendingCalls {
     }
 }
 
-/// The current owner and the recent owners of a well-known name.
+/// The current owner and the recent owners of a well-known name, as the bus announced them.
 private struct NameOwners {
+    /// The number of changes so far.
     private(set) var epoch: UInt64 = 0
     private var current: UniqueName?
-    /// Former owners, each with the epoch that ended its ownership.
+    /// Former owners, each with the number of the change that ended its ownership.
     private var former: [(owner: UniqueName, until: UInt64)] = []
-    /// The maximum number of former owners. A call that outlives so many changes has no owner left to answer it.
+    /// The maximum number of former owners. After so many changes during one call, a reply of the first owner is ignored.
     private static let maxFormer = 8
 
     mutating func changed(to owner: UniqueName?) {
@@ -237,14 +252,15 @@ private struct NameOwners {
         current = owner
     }
 
+    /// Whether a connection has been the owner at any time since there were `epoch` changes.
     func hasOwned(_ name: UniqueName, since epoch: UInt64) -> Bool {
         name == current || former.contains { $0.owner == name && $0.until > epoch }
     }
 }
 
 extension Message {
-    /// Whether the message comes from the bus, or from a proxy between bus and process, as in a sandbox. The bus sets
-    /// the sender on each message of a connection.
+    /// Whether the message comes from the bus, or from a proxy between bus and process, as in a sandbox. A message of a
+    /// proxy itself has no sender. No connection can imitate that, since the bus sets the sender on each message.
     fileprivate var comesFromBus: Bool { isFromBus || !hasSender }
 
     fileprivate var senderText: String { sender?.rawValue ?? "the bus" }

@@ -9,10 +9,12 @@ func closeDescriptor(_ descriptor: Int32) {
     _ = close(descriptor)
 }
 
+/// Returns the value of an environment variable; nil if it is not set.
 func environmentVariable(_ name: String) -> String? {
     getenv(name).map { String(cString: $0) }
 }
 
+/// Whether there is a socket at a path.
 func isSocket(_ path: String) -> Bool {
     var status = stat()
     return stat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFSOCK
@@ -35,7 +37,7 @@ func sendAtOnce(_ bytes: UnsafeRawBufferPointer, to descriptor: Int32) -> Int {
     }
 }
 
-/// Shuts a socket down, so that its users detect the end.
+/// Shuts a socket down in both directions. Each reader of it then detects the end; the descriptor stays open.
 func endSocket(_ descriptor: Int32) {
     _ = shutdown(descriptor, Int32(SHUT_RDWR))
 }

@@ -8,20 +8,23 @@ import CarillonCollections
     import Musl
 #endif
 
-/// The file descriptors received with messages over a socket.
+/// A queue of file descriptors that were received over a socket and not yet assigned to a message. ``SocketReader`` uses it
+/// if the connection accepts descriptors.
 ///
 /// The kernel delivers descriptors at the latest with the first bytes of their message. They are therefore assigned to
 /// messages in order, as many to each as its header states.
 struct ReceivedDescriptors {
-    /// The maximum number of descriptors that the kernel delivers at once.
+    /// The maximum number of descriptors that Linux delivers with one system call (SCM_MAX_FD).
     private static let maxAtOnce = 253
-    /// The maximum number of unassigned descriptors. A bus allows no message more; the excess belongs to no message.
+    /// The maximum number of unassigned descriptors. A bus allows no message more, so further ones belong to no message and
+    /// are closed.
     private static let maxWaiting = 1024
+    /// The aligned size of the header of a control message, in bytes.
     private static let headerSize = (MemoryLayout<cmsghdr>.size + 7) & ~7
 
     private var waiting = Deque<FileDescriptor>()
 
-    /// Reads as recv(2) does, without blocking, and keeps the received descriptors.
+    /// Reads as recv(2) does, without blocking, and adds the received descriptors to the queue.
     mutating func receive(from socket: Int32, into memory: UnsafeMutableRawPointer, count: Int) -> Int {
         let controlSize = Self.headerSize + Self.maxAtOnce * MemoryLayout<Int32>.size
         return withUnsafeTemporaryAllocation(byteCount: controlSize + 8, alignment: 8) { control in
@@ -41,6 +44,7 @@ struct ReceivedDescriptors {
         }
     }
 
+    /// Adds the descriptors in the control messages of one system call.
     private mutating func keep(_ control: UnsafeRawBufferPointer.SubSequence) {
         var rest = UnsafeRawBufferPointer(rebasing: control)
         while rest.count >= Self.headerSize {
@@ -58,7 +62,7 @@ struct ReceivedDescriptors {
         }
     }
 
-    /// Removes and returns the descriptors of a message. Those of a message other than a reply are closed.
+    /// Removes and returns the descriptors of a message. Only replies keep theirs; those of other messages are closed.
     ///
     /// - Parameter message: All bytes of the message.
     mutating func take(of message: [UInt8]) -> [FileDescriptor] {

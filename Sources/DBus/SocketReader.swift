@@ -8,27 +8,32 @@ import CarillonMainLoop
     import Musl
 #endif
 
-/// A reader of messages from the socket of a connection, with as many messages per system call as available.
+/// A reader of messages from the socket of a connection. It replaces the reader of libdbus after the authentication, for
+/// throughput. ``SocketTransport`` uses it.
 ///
-/// libdbus reads 4 KiB per system call, and parses and validates each message at once. This reader parses only headers
-/// before arguments are read (``ArrivedMessage``), so it keeps up with the throughput of a bus. The kernel closes
-/// received descriptors, except those of replies if ``takesDescriptors`` is set.
+/// It reads up to 64 KiB per system call, and parses only headers (``ArrivedMessage``). libdbus reads 4 KiB per system
+/// call, and parses and validates each message at once.
+///
+/// File descriptors are closed on arrival, except those of replies if ``takesDescriptors`` is set.
 ///
 /// Each loop iteration delivers at most ``messagesPerTurn`` messages, so that a flood starves no other source.
 final class SocketReader: PolledSourceDelegate {
-    /// The maximum number of messages per loop iteration. One message would cost a poll each; an unlimited number would
-    /// starve timers and signals.
+    /// The maximum number of messages per loop iteration. With one message per iteration each would cost a poll; an
+    /// unlimited number would starve timers and other sources.
     static let messagesPerTurn = 32
+    /// The maximum number of system calls for reading per loop iteration.
     private static let readsPerTurn = 8
+    /// The size of the buffer, in bytes.
     private static let bufferSize = 64 << 10
 
     /// See ``Connection/onArrivingCall``.
     var onArrivingCall: ((ArrivingCall) -> Bool)?
-    /// Receives each other message.
+    /// Called with each message that ``onArrivingCall`` did not take.
     var onMessage: ((Message) -> Void)?
-    /// Called at the beginning of a loop iteration with false, and at its end with true.
+    /// Called before the messages of a loop iteration with false, and after them with true. ``SocketTransport`` batches the
+    /// replies between the two.
     var onTurn: ((Bool) -> Void)?
-    /// Called after the last message, when no more will come.
+    /// Called once when the peer has closed the socket, reading has failed, or the bytes are no message.
     var onEnd: (() -> Void)?
     /// See ``Connection/maxReceivedBytes``.
     var maxReceivedBytes = 63 << 20
@@ -41,26 +46,32 @@ final class SocketReader: PolledSourceDelegate {
 
     private let descriptor: Int32
     private var source: PolledSource!
-    /// The registration in the poll, while reading is allowed.
+    /// The registration in the poll; nil while reading is not allowed.
     private var tag: PolledSource.Tag?
+    /// The size of the delivered messages that are still alive.
     private let received = ReceivedBytes()
     private var hasStarted = false
+    /// Whether reading has ended for good.
     private var isOver = false
     /// The buffer, with undelivered bytes from `first` to `end`.
     private let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: bufferSize, alignment: 8)
     private var (first, end) = (0, 0)
-    /// The length of the message at `first`; nil if unknown.
+    /// The length of the message at `first`, in bytes; nil while its header is incomplete.
     private var nextLength: Int?
     /// An incomplete message larger than the buffer, which is read directly into its final memory.
     private var large: LargeMessage?
 
+    /// A message of known length in memory of that size.
     private final class LargeMessage {
         private(set) var bytes: [UInt8]
+        /// The number of bytes received so far.
         private var count: Int
 
-        /// - Parameter beginning: The bytes read so far.
+        /// - Parameters:
+        ///   - size: The length of the whole message, in bytes.
+        ///   - beginning: The bytes received so far.
         init(_ size: Int, beginning: UnsafeRawBufferPointer) {
-            // The memory is completely filled before its first use.
+            // The rest is uninitialized. The message is delivered only when all of it has been received.
             bytes = [UInt8](unsafeUninitializedCapacity: size) { bytes, count in
                 UnsafeMutableRawBufferPointer(bytes).copyMemory(from: beginning)
                 count = size
@@ -68,15 +79,19 @@ final class SocketReader: PolledSourceDelegate {
             count = beginning.count
         }
 
+        /// The number of bytes that are not received yet.
         var missing: Int { bytes.count - count }
 
-        /// - Parameter read: Fills the buffer, and returns the number of received bytes.
+        /// Receives more bytes, and returns their number.
+        ///
+        /// - Parameter read: Fills the buffer, and returns the number of received bytes; nil if none are available.
         func append(_ read: (UnsafeMutableRawBufferPointer) -> Int?) -> Int? {
             let read = bytes.withUnsafeMutableBytes { read(.init(rebasing: $0[count...])) }
             count += read ?? 0
             return read
         }
     }
+    /// The number of invalid messages.
     private var ignored: UInt64 = 0
 
     /// - Parameter descriptor: The descriptor of a non-blocking socket, before the first read.
@@ -89,7 +104,7 @@ final class SocketReader: PolledSourceDelegate {
         buffer.deallocate()
     }
 
-    /// Starts reading, in the following loop iterations.
+    /// Allows reading, in the following loop iterations: the bus has authenticated this process.
     func start() {
         hasStarted = true
     }
@@ -103,6 +118,7 @@ final class SocketReader: PolledSourceDelegate {
     // MARK: Loop iterations
 
     private var mayRead: Bool { hasStarted && !isOver && !isPaused && received.value < maxReceivedBytes }
+    /// Whether the next message is complete.
     private var hasMessage: Bool {
         if let large { return large.missing == 0 }
         return nextLength.map { end - first >= $0 } ?? false
@@ -113,6 +129,7 @@ final class SocketReader: PolledSourceDelegate {
         return mayRead && hasMessage
     }
 
+    /// Adds the socket to the poll, or removes it.
     private func poll(_ isWanted: Bool) {
         guard isWanted != (tag != nil) else { return }
         if let tag { source.remove(tag) }
@@ -137,6 +154,7 @@ final class SocketReader: PolledSourceDelegate {
         }
     }
 
+    /// Delivers the next message, which is complete, and removes it from the buffer first.
     private func handOn() {
         if let bytes = large?.bytes {
             (large, nextLength) = (nil, nil)
@@ -153,13 +171,15 @@ final class SocketReader: PolledSourceDelegate {
         if !isTaken { handOn(bytes, header) }
     }
 
-    /// Offers a message in place. Returns whether it was taken.
+    /// Parses the header of a message, and offers it to ``onArrivingCall`` in place if it is a call. Returns whether the
+    /// callback took it.
     private func show(_ next: UnsafeRawBufferPointer) -> (header: MessageHeader?, isTaken: Bool) {
         let header = MessageHeader(next)
         guard let onArrivingCall, let header, let call = ArrivingCall(next, header) else { return (header, false) }
         return (header, onArrivingCall(call))
     }
 
+    /// Delivers a message to ``onMessage``.
     private func handOn(_ bytes: [UInt8], _ header: MessageHeader?) {
         let taken = takesDescriptors ? descriptors.take(of: bytes) : []
         guard let message = Message(arrived: bytes, header: header, charging: received, descriptors: taken) else {
@@ -168,8 +188,8 @@ final class SocketReader: PolledSourceDelegate {
         onMessage?(message)
     }
 
-    /// Logs an invalid message. It came through a bus, so its sender is unknown, and closing the connection would
-    /// affect all other senders.
+    /// Logs an invalid message, at a limited rate, and ignores it. Any sender on the bus may have caused it, so the
+    /// connection, which serves all of them, continues.
     private func noteIgnored() {
         guard let count = Log.throttle(&ignored) else { return }
         Log.warning("ignored an invalid message (\(count) so far)", ["CARILLON_REASON": "invalid-message"])
@@ -177,7 +197,7 @@ final class SocketReader: PolledSourceDelegate {
 
     // MARK: Reading
 
-    /// Reads once. Returns whether more bytes may be available at once.
+    /// Reads once. Returns whether more bytes may be available now, because the read filled its memory.
     private func read() -> Bool {
         makeRoom()
         let room = large?.missing ?? buffer.count - end
@@ -207,7 +227,8 @@ final class SocketReader: PolledSourceDelegate {
         }
     }
 
-    /// Moves the bytes of the next message to the beginning of memory that can hold the whole message.
+    /// Prepares memory for the next read: moves the undelivered bytes to the beginning of the buffer. For a message larger
+    /// than the buffer it moves them to memory of the message's size.
     private func makeRoom() {
         guard large == nil else { return }
         let rest = UnsafeRawBufferPointer(rebasing: buffer[first..<end])
@@ -220,6 +241,7 @@ final class SocketReader: PolledSourceDelegate {
         (first, end) = (0, rest.count)
     }
 
+    /// Sets ``nextLength`` for the message at `first`. Bytes that are no message end the reading.
     private func lookAtNext() {
         do throws(MessageHeader.Malformed) {
             nextLength = try MessageHeader.byteCount(of: UnsafeRawBufferPointer(rebasing: buffer[first..<end]))
@@ -228,6 +250,7 @@ final class SocketReader: PolledSourceDelegate {
         }
     }
 
+    /// Ends the reading, and reports the end once.
     private func finish() {
         guard !isOver else { return }
         stop()

@@ -3,8 +3,10 @@ import CCarillonDBus
 import CarillonBusNames
 import CarillonMainLoop
 
-/// The transport of a connection over a socket. libdbus opens the socket and authenticates; then ``SocketReader`` reads
-/// and ``SocketWriter`` writes.
+/// The transport of a ``Connection`` over a socket of a real bus. libdbus opens the socket and authenticates, by means of
+/// ``ConnectionDriver``; then ``SocketReader`` reads and ``SocketWriter`` writes.
+///
+/// It also assigns serials, and flushes the writer after each message or after each batch of messages.
 final class SocketTransport: MessageTransport {
     var onMessage: ((Message) -> Void)?
     var onArrivingCall: ((ArrivingCall) -> Bool)? {
@@ -15,11 +17,14 @@ final class SocketTransport: MessageTransport {
     private let driver: ConnectionDriver
     private let reader: SocketReader
     private let writer: SocketWriter
+    /// The last serial that this transport assigned, from 1 to the end of the lower half.
     private var lastSerial: UInt32 = 0
-    /// The first serial of the upper half, which is reserved for senders that assign their own serials.
+    /// The first serial of the upper half, which is reserved for senders that assign serials themselves, such as
+    /// ``DirectSender``.
     static let firstForeignSerial: UInt32 = 1 << 31
-    /// The number of active batches, apart from a loop iteration.
+    /// The number of running, possibly nested, calls of ``gather(_:)``.
     private var gatherers = 0
+    /// Whether the reader is delivering messages and their replies are batched; see ``gatherTurns()``.
     private var isInTurn = false
 
     /// Connects to the bus at `address`.
@@ -49,11 +54,12 @@ final class SocketTransport: MessageTransport {
         }
         driver.onClosing = { [unowned self] in stop() }
         reader.onMessage = { [unowned self] message in onMessage?(message) }
-        // libdbus reports the end as the last message.
+        // libdbus then creates its last message, `Disconnected`, which reaches the filter above.
         reader.onEnd = { [unowned self] in dbus_connection_close(pointer) }
     }
 
     deinit {
+        // This object may be released within an iteration of the reader, which must not call it any more.
         reader.onTurn = nil
         writer.flush()
         stop()
@@ -118,10 +124,12 @@ final class SocketTransport: MessageTransport {
         return writer.share()
     }()
 
+    /// Writes the queued messages unless they belong to a batch.
     private func flushIfNobodyGathers() {
         if gatherers == 0, !isInTurn { writer.flush() }
     }
 
+    /// Decides about a flush after a message was queued: a full buffer is written even within a batch.
     private func appended() {
         if writer.isFull { writer.flush() } else { flushIfNobodyGathers() }
     }
@@ -149,6 +157,7 @@ final class SocketTransport: MessageTransport {
     var outgoingBytes: Int { writer.outgoingBytes }
 }
 
+/// A weak reference to the transport as the user data of a libdbus callback, which may outlive it.
 private final class WeakTransport {
     weak var transport: SocketTransport?
 
@@ -157,7 +166,8 @@ private final class WeakTransport {
     }
 }
 
-/// Delivers the message of libdbus itself about the end of the connection.
+/// The message filter of the libdbus connection. After the authentication libdbus reads nothing, so the only message here
+/// is its own `Disconnected` signal at the end of the connection.
 private func filterMessage(
     _: OpaquePointer?, _ message: OpaquePointer?, _ data: UnsafeMutableRawPointer?
 ) -> DBusHandlerResult {

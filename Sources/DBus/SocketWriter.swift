@@ -9,47 +9,55 @@ import CarillonMainLoop
     import Musl
 #endif
 
-/// A writer of messages to the socket of a connection, in order and with as many messages per system call as available.
+/// The output buffer of a connection: it queues encoded messages, and writes them to the socket in order, many per system
+/// call. ``SocketTransport`` uses it.
 ///
-/// libdbus needs one system call per message, and a failing one on a full socket, so this writer replaces it. Messages
-/// with descriptors are still written by libdbus, in order.
+/// libdbus needs one system call per message, and a failing one on a full socket, so this writer replaces it. libdbus
+/// still writes messages with descriptors, in their place among the others.
+///
+/// Messages are encoded into the last buffer, a ``Chunk``. A chunk of about 64 KiB is closed and becomes a portion of the
+/// queue. On a full socket the writer waits in the loop until the socket is writable.
 final class SocketWriter: PolledSourceDelegate {
+    /// An element of the queue before the last chunk.
     private enum Portion {
         case bytes(Chunk)
-        /// The shared part of a message to many receivers.
+        /// The common part of a message to many receivers, in memory that the messages share.
         case shared([UInt8])
-        /// A message for libdbus.
+        /// A message with descriptors, for libdbus.
         case message(Message)
     }
 
-    /// The approximate number of bytes per write.
+    /// The size at which a chunk is closed and due to be written, in bytes.
     private static let portionSize = 64 << 10
-    /// The maximum size of shared bytes that are copied for each receiver; larger ones are written in place. In
-    /// measurements, copying 4 KiB with its message took 0.7 µs, and a system call for it 7 µs. 64 KiB took 11 µs both
-    /// ways; 256 KiB took 36 µs copied and 31 µs in place. Above this size a full socket holds the bytes once, instead
-    /// of once per receiver.
+    /// The maximum size of shared bytes that are copied into the chunk for each receiver, in bytes. Larger ones are written
+    /// from their shared memory, with a system call of their own. They also exist only once in the queues of full sockets.
+    ///
+    /// In measurements both ways took 11 µs for 64 KiB. For 4 KiB the copy took 0.7 µs and the system call 7 µs; for 256
+    /// KiB they took 36 µs and 31 µs.
     static let maxCopied = 64 << 10
 
     private let connection: OpaquePointer  // DBusConnection; not retained: it outlives the writer
     private let descriptor: Int32
+    /// The queue of complete portions, which precede `last`.
     private var portions = Deque<Portion>()
     /// Whether `portions` has elements.
     private var hasPortions = false
-    /// The chunk behind the portions.
+    /// The chunk to which messages are appended.
     private var last = Chunk()
     /// The number of bytes already written of the first portion, or of `last`.
     private var written = 0
     /// The number of unwritten bytes.
     private(set) var byteCount = 0
+    /// Whether the bus has authenticated this process.
     private var hasStarted = false
-    /// Whether the peer has stopped reading.
+    /// Whether the peer has closed the socket, or this writer was stopped.
     private var isBroken = false
     /// Whether libdbus may have unwritten bytes.
     private var isLibraryWriting = false
     private var source: PolledSource!
-    /// The registration in the poll, while the socket is full.
+    /// The registration in the poll; nil unless the socket is full.
     private var tag: PolledSource.Tag?
-    /// The send path of other threads to the same socket.
+    /// The object through which other threads send to the same socket; nil if none do.
     private var line: DirectSender?
 
     /// - Parameters:
@@ -61,7 +69,7 @@ final class SocketWriter: PolledSourceDelegate {
         source = PolledSource(delegate: self, priority: priority, context: context)
     }
 
-    /// Writes the bytes queued before, and from now on all others.
+    /// Allows writing after the authentication, and writes the messages queued before.
     func start() {
         hasStarted = true
         flush()
@@ -73,7 +81,8 @@ final class SocketWriter: PolledSourceDelegate {
         giveUp()
     }
 
-    /// Allows sends from any thread to the same socket. A message with descriptors ends that.
+    /// Allows sends from any thread to the same socket. The first message with descriptors ends that, since libdbus does not
+    /// lock its writes against those of other threads.
     func share() -> DirectSender {
         if let line { return line }
         let line = DirectSender(descriptor: descriptor, isBusy: !hasStarted || hasRest)
@@ -81,6 +90,7 @@ final class SocketWriter: PolledSourceDelegate {
         return line
     }
 
+    /// Whether messages wait to be written, so that other threads must not write.
     private var hasRest: Bool { byteCount > 0 || isLibraryWriting }
 
     /// The number of unwritten bytes, including those of libdbus, which is queried only if necessary since it takes a
@@ -101,7 +111,7 @@ final class SocketWriter: PolledSourceDelegate {
         }
     }
 
-    /// Appends a message, encoded in place.
+    /// Appends a message, encoded in place; see ``MessageBus/send(_:serial:_:size:rest:)``.
     func append(
         _ head: MessageHead, serial: UInt32, _ shared: [UInt8], size: Int, rest: (inout MarshalledBytes) -> Void
     ) {
@@ -119,9 +129,9 @@ final class SocketWriter: PolledSourceDelegate {
         end.withUnsafeBytes { end in append(atMost: end.count) { $0.append(raw: end) } }
     }
 
-    /// Appends the bytes from `body`.
+    /// Appends the bytes that `body` encodes.
     ///
-    /// - Parameter most: The maximum number of bytes.
+    /// - Parameter most: The maximum number of these bytes.
     private func append(atMost most: Int, _ body: (inout MarshalledBytes) -> Void) {
         if last.count >= Self.portionSize { closeLast() }
         let chunk = last
@@ -141,18 +151,20 @@ final class SocketWriter: PolledSourceDelegate {
         byteCount += message.byteCount
     }
 
+    /// Moves the last chunk to the queue of portions, and starts a new one.
     private func closeLast() {
         portions.append(.bytes(last))
         hasPortions = true
         last = Chunk()
     }
 
-    /// Writes the bytes that the socket accepts. The rest follows in later loop iterations.
+    /// Writes the bytes that the socket accepts now. Later loop iterations write the other bytes.
     func flush() {
         guard hasStarted, tag == nil, hasPortions || last.count > 0 else { return }
         write()
     }
 
+    /// Writes, and excludes other threads meanwhile.
     private func write() {
         guard let line else { return writeAll() }
         line.write {
@@ -161,10 +173,11 @@ final class SocketWriter: PolledSourceDelegate {
         }
     }
 
+    /// Writes portion by portion until the socket is full, libdbus has to write, or nothing is left.
     private func writeAll() {
         while !isBroken {
             if isLibraryWriting {
-                // It continues in later loop iterations.
+                // libdbus has to finish first. It continues in later loop iterations.
                 guard dbus_connection_has_messages_to_send(connection) == 0 else { break }
                 isLibraryWriting = false
             }
@@ -211,7 +224,8 @@ final class SocketWriter: PolledSourceDelegate {
         return true
     }
 
-    /// Gives up writing. Received messages are still read, and the end of the input reports the end of the connection.
+    /// Ends all writing, and discards the queue. The reader still delivers received messages; the end of its input reports
+    /// the end of the connection.
     private func giveUp() {
         isBroken = true
         portions.removeAll()
@@ -223,6 +237,7 @@ final class SocketWriter: PolledSourceDelegate {
 
     // MARK: Full socket
 
+    /// Registers for the event that the socket is writable.
     private func waitForRoom() {
         guard tag == nil else { return }
         tag = source.add(descriptor: descriptor, waitingFor: [.writable, .error, .hangUp])
@@ -234,7 +249,7 @@ final class SocketWriter: PolledSourceDelegate {
         tag = nil
     }
 
-    /// Flushes batched messages before the loop waits, also in a handler that runs a nested loop.
+    /// Flushes batched messages before the loop waits, also if a handler runs a nested loop within its batch.
     func hasPendingWork() -> Bool {
         flush()
         return false
@@ -245,9 +260,10 @@ final class SocketWriter: PolledSourceDelegate {
     }
 }
 
-/// A buffer of consecutive messages that are written together.
+/// A growing buffer of consecutive encoded messages that are written together.
 private final class Chunk {
     private var memory = UnsafeMutableRawBufferPointer(start: nil, count: 0)
+    /// The number of bytes in use.
     var count = 0
 
     deinit {
@@ -256,7 +272,7 @@ private final class Chunk {
 
     var bytes: UnsafeRawBufferPointer { UnsafeRawBufferPointer(rebasing: memory[..<count]) }
 
-    /// Returns memory for `more` bytes behind the existing ones.
+    /// Returns memory for at least `more` bytes behind the existing ones.
     func room(for more: Int) -> UnsafeMutableRawBufferPointer {
         if memory.count - count < more { grow(by: more) }
         return UnsafeMutableRawBufferPointer(rebasing: memory[count...])
@@ -270,7 +286,9 @@ private final class Chunk {
         memory = other
     }
 
-    /// - Parameter capacity: The maximum capacity in bytes that is kept; a larger buffer is released.
+    /// Removes all bytes.
+    ///
+    /// - Parameter capacity: The maximum capacity, in bytes, that is kept; the memory of a larger buffer is released.
     func empty(keeping capacity: Int) {
         count = 0
         guard memory.count > capacity else { return }

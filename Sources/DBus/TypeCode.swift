@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A type of the D-Bus specification, identified by its code in signatures.
+/// A type of the D-Bus specification, identified by its letter in signatures, such as `s` for a string.
 public struct TypeCode: RawRepresentable, Hashable, Sendable {
     /// The ASCII code of the letter.
     public let rawValue: Int32
@@ -12,7 +12,7 @@ public struct TypeCode: RawRepresentable, Hashable, Sendable {
         rawValue = Int32(letter.value)
     }
 
-    /// The position behind the last value.
+    /// The type that ``MessageReader`` reports behind the last value.
     public static let end = TypeCode(rawValue: 0)
     public static let byte = TypeCode("y")
     public static let boolean = TypeCode("b")

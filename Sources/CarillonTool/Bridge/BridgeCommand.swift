@@ -3,7 +3,7 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// `carillon bridge status|test|reload|forget`: the bridge of the session to other machines (G2).
+/// `carillon bridge status|test|reload|forget`: inspects and controls the bridge of the session to other machines (G2).
 enum BridgeCommand {
     enum Action: String, CaseIterable {
         case status = "status"
@@ -43,6 +43,7 @@ enum BridgeCommand {
         }
     }
 
+    /// Returns the host and the user of the argument HOST/USER.
     private static func origin(in words: [String]) throws(UsageError) -> (host: String, user: String) {
         let parts = words.dropFirst().first?.split(separator: "/", maxSplits: 1, omittingEmptySubsequences: false) ?? []
         guard parts.count == 2, !parts[0].isEmpty, !parts[1].isEmpty else {
@@ -54,7 +55,7 @@ enum BridgeCommand {
     private static let words = Action.allCases.map(\.rawValue).joined(separator: ", ")
 }
 
-/// A run with one question and its answer.
+/// One run of `carillon bridge`: it calls one method of the bridge, prints the reply, and returns the exit code.
 private final class BridgeRun: @unchecked Sendable {
     // Sendable: the command has one thread, on which everything here runs.
     private let isJSON: Bool
@@ -79,6 +80,7 @@ private final class BridgeRun: @unchecked Sendable {
                 for line in BridgeText.lines(status) {
                     table.append([Table.Cell(line.label, .dim), Table.Cell(line.text, line.style)])
                 }
+                // Lines are not cut, even on a narrow terminal.
                 let paper = Terminal(width: nil, hasColors: terminal.hasColors)
                 for line in table.lines(on: paper, showsTitles: false) { print(line) }
             case .success(nil): failWithoutBridge()
@@ -108,6 +110,7 @@ private final class BridgeRun: @unchecked Sendable {
 
     func forget(_ origin: (host: String, user: String)) -> ExitCode {
         let call = BridgeWire.forgetCall(host: origin.host, user: origin.user)
+        // The bridge replies only after the broker has removed all retained messages of the host.
         inquirer.ask(call, within: .milliseconds(300_000)) { [self] result in
             do throws(BusError) {
                 let (removed, refused, reason) = try BridgeWire.forgotten(in: try result.get())
@@ -134,6 +137,7 @@ private final class BridgeRun: @unchecked Sendable {
         return wait()
     }
 
+    /// Calls a method of the bridge without arguments, and ends the run after its reply.
     private func ask(_ member: MemberName, _ take: @escaping (Message) throws(BusError) -> Void) {
         inquirer.ask(member) { [self] result in
             do throws(BusError) {
@@ -145,12 +149,13 @@ private final class BridgeRun: @unchecked Sendable {
         }
     }
 
-    /// Ends the run after the answer. Without a bus that happens before the loop runs.
+    /// Ends the run after the reply. Without a bus the error comes at once, before the loop runs.
     private func end() {
         isOver = true
         loop.quit()
     }
 
+    /// Runs the loop until the reply, and returns the exit code.
     private func wait() -> ExitCode {
         if !isOver { loop.run() }
         return exitCode

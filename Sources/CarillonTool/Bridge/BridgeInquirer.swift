@@ -4,19 +4,23 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// A client of the session's bridge to other machines, on a connection of its own. It does not start the bridge.
+/// A caller of methods of the session's bridge to other machines, on a connection of its own. It does not start the bridge.
+/// `carillon bridge`, `status` and `top` use it. It connects with the first call, and again after a loss of the bus.
 ///
 /// Threads: all on the thread that runs the default context.
 final class BridgeInquirer: @unchecked Sendable {
     // Sendable: the command has one thread, on which everything here runs.
 
-    /// The time limit for an answer. It is longer than the 10 seconds of the bridge's test message.
+    /// The default time limit for a reply. It is longer than the 10 seconds after which the bridge gives up its test message.
     static let patience = ReplyTimeout.milliseconds(15_000)
 
     private var connection: Connection?
+    /// Whether the bus has registered the connection, by Hello.
     private var isGreeted = false
 
-    /// - Parameter answer: receives the bridge's answer, or the error of the bus.
+    /// Calls a method of the bridge without arguments.
+    ///
+    /// - Parameter answer: receives the bridge's reply, or the error of the bridge or the bus.
     func ask(
         _ member: MemberName, within patience: ReplyTimeout = patience,
         _ answer: @escaping (Result<Message, BusError>) -> Void
@@ -24,6 +28,7 @@ final class BridgeInquirer: @unchecked Sendable {
         ask(BridgeWire.methodCall(member), within: patience, answer)
     }
 
+    /// Sends a method call to the bridge.
     func ask(
         _ message: Message, within patience: ReplyTimeout, _ answer: @escaping (Result<Message, BusError>) -> Void
     ) {
@@ -45,6 +50,7 @@ final class BridgeInquirer: @unchecked Sendable {
     /// Whether there is a connection to a bus.
     var isConnected: Bool { connection != nil }
 
+    /// Returns the connection, which is created if there is none.
     private func connected() throws(BusError) -> Connection {
         if let connection { return connection }
         let connection = try Connection(address: try Connection.sessionBusAddress(), context: .default)
@@ -52,6 +58,8 @@ final class BridgeInquirer: @unchecked Sendable {
         return connection
     }
 
+    /// Requests the status of the bridge.
+    ///
     /// - Parameter answer: receives nil if there is no bridge.
     func askStatus(
         within patience: ReplyTimeout = patience, _ answer: @escaping (Result<BridgeStatus?, BusError>) -> Void
@@ -62,6 +70,7 @@ final class BridgeInquirer: @unchecked Sendable {
         }
     }
 
+    /// Closes the connection.
     func stop() {
         isGreeted = false
         connection = nil

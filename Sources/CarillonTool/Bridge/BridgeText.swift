@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonWire
 
-/// The text for people about a bridge to other machines.
+/// The status of a bridge to other machines as text for people, for `carillon bridge status`, `status` and `top`.
 enum BridgeText {
+    /// A line with a label, such as `broker`; the style marks trouble.
     typealias Line = (label: String, text: String, style: Terminal.Style?)
 
     /// Returns a summary in one line.
@@ -23,6 +24,7 @@ enum BridgeText {
         return ("bridge", text, lost > 0 ? .bad : isGood ? nil : .warning)
     }
 
+    /// Returns the state of the connection to the broker, with the reason if there is one.
     private static func state(_ status: BridgeStatus) -> String {
         let broker = status.broker + (status.usesTLS ? "" : ", without TLS")
         let reason = status.reason.isEmpty ? "" : ": \(NotificationFormat.harmless(status.reason))"
@@ -35,7 +37,7 @@ enum BridgeText {
         }
     }
 
-    /// Returns the full text.
+    /// Returns all lines of `carillon bridge status`.
     static func lines(_ status: BridgeStatus) -> [Line] {
         func names(_ names: [String]) -> String {
             names.isEmpty ? "nothing" : names.map(NotificationFormat.readable).joined(separator: "; ")
@@ -63,6 +65,7 @@ enum BridgeText {
         }
         if status.refused > 0 { lines.append(("refused", "\(status.refused)", .warning)) }
         if status.repeated > 0 { lines.append(("duplicates", "\(status.repeated)", nil)) }
+        // Hosts whose messages arrive without the properties that the bridge needs, which only MQTT 5 has.
         for host in status.stripped {
             let words = "an intermediary speaks MQTT 3.1.1, so nothing of this host is imported"
             lines.append(("stripped", "\(NotificationFormat.readable(host)): \(words)", .bad))

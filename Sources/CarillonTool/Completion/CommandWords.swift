@@ -2,9 +2,12 @@
 import CarillonCore
 import CarillonMainLoop
 
-/// A command line that is being typed, parsed by the declarations of the commands.
+/// The parser of an incomplete `carillon` command line, for the completion of its last word in a shell.
+///
+/// It takes the words before the last one by means of the options and arguments that the command declares for its help.
+/// From the position it derives the kind of the last word, such as a command, an option or the name of a notification.
 struct CommandWords {
-    /// The kinds of words that the service knows.
+    /// The kinds of words that only the running service can list; see ``ServiceWords``.
     enum Known: Equatable, Sendable {
         case names
         /// The objects of a name; nil for the objects of all names.
@@ -12,10 +15,13 @@ struct CommandWords {
         case clients
     }
 
+    /// The possible completions of the last word.
     enum Wanted {
-        /// - Parameter prefix: the part of the word before the candidates.
+        /// These words. `prefix` is the beginning of the typed word that stays before each candidate, such as `--sort=`.
         case words([Candidate], prefix: String)
+        /// Words that the service lists.
         case known(Known, prefix: String)
+        /// File names, which the shell lists.
         case files
 
         static let nothing = Wanted.words([], prefix: "")
@@ -23,13 +29,15 @@ struct CommandWords {
 
     private typealias Option = CommandLineParser.Declarations.Option
 
+    /// The options and the usage of the command, or of the program before the command; nil for an unknown command.
     private let declarations: CommandLineParser.Declarations?
     /// The arguments that are no options, without the command.
     private var arguments: [String] = []
-    /// The option whose value comes next.
+    /// The option whose value the next word is; nil if the next word is no value.
     private var pending: Option?
+    /// Whether `--` was given, behind which no word is an option.
     private var hasOptionsEnded = false
-    /// The command; nil before it.
+    /// The name of the command; nil if it has not been typed.
     private let command: String?
 
     /// - Parameter words: all words before the one being typed, without the program's name.
@@ -43,7 +51,8 @@ struct CommandWords {
         for word in own.dropFirst() { take(word) }
     }
 
-    /// Asks a command for its declarations, which runs nothing.
+    /// Returns the declarations of a command. ``CommandLineParser/inquiry`` as the only argument makes its parser throw them
+    /// before the command does anything.
     private static func declarations(
         of command: ([String]) throws(UsageError) -> ExitCode
     ) -> CommandLineParser.Declarations? {
@@ -55,6 +64,7 @@ struct CommandWords {
         }
     }
 
+    /// Parses the next word.
     private mutating func take(_ word: String) {
         if pending != nil {
             pending = nil
@@ -66,7 +76,8 @@ struct CommandWords {
             let option = option(long: word.dropFirst(2))
             if option?.placeholder != nil { pending = option }
         } else {
-            // The first option that takes a value takes the rest of the word, or the next word.
+            // One-letter options can share a word. The first one with a value takes the letters behind it as the value, or
+            // the next word if no letters follow.
             for (index, letter) in word.dropFirst().enumerated() {
                 guard let option = declarations?.options.first(where: { $0.short == letter }) else { return }
                 guard option.placeholder != nil else { continue }
@@ -82,6 +93,7 @@ struct CommandWords {
 
     // MARK: Current word
 
+    /// Returns the completions of the last word, of which `current` has been typed.
     func wanted(for current: String) -> Wanted {
         guard let declarations else { return .nothing }
         if let pending { return wanted(pending.placeholder ?? "", for: current, prefix: "") }
@@ -99,6 +111,7 @@ struct CommandWords {
         return wanted(argument(arguments.count, in: declarations.usage), for: current, prefix: "")
     }
 
+    /// The names of all commands.
     private static var commands: [Candidate] {
         CarillonTool.commands.map { Candidate(word: $0.name, description: $0.help) }
     }
@@ -112,7 +125,11 @@ struct CommandWords {
         return words.last == "..." ? names.last ?? "" : ""
     }
 
-    /// Returns the completions for a placeholder of the help or the usage.
+    /// Returns the completions of a value or an argument, whose kind the placeholder in the help or the usage tells.
+    ///
+    /// - Parameters:
+    ///   - current: the typed part of the value.
+    ///   - prefix: the typed part before the value, such as `--sort=`.
     private func wanted(_ placeholder: String, for current: String, prefix: String) -> Wanted {
         switch placeholder {
         case "NAME": .known(.names, prefix: prefix)
@@ -136,12 +153,13 @@ struct CommandWords {
         }
     }
 
-    /// The name that an object belongs to, if it was given before.
+    /// The argument NAME, to which an object belongs; nil if it has not been typed.
     private var name: String? {
         guard let usage = declarations?.usage else { return nil }
         return arguments.indices.first { argument($0, in: usage) == "NAME" }.map { arguments[$0] }
     }
 
+    /// Returns the keywords of an enumeration as completions.
     private func words<Value: ChoiceArguments.Choice>(_: Value.Type, _ prefix: String) -> Wanted {
         .words(Value.allCases.map { Candidate(word: $0.rawValue) }, prefix: prefix)
     }

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMainLoop
 
-/// `carillon complete -- WORD ...`, for the scripts in `data/completions`: the completion of the last word, which is
-/// unfinished.
+/// `carillon complete -- WORD ...`: prints the possible completions of the last WORD, which is unfinished. The shell scripts in
+/// `data/completions` call it; the help does not list it.
 ///
-/// The first line is the kind of the completions. `words` is followed by the words, one in a line, each with a tab and
-/// a description if it has one. `files` lets the shell complete file names itself. Faulty command lines are not
-/// reported, because the user is still typing.
+/// The first line of the output is the kind of the completions:
+///
+/// - `words`: a line for each word follows, with a tab and a description if the word has one.
+/// - `files`: the shell completes file names itself.
+///
+/// Faulty command lines are not reported, because the user is still typing.
 enum CompleteCommand {
     static func run(_ arguments: [String]) throws(UsageError) -> ExitCode {
-        // Without the option parser, because the words are those of another command line.
+        // The option parser is not used, because the words belong to another command line.
         guard arguments.first == "--", let current = arguments.last, arguments.count > 1 else {
             throw UsageError("complete is for shells: complete -- WORD ...")
         }
@@ -21,13 +24,17 @@ enum CompleteCommand {
         }
     }
 
-    /// - Parameter prefix: the part of the word before the candidates.
+    /// Prints the candidates that begin with the typed word.
+    ///
+    /// - Parameters:
+    ///   - current: the typed word.
+    ///   - prefix: the beginning of the typed word that stays before each candidate.
     private static func write(_ candidates: [Candidate], _ current: String, _ prefix: String) -> ExitCode {
         var lines = ["words"]
         var seen: Set<String> = []
         for candidate in candidates {
             let word = prefix + candidate.word
-            // Shells read candidates line by line, and users do not type names with such characters.
+            // Words with control characters are left out, since shells read one word from each line.
             guard word.utf8.starts(with: current.utf8), word.utf8.allSatisfy({ $0 >= 0x20 && $0 != 0x7F }),
                 seen.insert(word).inserted
             else { continue }

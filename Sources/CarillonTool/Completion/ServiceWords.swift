@@ -4,27 +4,30 @@ import CarillonCore
 import CarillonMainLoop
 import CarillonWire
 
-/// The search for words that a running service knows, for a completion. It starts no service, and waits for a limited
-/// time, because the user waits at the keyboard.
+/// The search for completions that only the running service can list: names, objects or clients. It starts no service. After
+/// one second it ends with the words found so far, because the user waits at the keyboard.
 final class ServiceWords: @unchecked Sendable {
     // Sendable: the command has one thread, on which everything here runs.
+    /// The time limit of the search, in milliseconds.
     private static let maxMilliseconds: UInt32 = 1000
-    /// The maximum number of clients whose observers are listed: as many as a terminal can show, and as a service
-    /// answers in the time limit.
+    /// The maximum number of clients whose observers are requested, each with a call. A
+    /// terminal can show no more, and a service answers that many within the time limit.
     private static let maxClients = 256
 
     private let kind: CommandWords.Known
     private let loop = EventLoop()
     private let inquirer = ServiceInquirer()
     private var candidates: [Candidate] = []
-    /// The number of unanswered questions.
+    /// The number of calls without a reply.
     private var open = 0
 
     private init(_ kind: CommandWords.Known) {
         self.kind = kind
     }
 
-    /// - Returns: the words found within the time limit.
+    /// Searches for words of a kind.
+    ///
+    /// - Returns: the words found within the time limit, in their order for people.
     static func find(_ kind: CommandWords.Known) -> [Candidate] {
         let words = ServiceWords(kind)
         let limit = EventSource.once(milliseconds: maxMilliseconds, on: .default) { words.loop.quit() }
@@ -36,6 +39,7 @@ final class ServiceWords: @unchecked Sendable {
         return words.candidates.sorted { $0.word.comesBefore($1.word) }
     }
 
+    /// Makes the calls for the kind of words. Names and objects are those of observers and of retained values.
     private func ask() {
         ask(ListClients()) { [self] clients in
             switch kind {
@@ -57,6 +61,7 @@ final class ServiceWords: @unchecked Sendable {
         }
     }
 
+    /// Calls a method of the service, and ends the search after the last reply. Errors are ignored.
     private func ask<Method: CenterMethod>(_ method: Method, _ answered: @escaping @Sendable (Method.Reply) -> Void) {
         open += 1
         inquirer.ask(method) { [self] in
@@ -66,6 +71,7 @@ final class ServiceWords: @unchecked Sendable {
         }
     }
 
+    /// Adds the name or the object, depending on the kind of words. An empty name is that of an observer of all names.
     private func add(_ name: String, _ object: String, _ description: String) {
         switch kind {
         case .objects(let wanted):
@@ -75,6 +81,7 @@ final class ServiceWords: @unchecked Sendable {
         }
     }
 
+    /// Adds each identification that the argument CLIENT of commands accepts.
     private func add(_ clients: [ListedClient]) {
         for client in clients {
             candidates.append(Candidate(word: client.name.rawValue, description: client.process))

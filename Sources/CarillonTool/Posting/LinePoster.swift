@@ -8,12 +8,13 @@ import CarillonMainLoop
     import Musl
 #endif
 
-/// The poster of the lines of a file or of standard input, as they arrive, on one connection.
+/// The poster of `carillon post --lines` and `carillon replay`: it reads lines from a descriptor as they arrive, and posts one
+/// notification for each on one connection.
 ///
-/// An invalid line, or a line whose post is refused, is reported with its number; the other lines are posted all the
-/// same.
+/// It connects a ``LineReader`` with a ``PostStream``, and pauses the reader while too many posts are unanswered. An invalid
+/// line, or a line whose post is refused, is reported with its number; the other lines are posted nevertheless.
 final class LinePoster {
-    /// The conversion of a line into a post; nil if the line contains none.
+    /// Converts a line to a post and its delay after the first post; nil if the line contains no post.
     typealias Conversion = (_ line: String) throws(UsageError) -> (outgoing: OutgoingPost, delay: Duration)?
 
     private let session: CommandSession
@@ -24,7 +25,7 @@ final class LinePoster {
     private var lineNumber = 0
 
     /// - Parameters:
-    ///   - source: the prefix of line numbers in messages; empty for standard input.
+    ///   - source: the name of the file, the prefix of line numbers in error messages; empty for standard input.
     ///   - report: receives the number of clients that each post matched.
     init(
         session: CommandSession, reading descriptor: Int32, source: String = "", showsProgress: Bool,
@@ -50,6 +51,7 @@ final class LinePoster {
 
     func start() { stream.start() }
 
+    /// Converts and posts a line.
     private func take(_ line: ArraySlice<UInt8>) {
         lineNumber += 1
         do throws(UsageError) {
@@ -62,5 +64,6 @@ final class LinePoster {
         }
     }
 
+    /// Returns the name of a line in error messages.
     private func label(_ number: Int) -> String { source.isEmpty ? "line \(number)" : "\(source):\(number)" }
 }

@@ -7,7 +7,8 @@ import CarillonMainLoop
     import Musl
 #endif
 
-/// A reader of lines from a descriptor on the main loop, as they arrive, and no faster than its user allows.
+/// An asynchronous reader of lines from a descriptor on the main loop. Its owner, ``LinePoster``, pauses it for
+/// backpressure: a paused reader reads nothing, so the writer of a pipe has to wait.
 final class LineReader: PolledSourceDelegate {
     /// The reason why reading has ended.
     enum End {
@@ -16,21 +17,24 @@ final class LineReader: PolledSourceDelegate {
         case failure(String)
     }
 
-    /// The maximum length of a line, in bytes. A longer line can't be posted, because it is larger than any userInfo.
+    /// The maximum length of a line, in bytes. A longer line can't be posted, because no userInfo may be that large.
     private static let longestLine = 80 << 20
 
     private let descriptor: Int32
+    /// Receives each line.
     private let take: (ArraySlice<UInt8>) -> Void
     private let ended: (End) -> Void
     private var source: PolledSource!
-    /// The registration of the descriptor, while it is read.
+    /// The registration of the descriptor in the poll; nil while nothing is read.
     private var tag: PolledSource.Tag?
-    /// The bytes read so far, from the beginning of the first line that was not taken.
+    /// The bytes that were read and not yet delivered as lines.
     private var input: [UInt8] = []
-    /// The number of bytes in it that are known to contain no line end.
+    /// The number of bytes at the beginning of `input` that were searched for a line end and have none.
     private var searched = 0
     private var isPaused = true
+    /// Whether the end of the input was read. Lines may still wait in `input`.
     private var hasReadAll = false
+    /// Whether the end was reported, after which no line follows.
     private var hasEnded = false
 
     /// - Parameters:
@@ -43,7 +47,7 @@ final class LineReader: PolledSourceDelegate {
         source = PolledSource(delegate: self, priority: .default, context: .default)
     }
 
-    /// Reads from the loop until it is paused.
+    /// Delivers lines in the following loop iterations, until ``pause()``.
     func resume() {
         guard isPaused, !hasEnded else { return }
         isPaused = false
@@ -52,14 +56,14 @@ final class LineReader: PolledSourceDelegate {
         }
     }
 
-    /// Takes no further line, not even a line that was read already. May be called while a line is taken.
+    /// Delivers no further line, not even a line that was read already. The receiver of a line may call it.
     func pause() {
         isPaused = true
         if let tag { source.remove(tag) }
         tag = nil
     }
 
-    /// Whether lines that were read before a pause wait.
+    /// Whether bytes that were read before a pause have to be searched for lines, or the end has to be reported.
     func hasPendingWork() -> Bool { !isPaused && !hasEnded && (hasReadAll || searched < input.count) }
 
     func dispatch() {
@@ -67,6 +71,7 @@ final class LineReader: PolledSourceDelegate {
         takeLines()
     }
 
+    /// Reads once into `input`.
     private func read() {
         let size = 65_536
         var failure: Int32 = 0
@@ -83,6 +88,8 @@ final class LineReader: PolledSourceDelegate {
         tag = nil
     }
 
+    /// Delivers the complete lines of `input` until a pause. At the end of the input it also delivers a last line without a
+    /// line end, and reports the end.
     private func takeLines() {
         var start = 0
         while !isPaused, let end = input[searched...].firstIndex(of: UInt8(ascii: "\n")) {
@@ -102,13 +109,14 @@ final class LineReader: PolledSourceDelegate {
             if !input.isEmpty { take(input[...]) }
             input = []
             searched = 0
-            // If the last line has paused the reader, the end waits too.
+            // If the last line has paused the reader, the end is reported after the pause.
             if !isPaused { end(.ofInput) }
         } else if input.count > Self.longestLine {
             end(.tooLong)
         }
     }
 
+    /// Reports the end once.
     private func end(_ end: End) {
         guard !hasEnded else { return }
         hasEnded = true
@@ -117,7 +125,7 @@ final class LineReader: PolledSourceDelegate {
     }
 }
 
-// The system's function, which has the same name as a method.
+// Calls `read` of the C library, whose name the reader's own method hides.
 
 private func systemRead(_ descriptor: Int32, _ buffer: UnsafeMutableRawBufferPointer) -> Int {
     read(descriptor, buffer.baseAddress, buffer.count)

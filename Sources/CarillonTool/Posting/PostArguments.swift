@@ -4,15 +4,17 @@ import CarillonCore
 import CarillonMainLoop
 import CarillonWire
 
-/// The arguments of a post on the command line.
+/// The content and the options of a post, as the arguments of `carillon post` give them. With `--lines` and `--repeat` they
+/// serve several posts.
 struct PostArguments: Sendable {
     let name: String
     let object: String
     let userInfo: [String: PropertyList]
     let options: PostOptions
+    /// Whether the result of each post is printed.
     let isVerbose: Bool
 
-    /// Returns the post, without a completion.
+    /// Returns the post as a request for the client, without a handler for its result.
     ///
     /// - Parameter more: further entries of userInfo, which replace those of the command line.
     func outgoing(adding more: [String: PropertyList] = [:]) throws(UsageError) -> OutgoingPost {
@@ -24,6 +26,7 @@ struct PostArguments: Sendable {
         }
     }
 
+    /// Prints the number of matched clients if requested. A post with another style than `now` is only queued by then.
     func report(_ receivers: Int, on session: CommandSession) {
         guard isVerbose else { return }
         session.print(

@@ -10,7 +10,7 @@ import CarillonWire
     import Musl
 #endif
 
-/// `carillon post NAME ...`
+/// `carillon post NAME ...`: posts a notification once, repeatedly, or once for each line of standard input.
 enum PostCommand {
     static func run(_ arguments: [String]) throws(UsageError) -> ExitCode {
         let parser = CommandLineParser(
@@ -106,11 +106,11 @@ enum PostCommand {
         }
     }
 
-    /// Posts the same notification repeatedly.
+    /// Posts the same notification `count` times, for `--repeat`.
     private static func repeated(
         _ post: PostArguments, _ count: Int, every seconds: Double
     ) throws(UsageError) -> ExitCode {
-        // An error in the post is found before the first one is sent.
+        // An invalid post is found before the connection to the service.
         let first = try post.outgoing()
         var stream: PostStream?
         var number = 0
@@ -124,7 +124,7 @@ enum PostCommand {
                 number += 1
                 let label = "post \(number)"
                 do throws(UsageError) {
-                    // Each is a message of its own.
+                    // A request can be sent only once, so each repetition is a new one.
                     let outgoing = number == 1 ? first : try post.outgoing()
                     stream.add(
                         PostStream.Item(

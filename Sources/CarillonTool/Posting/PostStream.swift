@@ -5,19 +5,20 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// A stream of posts on one connection, in order, each at its time, with a limited number of unanswered posts.
+/// A sender of many posts on one connection, in order and each at its time, with a window of at most 256 unanswered posts. It
+/// serves `carillon post --lines`, `carillon post --repeat` and `carillon replay`.
 ///
-/// A refused post is reported with its label, and the others are posted all the same. If the service ends before it
-/// answers, it is unknown whether the posts were made: they are reported, and not repeated.
+/// A refused post is reported with its label, and the others are posted nevertheless. Posts that a service has not answered
+/// at its end may have been made or not: they are reported as uncertain, and not repeated.
 final class PostStream: @unchecked Sendable {
-    // Sendable: the command has one thread.
+    // Sendable: the command has one thread, on which everything here runs.
 
-    /// A post, and its time.
+    /// A post in the queue, with its time.
     struct Item {
         let outgoing: OutgoingPost
-        /// The name of the post in messages, such as "line 3".
+        /// The name of the post in error messages, such as "line 3".
         let label: String
-        /// The delay after the first post; 0 for none.
+        /// The delay after the first post. Without a delay it is 0.
         let delay: Duration
     }
 
@@ -25,26 +26,34 @@ final class PostStream: @unchecked Sendable {
     private static let window = 256
 
     private let session: CommandSession
+    /// Receives the number of clients that each post matched.
     private let report: (Int) -> Void
     private let progress: Progress?
-    /// Requests more items, which are added by ``add(_:)`` or announced as complete by ``end()``, perhaps before it
-    /// returns.
+    /// Requests more items from the owner, when the queue is empty. The owner then calls ``add(_:)`` or ``end()``, at once or
+    /// later.
     private let wantMore: () -> Void
     private var items = Deque<Item>()
+    /// The number of posts that were sent and have no answer.
     private var unanswered = 0
+    /// The number of accepted posts.
     private var posted = 0
+    /// The time of the first post.
     private var began: ContinuousClock.Instant?
+    /// The timer for the delay of the next item.
     private var timer: EventSource?
+    /// Whether ``wantMore`` is running. Items that it adds are sent after it returns.
     private var isAsking = false
+    /// Whether no more items will be added.
     private var hasEnded = false
     /// The exit status: ``ExitCode/usage`` after a refusal, ``ExitCode/unavailable`` after a missing answer.
     private var outcome = ExitCode.done
-    /// Consecutive unanswered posts that are not reported yet.
+    /// Consecutive uncertain posts, which are reported together: the first and the last label, the number, and the reason.
     private var uncertain: (first: String, last: String, count: Int, reason: String)?
 
     /// - Parameters:
-    ///   - total: the number of posts, if it is known.
+    ///   - total: the number of posts, for the progress; nil if it is unknown.
     ///   - report: receives the number of clients that each post matched.
+    ///   - wantMore: called to request more items when the queue is empty.
     init(
         session: CommandSession, total: Int? = nil, showsProgress: Bool, report: @escaping (Int) -> Void,
         wantMore: @escaping () -> Void
@@ -64,15 +73,16 @@ final class PostStream: @unchecked Sendable {
         session.submit(.barrier { [self] _ in pump() })
     }
 
-    /// Whether no item should be added, because enough posts wait.
+    /// Whether as many posts as fit in the window are queued or unanswered, so that the owner should add no more.
     var isFull: Bool { items.count + unanswered >= Self.window }
 
+    /// Adds an item behind the others.
     func add(_ item: Item) {
         items.append(item)
         if !isAsking { pump() }
     }
 
-    /// Notes that there are no more items.
+    /// Declares that no more items follow. The run ends after the last answer.
     func end() {
         hasEnded = true
         if !isAsking { pump() }
@@ -85,6 +95,7 @@ final class PostStream: @unchecked Sendable {
         printError("carillon: \(label): \(reason)")
     }
 
+    /// Sends the items that are due, up to the window. It ends the run when all are answered and no more follow.
     private func pump() {
         let now = ContinuousClock.now
         while unanswered < Self.window {
@@ -120,6 +131,7 @@ final class PostStream: @unchecked Sendable {
         }
     }
 
+    /// Handles the answer to a post: the number of matched clients, or an error.
     private func answered(_ result: Result<Int, ServiceError>, _ label: String) {
         unanswered -= 1
         if case .failure(.disconnected(let reason)) = result {
@@ -145,6 +157,7 @@ final class PostStream: @unchecked Sendable {
 }
 
 extension PostStream {
+    /// Reports the uncertain posts, if there are any.
     private func tellUncertain() {
         guard let posts = uncertain else { return }
         uncertain = nil
@@ -156,7 +169,7 @@ extension PostStream {
 }
 
 extension BusError {
-    /// The message, with the error name that manuals and scripts use.
+    /// The message for people, followed by the name of the error, by which manuals and scripts identify it.
     fileprivate var words: String {
         let text = NotificationFormat.harmless(message)
         return text.hasSuffix(name.rawValue) ? text : "\(text) (\(name.rawValue))"

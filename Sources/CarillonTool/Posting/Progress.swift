@@ -7,14 +7,20 @@ import CarillonMainLoop
     import Musl
 #endif
 
-/// The progress of long work, on a line of a terminal that is overwritten. Short work, and other outputs, show none.
+/// The progress of posting, on a line of standard error that is overwritten. It appears after one second, and then changes at
+/// most every 200 ms. ``PostStream`` uses it.
 final class Progress {
+    /// The work, such as "posted", which follows the count.
     private let verb: String
+    /// The final count; nil if it is unknown.
     private let total: Int?
     private let began = ContinuousClock.now
     private var lastShown: ContinuousClock.Instant
     private var isVisible = false
 
+    /// - Parameters:
+    ///   - verb: the work, such as "posted", which follows the count.
+    ///   - total: the final count; nil if it is unknown.
     /// - Returns: nil if standard error is no terminal.
     init?(_ verb: String, of total: Int? = nil) {
         guard isatty(STDERR_FILENO) == 1 else { return nil }
@@ -23,6 +29,7 @@ final class Progress {
         lastShown = began
     }
 
+    /// Shows the count so far, unless the line appeared or changed just before.
     func show(_ count: Int) {
         let now = ContinuousClock.now
         guard lastShown.duration(to: now) >= (isVisible ? .milliseconds(200) : .seconds(1)) else { return }
@@ -31,14 +38,16 @@ final class Progress {
         let (seconds, attoseconds) = began.duration(to: now).components
         let rate = Double(count) / (Double(seconds) + Double(attoseconds) / 1e18)
         let of = total.map { " of \($0)" } ?? ""
+        // The control characters move to the beginning of the line and clear it.
         write("\r\u{1B}[K\(count)\(of) \(verb), \(Int(rate)) a second")
     }
 
-    /// Clears the line, so that a permanent one can be written.
+    /// Clears the line, so that another line, such as an error, can be written.
     func clear() {
         if isVisible { write("\r\u{1B}[K") }
     }
 
+    /// Clears the line at the end of the work.
     func end() {
         clear()
         isVisible = false
@@ -50,7 +59,7 @@ final class Progress {
     }
 }
 
-// The system's function, which has the same name as a method.
+// Calls `write` of the C library, whose name the method above hides.
 
 private func systemWrite(_ descriptor: Int32, _ bytes: UnsafeRawBufferPointer) -> Int {
     write(descriptor, bytes.baseAddress, bytes.count)

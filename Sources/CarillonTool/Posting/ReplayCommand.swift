@@ -11,7 +11,8 @@ import CarillonWire
     import Musl
 #endif
 
-/// `carillon replay FILE`: posts recorded notifications again.
+/// `carillon replay FILE`: posts the notifications of a recording again, at the pace of their times. ``Recorder`` and
+/// `carillon observe --json` write recordings.
 enum ReplayCommand {
     static func run(_ arguments: [String]) throws(UsageError) -> ExitCode {
         let parser = CommandLineParser(
@@ -57,21 +58,23 @@ enum ReplayCommand {
     }
 }
 
-/// A recording that is played, and its position.
+/// A recording during its replay: it converts lines to posts with delays, and counts the losses that it records.
 private struct Recording {
     /// The factor of the recording's speed; nil for as fast as possible.
     let pace: Double?
+    /// The time of the first notification, in microseconds since 1970.
     private var start: Int64?
-    /// The delay of the last post. The next one has no shorter delay, even if the clock was set back during the
-    /// recording.
+    /// The delay of the last post after the first. The next post has at least this delay, even if the clock was set back
+    /// during the recording.
     private var delay = Duration.zero
+    /// The number of notifications that events in the recording report as lost.
     private(set) var losses: UInt64 = 0
 
     init(pace: Double?) {
         self.pace = pace
     }
 
-    /// - Returns: nil for a line without a notification.
+    /// Returns the post in a line; nil for a blank line and for an event.
     mutating func post(in line: String) throws(UsageError) -> (outgoing: OutgoingPost, delay: Duration)? {
         guard line.utf8.contains(where: { $0 != 0x20 && $0 != 0x09 && $0 != 0x0D }) else { return nil }
         let object: JSON

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMainLoop
 
-/// The words of a line, split like a shell does: blanks separate them; quotes and backslashes keep blanks, and are
-/// removed.
+/// The splitting of a line into words, as a shell does it, for `carillon post --lines`. Blanks separate words. Quotes and
+/// backslashes make blanks parts of a word, and are removed.
 ///
 /// No other syntax of shells is supported: no variables, no comments, no patterns.
 enum ShellWords {
@@ -18,7 +18,7 @@ enum ShellWords {
             case ("\\", nil):
                 guard let next = rest.popFirst() else { throw UsageError("the line ends with a backslash") }
                 word = (word ?? "") + String(next)
-            // In double quotes a backslash quotes only characters that have a meaning there.
+            // In double quotes a backslash is an ordinary character, except before a quote or another backslash.
             case ("\\", "\""?) where rest.first == "\"" || rest.first == "\\":
                 word = (word ?? "") + String(rest.removeFirst())
             case ("'", nil), ("\"", nil):

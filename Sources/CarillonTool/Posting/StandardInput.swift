@@ -7,12 +7,12 @@ import CarillonMainLoop
     import Musl
 #endif
 
-/// The input that is piped into the command.
+/// The reading of standard input as a whole, for `carillon post --json -`.
 enum StandardInput {
-    /// The maximum size of the input, in bytes. Larger input can't be posted.
+    /// The maximum size of the input, in bytes. Larger input can't be posted, because no userInfo may be that large.
     private static let maxBytes = 80 << 20
 
-    /// Returns the whole input, up to its end.
+    /// Returns the input up to its end, for which it waits.
     static func readAll() throws(UsageError) -> String {
         var bytes: [UInt8] = []
         var buffer = [UInt8](repeating: 0, count: 65_536)

@@ -2,8 +2,10 @@
 import CarillonJSON
 import CarillonWire
 
-/// The userInfo of a command line.
+/// The parser of userInfo in arguments of `carillon post`, and in lines of its standard input.
 enum UserInfoArguments {
+    /// Returns the userInfo of a command line.
+    ///
     /// - Parameters:
     ///   - pairs: `KEY=VALUE`, with the type inferred from VALUE.
     ///   - strings: `KEY=VALUE`, always strings.
@@ -35,8 +37,8 @@ enum UserInfoArguments {
         return userInfo
     }
 
-    /// Reads a line of standard input: a JSON object, or `KEY=VALUE` pairs with blanks between them, quoted as in a
-    /// shell.
+    /// Returns the userInfo of a line of standard input: a JSON object, or `KEY=VALUE` pairs with blanks between them, quoted
+    /// as in a shell.
     static func userInfo(line: String) throws(UsageError) -> [String: PropertyList] {
         let isJSON = line.first { $0 != " " && $0 != "\t" } == "{"
         return try userInfo(pairs: isJSON ? [] : ShellWords.split(line), strings: [], json: isJSON ? line : nil)
@@ -44,7 +46,8 @@ enum UserInfoArguments {
 
     private static let blanks: [UInt8] = Array(" \t\r\n".utf8)
 
-    /// Returns a number if JSON reads one, a boolean for `true` and `false`, and otherwise a string.
+    /// Returns a VALUE with its inferred type: a number in the notation of JSON, a boolean for `true` and `false`, and
+    /// otherwise a string.
     static func infer(_ text: String) throws(UsageError) -> PropertyList {
         switch text {
         case "true": return .boolean(true)

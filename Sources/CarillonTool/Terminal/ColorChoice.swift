@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMainLoop
 
-/// `--color`: whether output has colors.
+/// The option `--color` of several commands: whether output has colors.
 enum ColorChoice: String, CaseIterable, Sendable {
     /// Colors on a terminal that supports them, unless `NO_COLOR` is set.
     case auto
     case always
     case never
 
-    /// The declared option, by which its value is read.
+    /// The option as declared on a parser, by which ``value(of:from:)`` reads its value.
     struct Option {
         fileprivate let option: CommandLineParser.Option<String?>
     }
 
+    /// Declares the option on the parser of a command.
     static func declare(on parser: CommandLineParser) -> Option {
         Option(
             option: parser.string(
@@ -20,6 +21,7 @@ enum ColorChoice: String, CaseIterable, Sendable {
             ))
     }
 
+    /// Returns the value after the parsing; `auto` without the option.
     static func value(of declared: Option, from parser: CommandLineParser) throws(UsageError) -> ColorChoice {
         try ChoiceArguments.one(parser.value(declared.option), "--color") ?? .auto
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/// Sizes and times for people. Output for programs stays exact.
+/// The formatting of sizes, times and rates for people. Output for programs, such as JSON, has exact numbers instead.
 enum Readable {
-    /// Returns bytes, with the units of 1024: `812 B`, `4.7 MiB`, `120 GiB`.
+    /// Returns a number of bytes in the largest fitting unit, each 1024 times the one before: `812 B`, `4.7 MiB`, `120 GiB`.
     static func size(_ bytes: UInt64) -> String {
         let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"]
         var unit = 0
@@ -10,7 +10,7 @@ enum Readable {
         guard unit > 0 else { return "\(bytes) B" }
         let one = UInt64(1) << (10 * UInt64(unit))
         let (whole, rest) = bytes.quotientAndRemainder(dividingBy: one)
-        // Rounded to the digits that are shown. In the largest unit, ten times the rest still fits into 64 bits.
+        // Below 100 units one decimal place is shown. In the largest unit, ten times the rest still fits into 64 bits.
         let tenths = whole * 10 + (rest * 10 + one / 2) / one
         if tenths < 1000 { return "\(tenths / 10).\(tenths % 10) \(units[unit])" }
         let rounded = whole + (rest >= one / 2 ? 1 : 0)
@@ -59,7 +59,7 @@ enum Readable {
         return perSecond < 9.95 ? decimal(perSecond, places: 1) : "\(Int64(min(perSecond.rounded(), 1e18)))"
     }
 
-    /// Returns a number that is not negative, with a number of decimal places.
+    /// Returns a number, which must not be negative, with this number of decimal places.
     static func decimal(_ number: Double, places: Int) -> String {
         let power = (0..<places).reduce(Int64(1)) { power, _ in power * 10 }
         let scaled = Int64((number * Double(power)).rounded())

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMainLoop
 
-/// A line with styles, independent of the output.
+/// A line of text in parts with styles. ``Terminal`` converts it to escape sequences, and ``CursesScreen`` draws it.
 struct StyledLine: Equatable, Sendable {
     struct Part: Equatable, Sendable {
         var text: String
@@ -16,7 +16,7 @@ struct StyledLine: Equatable, Sendable {
         append(text, style)
     }
 
-    /// - Parameter text: characters that could move the cursor are shown as in JSON.
+    /// Appends a part. Characters that could move the cursor are replaced by their JSON escapes.
     mutating func append(_ text: String, _ style: Terminal.Style? = nil) {
         if !text.isEmpty { parts.append(Part(text: NotificationFormat.harmless(text), style: style)) }
     }
@@ -28,9 +28,10 @@ struct StyledLine: Equatable, Sendable {
         return line
     }
 
+    /// The text without styles.
     var text: String { parts.reduce("") { $0 + $1.text } }
 
-    /// Returns the beginning of the line, up to a number of columns.
+    /// Returns the beginning of the line that fits into a number of terminal columns.
     func cut(to columns: Int) -> StyledLine {
         var line = StyledLine()
         var left = columns

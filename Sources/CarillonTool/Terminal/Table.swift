@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMainLoop
 
-/// A table for people, in columns that are aligned by the width of their characters on a terminal.
+/// A table for people, used by all commands that list something. Columns are aligned by the display width of their
+/// characters, since some take two columns of a terminal and some none.
 ///
-/// Nothing in a cell breaks a line or moves the cursor: such characters are shown as in JSON. Lines are cut to the
-/// width of a terminal, and are whole elsewhere.
+/// Characters in a cell that could break the line or move the cursor are replaced by their JSON escapes. Lines are cut to
+/// the width of a terminal. Other outputs get whole lines.
 struct Table: Sendable {
     enum Alignment: Sendable {
         case left
@@ -25,6 +26,7 @@ struct Table: Sendable {
     struct Cell: Sendable, ExpressibleByStringInterpolation {
         let text: String
         let style: Terminal.Style?
+        /// The width of the text, in columns of a terminal.
         let columns: Int
 
         init(_ text: String, _ style: Terminal.Style? = nil) {
@@ -38,28 +40,31 @@ struct Table: Sendable {
 
     private let columns: [Column]
     private(set) var rows: [[Cell]] = []
-    /// Text columns are not narrowed below this width, nor below the width of their titles.
+    /// The width, in terminal columns, below which no column of texts is narrowed. A wider title raises it.
     private static let least = 8
+    /// The blanks between two columns.
     private static let gap = 2
 
     init(_ columns: [Column]) {
         self.columns = columns
     }
 
+    /// Appends a row.
+    ///
     /// - Parameter cells: one for each column.
     mutating func append(_ cells: [Cell]) {
         precondition(cells.count == columns.count, "a row has a cell for each column")
         rows.append(cells)
     }
 
-    /// Returns the titles, followed by the rows.
+    /// Returns the titles, followed by the rows, as they are written to a terminal or another output.
     ///
     /// - Parameter showsTitles: whether the first line has the titles.
     func lines(on terminal: Terminal, showsTitles: Bool = true) -> [String] {
         lines(within: terminal.width, showsTitles: showsTitles).map(terminal.text(of:))
     }
 
-    /// Returns the lines with their styles, which are not applied.
+    /// Returns the titles, followed by the rows, with styles that the caller applies.
     ///
     /// - Parameter width: the number of columns; nil for no limit.
     func lines(within width: Int?, showsTitles: Bool = true) -> [StyledLine] {
@@ -68,14 +73,16 @@ struct Table: Sendable {
         return all.map { line(Array($0.prefix(widths.count)), widths, within: width) }
     }
 
-    /// Returns the titles of the last columns, which a terminal is too narrow to show.
+    /// Returns the titles of the last columns that are left out because the terminal is too narrow.
     func hiddenColumns(on terminal: Terminal) -> [String] {
         let all = [columns.map { Cell($0.title) }] + rows
         return columns.dropFirst(widths(of: all, within: terminal.width).count).map(\.title)
     }
 
-    /// Returns the widths of the columns: the width of the widest cell. On a narrower terminal the widest texts are cut
-    /// first. If that is not enough, the last columns are left out.
+    /// Returns the widths of the columns, which are those of their widest cells if the limit allows it.
+    ///
+    /// Otherwise the widest columns of texts are narrowed, but columns of numbers are not. If even the least widths exceed
+    /// the limit, the last columns are left out.
     private func widths(of rows: [[Cell]], within limit: Int?) -> [Int] {
         var widths = columns.indices.map { index in rows.map { $0[index].columns }.max() ?? 0 }
         guard let limit else { return widths }
@@ -97,10 +104,11 @@ struct Table: Sendable {
         return widths
     }
 
+    /// Returns the line of a row.
     private func line(_ cells: [Cell], _ widths: [Int], within width: Int?) -> StyledLine {
         var line = StyledLine()
         var used = 0
-        /// Blanks that are written only before a text, so that no line ends with them.
+        /// The number of blanks that are due before the next text, so that no line ends with blanks.
         var blanks = 0
         let limit = width ?? .max
         for (index, cell) in cells.enumerated() {
@@ -108,7 +116,7 @@ struct Table: Sendable {
             let isRight = columns[index].alignment == .right
             if isRight { blanks += widths[index] - cell.columns }
             let room = min(widths[index], max(0, limit - used - blanks))
-            // A number that is cut says nothing, so a number that does not fit is not shown.
+            // A cut number would be wrong, so a number that does not fit is not shown.
             if room == 0 || isRight && room < cell.columns { break }
             let text = Self.cut(cell.text, cell.columns, to: room)
             let taken = DisplayWidth.columns(of: text)

@@ -7,13 +7,13 @@ import CarillonMainLoop
     import Musl
 #endif
 
-/// The capabilities of standard output.
+/// The capabilities of standard output: its width and its colors. Commands format their output for people with it.
 struct Terminal: Sendable {
-    /// A way to emphasize a text. It is never the only carrier of a meaning, because not every terminal shows it.
+    /// An emphasis of a text. The text alone has to be clear, because not every terminal shows the emphasis.
     enum Style: Sendable {
         case bold
         case dim
-        /// The chosen one of several texts.
+        /// The selected one of several texts.
         case reverse
         /// A text that needs attention.
         case warning
@@ -35,8 +35,9 @@ struct Terminal: Sendable {
         }
     }
 
-    /// The number of columns of the terminal; nil if it is none, and has no width to keep to.
+    /// The number of columns of the terminal; nil for no limit, as for a file or a pipe.
     let width: Int?
+    /// Whether styles are written as escape sequences.
     let hasColors: Bool
 
     init(width: Int?, hasColors: Bool) {
@@ -57,7 +58,7 @@ struct Terminal: Sendable {
             }
     }
 
-    /// Returns the text in a style, if there are styles.
+    /// Returns the text with the escape sequences of a style; as it is without a style or without colors.
     func styled(_ text: String, _ style: Style?) -> String {
         guard hasColors, let style, !text.isEmpty else { return text }
         return "\u{1B}[\(style.parameters)m\(text)\u{1B}[0m"
@@ -81,12 +82,13 @@ struct Terminal: Sendable {
         return lines + [line]
     }
 
+    /// Returns the line with the escape sequences of its styles.
     func text(of line: StyledLine) -> String {
         line.parts.reduce("") { $0 + styled($1.text, $1.style) }
     }
 
-    /// Returns the exported COLUMNS, which the user has set; otherwise the terminal's own number, and 80 if it does not
-    /// know any, as on a serial line.
+    /// Returns the number of columns: COLUMNS if the environment has it, otherwise the terminal's own number, and 80 if the
+    /// terminal does not know it, as on a serial line.
     private static func columns(of descriptor: Int32) -> Int {
         if let text = variable("COLUMNS"), let columns = Int(text), columns > 0 { return columns }
         var size = winsize()
@@ -94,7 +96,8 @@ struct Terminal: Sendable {
         return Int(size.ws_col)
     }
 
-    /// Returns nil also for an empty variable: no-color.org says so, and an empty TERM names no terminal.
+    /// Returns an environment variable; nil also for an empty one. The convention for NO_COLOR demands that, and an empty
+    /// TERM names no terminal.
     private static func variable(_ name: String) -> String? {
         guard let value = getenv(name), value.pointee != 0 else { return nil }
         return String(cString: value)

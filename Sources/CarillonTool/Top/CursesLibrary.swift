@@ -7,15 +7,18 @@ import CCarillonNcurses
     import Musl
 #endif
 
-/// ncurses, loaded when a full screen is needed. An installation without full screens, as in a container, does not need
-/// it.
+/// The functions of the C library ncurses, for ``CursesScreen``. The library is loaded at run time, so that an installation
+/// without `carillon top`, as in a container, does not need it.
 struct CursesLibrary {
+    /// An ncurses window, of which the program has one: the whole screen.
     typealias Window = UnsafeMutableRawPointer
 
+    /// The error if ncurses is not installed, lacks a function, or does not support the terminal.
     struct Missing: Error, CustomStringConvertible {
         let description: String
     }
 
+    /// The name of the shared library, in the version for wide characters.
     static let name = "libncursesw.so.6"
 
     let newTerminal: newterm_function
@@ -42,9 +45,11 @@ struct CursesLibrary {
     /// The symbol `stdscr`, whose value is set once there is a terminal.
     let standardWindow: UnsafeMutablePointer<Window?>
 
-    /// - Throws: ``Missing`` if it is not installed.
+    /// Loads the library.
+    ///
+    /// - Throws: ``Missing`` if it is not installed, or lacks a function.
     init() throws(Missing) {
-        // Never closed: the functions stay for the life of the process.
+        // The library is never closed, since the functions are used until the process ends.
         guard let library = dlopen(Self.name, RTLD_NOW | RTLD_LOCAL) else {
             throw Missing(description: dlerror().map { String(cString: $0) } ?? "there is no \(Self.name)")
         }

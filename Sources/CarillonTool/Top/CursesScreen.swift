@@ -7,10 +7,12 @@ import CCarillonNcurses
     import Musl
 #endif
 
-/// The whole terminal, by ncurses. Its state is restored by ``close()``, or when this object is released.
+/// The full-screen terminal of `carillon top`, by means of ncurses: it shows lines, and reads keys. The former state of the
+/// terminal is restored by ``close()``, or when this object is released.
 ///
 /// Threads: one thread only.
 final class CursesScreen {
+    /// A key that the user has pressed.
     enum Key: Equatable {
         case character(Unicode.Scalar)
         case up, down, pageUp, pageDown, home, end
@@ -22,8 +24,8 @@ final class CursesScreen {
     private let hasColors: Bool
     private var isOpen = true
 
-    /// Takes the terminal. Handlers of signals have to be set before: ncurses takes the signals that have none, and
-    /// Control-Z, which it handles as a shell expects.
+    /// Switches the terminal to the full-screen mode. Signal handlers have to be set before, since ncurses sets its own for
+    /// signals without one. Among these is the signal of Control-Z, which ncurses handles as a shell expects.
     ///
     /// - Throws: ``CursesLibrary/Missing`` if ncurses is not installed, or does not know the terminal.
     init(color: ColorChoice) throws(CursesLibrary.Missing) {
@@ -32,7 +34,8 @@ final class CursesScreen {
             throw CursesLibrary.Missing(description: "TERM names a terminal that can't move its cursor")
         }
         curses = try CursesLibrary()
-        // The locale determines wide characters. If it has none, as with LC_ALL=C, the terminal may still support them.
+        // ncurses supports the characters of the locale's encoding. For a locale other than UTF-8, such as LC_ALL=C, UTF-8
+        // is chosen nevertheless, since the terminal may support it.
         setlocale(LC_CTYPE, "")
         if String(cString: nl_langinfo(Int32(CODESET))) != "UTF-8" { setlocale(LC_CTYPE, "C.UTF-8") }
         guard carillon_newterm(curses.newTerminal) != nil, let window = curses.standardWindow.pointee else {
@@ -44,7 +47,8 @@ final class CursesScreen {
         _ = curses.noNewline()
         _ = curses.keypad(window, true)
         _ = curses.noDelay(window, true)
-        // The rest of a key's sequence is not typed by hand, and lines that need longer for it are rare.
+        // After an escape character ncurses waits 50 ms for the rest of a key's sequence. Without a rest it is the escape
+        // key.
         _ = curses.setEscapeDelay(50)
         _ = curses.setCursor(0)
         let mayHaveColors =
@@ -62,14 +66,14 @@ final class CursesScreen {
 
     deinit { close() }
 
-    /// Gives the terminal back. Harmless when repeated.
+    /// Restores the terminal. Further calls have no effect.
     func close() {
         guard isOpen else { return }
         isOpen = false
         _ = curses.endWindows()
     }
 
-    /// The size that the terminal reports now; 24 lines of 80 columns if it does not know its size.
+    /// The size of the terminal after the last ``resize()``; 24 lines of 80 columns if the terminal does not report it.
     private(set) lazy var size = Self.terminalSize
 
     private static var terminalSize: (lines: Int, columns: Int) {
@@ -80,18 +84,19 @@ final class CursesScreen {
         return (Int(size.ws_row), Int(size.ws_col))
     }
 
-    /// Takes over the terminal's new size.
+    /// Adapts the screen to the terminal's new size.
     func resize() {
         size = Self.terminalSize
         _ = curses.resize(Int32(size.lines), Int32(size.columns))
     }
 
-    /// Has the next ``show(_:cursor:)`` draw everything anew, for a terminal on which another program has written.
+    /// Makes the next ``show(_:cursor:)`` draw all characters. Normally ncurses draws only changes, which is wrong after
+    /// another program has written on the terminal.
     func redraw() {
         _ = curses.clearNext(window, true)
     }
 
-    /// Shows lines, from the top.
+    /// Replaces the content of the screen by these lines, from the top.
     ///
     /// - Parameter cursor: the position of the cursor; nil for no cursor.
     func show(_ lines: [StyledLine], cursor: (line: Int, column: Int)? = nil) {
@@ -100,7 +105,7 @@ final class CursesScreen {
             _ = curses.move(window, Int32(number), 0)
             for part in line.cut(to: size.columns).parts {
                 set(part.style)
-                // The last column of the last line is written as well, although the cursor can't move behind it.
+                // The result is ignored: it is an error in the last column of the last line, which is shown nevertheless.
                 _ = curses.add(window, part.text, -1)
             }
         }
@@ -112,6 +117,7 @@ final class CursesScreen {
         _ = curses.refresh(window)
     }
 
+    /// Sets the attributes of the following text. Colors are left out where the terminal has none.
     private func set(_ style: Terminal.Style?) {
         let attributes =
             switch style {
@@ -126,7 +132,7 @@ final class CursesScreen {
 
     // MARK: Keys
 
-    /// Whether the terminal can still send keys.
+    /// Whether the terminal still exists, so that it can send keys.
     var isConnected: Bool {
         var state = pollfd(fd: STDIN_FILENO, events: Int16(POLLIN), revents: 0)
         return poll(&state, 1, 0) <= 0 || Int32(state.revents) & (POLLHUP | POLLERR | POLLNVAL) == 0
@@ -150,13 +156,13 @@ final class CursesScreen {
             case 0..<0x80: return .character(Unicode.Scalar(UInt8(code)))
             case 0x80..<0x100:
                 if let scalar = readScalar(after: UInt8(code)) { return .character(scalar) }
-            // Another key, or a change of the size, which the signal reports.
+            // Other keys are ignored, as is ncurses's report of a new size, which the signal SIGWINCH reports as well.
             default: break
             }
         }
     }
 
-    /// Reads the rest of a character of several bytes, which the terminal sends together.
+    /// Reads the rest of a UTF-8 character of several bytes, which the terminal sends together; nil if it is invalid.
     private func readScalar(after first: UInt8) -> Unicode.Scalar? {
         let count =
             switch first {
@@ -175,7 +181,7 @@ final class CursesScreen {
 }
 
 extension Terminal.Style {
-    /// The color pair of ncurses, which has the same number as its color.
+    /// The number of the ncurses color pair, which is that of its color; 0 is the default pair.
     fileprivate var pair: Int16 {
         switch self {
         case .warning, .bad, .good: color
@@ -183,6 +189,7 @@ extension Terminal.Style {
         }
     }
 
+    /// The color of the text; -1 for the terminal's default.
     fileprivate var color: Int16 {
         switch self {
         case .bad: Int16(COLOR_RED)

@@ -2,8 +2,10 @@
 import CarillonJSON
 import CarillonWire
 
-/// A sample for programs: one JSON object, with exact numbers.
+/// The output of `carillon top --json`: each sample as one JSON object with exact numbers, for programs.
 enum TopJSON {
+    /// Returns the JSON object of a sample.
+    ///
     /// - Parameter bus: the address of the bus.
     static func text(of sample: TopSample, rates: TopRates, bus: String) -> String {
         let properties = sample.properties

@@ -4,17 +4,21 @@ import CarillonCore
 import CarillonMainLoop
 import CarillonWire
 
-/// The displayed page: lines that are made from the last sample and the user's choices.
+/// The composition of a page of `carillon top`: a header and a table, made from the last sample and the user's choices.
 struct TopPage {
+    /// The last sample; nil before the first one.
     let sample: TopSample?
     let rates: TopRates?
     /// The reason why there is no newer sample; nil while the service answers.
     let absence: ServiceError?
+    /// The address of the bus.
     let bus: String
 
-    // MARK: Paper
+    // MARK: Printed page
 
-    /// Returns the whole page, for a printer or a pipe.
+    /// Returns the page with all rows, for `--batch`.
+    ///
+    /// - Parameter width: the number of columns; nil for no limit.
     func lines(_ state: TopState, width: Int?) -> [StyledLine] {
         var lines = header()
         guard let sample, let rates else { return lines }
@@ -25,16 +29,19 @@ struct TopPage {
 
     // MARK: Screen
 
-    /// - Returns: a line for each line of the screen, and the position of the cursor.
+    /// Returns the page for the full screen, with the rows that fit.
+    ///
+    /// - Parameter state: the user's choices, to which the number of rows is added for scrolling.
+    /// - Returns: a line for each line of the screen, and the position of the cursor; nil for no cursor.
     func screen(
         _ state: inout TopState, lines height: Int, columns width: Int
     ) -> (lines: [StyledLine], cursor: (line: Int, column: Int)?) {
-        // The help just fits on a terminal of 24 lines.
+        // Instead of the header the help has only the title, so that it fits on a terminal of 24 lines.
         var lines = state.showsHelp ? [title()] + help(state) : header() + [tabs(state)]
         if !state.showsHelp, let sample, let rates {
             if let problem = problem(of: state) { lines.append(problem) }
             let rows = state.arrange(state.view.rows(of: sample, rates: rates))
-            // The titles are above the rows, and the keys below.
+            // Two lines are needed for the titles above the rows and the keys below.
             state.count = rows.count
             state.room = max(1, height - lines.count - 2)
             state.keepInside()
@@ -51,6 +58,7 @@ struct TopPage {
         return (lines + [keys(state)], nil)
     }
 
+    /// Returns the last line of the screen: the most important keys, and the position of the shown rows.
     private func keys(_ state: TopState) -> StyledLine {
         if state.showsHelp { return StyledLine("press any key to return", .dim) }
         var line = StyledLine("q quit  h help  tab view  < > sort  r reverse  / filter  p pause", .dim)
@@ -60,12 +68,14 @@ struct TopPage {
         return line
     }
 
+    /// Returns the line with blanks up to a width, so that its style covers the whole line.
     private func padded(_ line: StyledLine, to width: Int) -> StyledLine {
         var line = line
         line.append(String(repeating: " ", count: max(0, width - DisplayWidth.columns(of: line.text))))
         return line
     }
 
+    /// Returns the line with the views, the order and the filter.
     private func tabs(_ state: TopState) -> StyledLine {
         var line = StyledLine()
         for (number, view) in TopView.allCases.enumerated() {
@@ -78,6 +88,7 @@ struct TopPage {
         return line
     }
 
+    /// Returns the lines of the help, which lists all keys.
     private func help(_ state: TopState) -> [StyledLine] {
         let keys = [
             ("q", "quit"), ("h, ?", "this help"), ("tab, 1, 2, 3", "another view: clients, values, limits"),
@@ -98,7 +109,7 @@ struct TopPage {
         let sorted = state.order.column
         var table = Table(
             state.view.columns.enumerated().map { number, column in
-                // Columns of numbers begin with the largest.
+                // An arrow marks the order of the sorted column. Numbers descend unless the order is reversed.
                 let mark = number != sorted ? "" : column.isNumber != state.order.isReversed ? "↓" : "↑"
                 return Table.Column(column.title + mark, column.isNumber ? .right : .left)
             })
@@ -106,6 +117,7 @@ struct TopPage {
         return table
     }
 
+    /// Returns the reason why the service did not list the retained values; nil otherwise.
     private func problem(of state: TopState) -> StyledLine? {
         guard state.view == .values, case .failure(let error)? = sample?.values else { return nil }
         return StyledLine("no values: \(error.reason)", .warning)
@@ -113,6 +125,7 @@ struct TopPage {
 
     // MARK: Header
 
+    /// Returns the lines above the table. Without an answer of the service, rates are unknown.
     private func header() -> [StyledLine] {
         var lines = [title()]
         guard let sample, let rates else { return lines }
@@ -146,7 +159,7 @@ struct TopPage {
         return lines
     }
 
-    /// Returns nil if there is no bridge.
+    /// Returns the line about the bridge; nil if there is none.
     private func bridge(_ sample: TopSample) -> StyledLine? {
         switch sample.bridge {
         case .success(let bridge)?:
@@ -160,6 +173,7 @@ struct TopPage {
         }
     }
 
+    /// Returns the first line: the version and the process of the service, or the reason for the wait.
     private func title() -> StyledLine {
         var line = StyledLine("carillon top", .bold)
         if let absence {

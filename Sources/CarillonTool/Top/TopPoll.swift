@@ -3,32 +3,38 @@ import CarillonClient
 import CarillonMainLoop
 import CarillonWire
 
-/// The periodic questions to the service about its activity. An unanswered question is not repeated.
+/// The periodic poll of the service by `carillon top`. Each poll is a sequence of calls, whose replies become one
+/// ``TopSample``. A poll that is due while the one before is pending is skipped.
 final class TopPoll: @unchecked Sendable {
     // Sendable: the command has one thread, on which everything here runs.
 
     /// Whether the retained values, which may be many, are requested as well.
     var wantsValues = false
-    /// Called with each sample, or with the reason why there is none.
+    /// Called with each sample, or with the error of a poll.
     var told: (Result<TopSample, ServiceError>) -> Void = { _ in }
-    /// Whether the first sample waits, for at most one second, until it is known whether there is a bridge. Output on
-    /// paper can't be corrected later.
+    /// Whether the first sample waits, for at most one second, until it is known whether there is a bridge. It is set for
+    /// `--batch` and `--json`, whose output can't be corrected later.
     var waitsForBridge = false
     private let inquirer = ServiceInquirer()
     private let bridge = TopBridge()
+    /// The interval between two polls, in seconds.
     private let interval: Double
     private var timer: EventSource?
+    /// The process ID of the service; nil if it is unknown.
     private var processID: UInt32?
+    /// Whether the process ID was requested from the bus since the last change of the service.
     private var isProcessKnown = false
+    /// Whether a poll is pending.
     private var isAsking = false
-    /// Whether a sample is wanted sooner than the interval says.
+    /// Whether the next poll follows the pending one at once.
     private var isHurried = false
 
-    /// - Parameter seconds: the interval between two questions.
+    /// - Parameter seconds: the interval between two polls.
     init(every seconds: Double) {
         interval = seconds
     }
 
+    /// Makes the first poll, and starts the timer for the others.
     func start() {
         inquirer.served = { [unowned self] in isProcessKnown = false }
         inquirer.start()
@@ -39,20 +45,22 @@ final class TopPoll: @unchecked Sendable {
         }
     }
 
+    /// Ends the polls. A pending one yields no sample.
     func stop() {
         timer = nil
         bridge.stop()
         inquirer.stop()
     }
 
-    /// Asks now, or as soon as the pending question is answered.
+    /// Polls now, or as soon as the pending poll has ended.
     func hurry() {
         isHurried = isAsking
         ask()
     }
 
+    /// Starts a poll unless one is pending.
     private func ask() {
-        // While the service does not answer, its absence is reported.
+        // The poll may be pending because there is no service. Then the reason is reported.
         guard !isAsking else { return inquirer.absence.map { told(.failure($0)) } ?? () }
         isAsking = true
         bridge.ask()
@@ -80,6 +88,7 @@ final class TopPoll: @unchecked Sendable {
         }
     }
 
+    /// Requests the process ID of the service if it is not known, and then calls `goOn`.
     private func findProcess(_ goOn: @escaping () -> Void) {
         guard !isProcessKnown else { return goOn() }
         isProcessKnown = true
@@ -89,18 +98,20 @@ final class TopPoll: @unchecked Sendable {
         }
     }
 
+    /// Requests the retained values if they are wanted, and ends the poll.
     private func askValues(_ properties: CenterProperties, _ clients: [ListedClient]) {
         guard wantsValues else { return tell(properties, clients, nil) }
         inquirer.ask(Get(name: "")) { [self] in
             switch $0 {
             case .success(let values): tell(properties, clients, .success(values))
-            // The values are too many for one answer, or not allowed; the rest of the sample is complete.
+            // The values are too many for one reply, or the policy hides them. The sample has the reason in their place.
             case .failure(.refused(let error)): tell(properties, clients, .failure(.init(reason: error.message)))
             case .failure(let error): fail(error)
             }
         }
     }
 
+    /// Ends the poll; before the first sample it may wait for the bridge.
     private func tell(
         _ properties: CenterProperties, _ clients: [ListedClient],
         _ values: Result<[KeptValue], TopSample.ValuesError>?
@@ -109,6 +120,7 @@ final class TopPoll: @unchecked Sendable {
         bridge.whenKnown { [weak self] in self?.tellNow(properties, clients, values) }
     }
 
+    /// Ends the poll: passes the sample on.
     private func tellNow(
         _ properties: CenterProperties, _ clients: [ListedClient],
         _ values: Result<[KeptValue], TopSample.ValuesError>?
@@ -125,6 +137,7 @@ final class TopPoll: @unchecked Sendable {
         }
     }
 
+    /// Returns the value of a successful reply. An error ends the poll, and the result is nil.
     private func take<Value>(_ result: Result<Value, ServiceError>) -> Value? {
         switch result {
         case .success(let value): return value
@@ -134,6 +147,7 @@ final class TopPoll: @unchecked Sendable {
         }
     }
 
+    /// Ends the poll with an error.
     private func fail(_ error: ServiceError) {
         isAsking = false
         told(.failure(error))

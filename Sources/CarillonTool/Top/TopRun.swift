@@ -10,7 +10,8 @@ import CarillonWire
     import Musl
 #endif
 
-/// A run of `carillon top`, on the screen or on paper.
+/// A run of `carillon top` in one of two modes: on the full screen with keys, or printed on standard output, as with `--batch`
+/// and `--json`. It polls the service, computes rates, and shows each sample.
 final class TopRun: @unchecked Sendable {
     // Sendable: the command has one thread, on which everything here runs.
     private let loop = EventLoop()
@@ -18,31 +19,41 @@ final class TopRun: @unchecked Sendable {
     private var state: TopState
     /// The number of samples that are still to be shown; nil for no end.
     private var remaining: Int?
+    /// The code with which the run ends; nil while it continues.
     private var exitCode: ExitCode?
+    /// The timers and the handlers of signals and keys.
     private var sources: [AnyObject] = []
+    /// The address of the bus, without the parts behind the first comma.
     private let bus: String
 
     private var sample: TopSample?
     private var rates: TopRates?
+    /// The error of the last poll; nil while the service answers.
     private var absence: ServiceError?
+    /// The full screen; nil in a printed run.
     private var screen: CursesScreen?
 
+    /// - Parameters:
+    ///   - seconds: the interval between two polls.
+    ///   - times: the number of samples to show; nil for no end.
     init(state: TopState, every seconds: Double, times: Int?) {
         self.state = state
         remaining = times
         poll = TopPoll(every: seconds)
-        // The place of the bus identifies it; the rest of its address is not informative.
+        // The first part of the address, such as a path, identifies the bus. The others, such as the GUID, are left out.
         let address = (try? Connection.sessionBusAddress()) ?? "not known"
         bus = String(address.prefix { $0 != "," })
     }
 
     private var page: TopPage { TopPage(sample: sample, rates: rates, absence: absence, bus: bus) }
 
+    /// Ends the run. The code of the first call counts.
     private func finish(_ code: ExitCode) {
         exitCode = exitCode ?? code
         loop.quit()
     }
 
+    /// Polls and shows samples until ``finish(_:)``.
     private func run() -> ExitCode {
         poll.wantsValues = state.view == .values
         poll.told = { [unowned self] in told($0) }
@@ -52,6 +63,7 @@ final class TopRun: @unchecked Sendable {
         return exitCode ?? .done
     }
 
+    /// Sets a handler for signals.
     private func watch(_ signals: [Int32], _ action: @escaping () -> Void) {
         for signal in signals {
             sources.append(
@@ -62,6 +74,7 @@ final class TopRun: @unchecked Sendable {
         }
     }
 
+    /// Handles the result of a poll. A paused display ignores it.
     private func told(_ result: Result<TopSample, ServiceError>) {
         guard exitCode == nil, !state.isPaused else { return }
         switch result {
@@ -79,11 +92,14 @@ final class TopRun: @unchecked Sendable {
         }
     }
 
+    /// Shows the last sample, in the mode of the run.
     private var show: () -> Void = {}
 
-    // MARK: Paper
+    // MARK: Printed run
 
-    /// Prints lines for each sample.
+    /// Runs in the printed mode.
+    ///
+    /// - Parameter lines: returns the lines for a sample. It receives the sample, its rates, and the address of the bus.
     func print(_ lines: @escaping (TopSample, TopRates, String) -> [String]) -> ExitCode {
         poll.waitsForBridge = true
         watch([SIGINT, SIGTERM]) { [unowned self] in finish(remaining == nil ? .done : .interrupted) }
@@ -94,6 +110,7 @@ final class TopRun: @unchecked Sendable {
         return run()
     }
 
+    /// Runs in the printed mode with a page for each sample, for `--batch`.
     func printPages(color: ColorChoice) -> ExitCode {
         var isFirst = true
         return print { [unowned self] _, _, _ in
@@ -106,7 +123,8 @@ final class TopRun: @unchecked Sendable {
         }
     }
 
-    /// Waits for the next service, if there was one before; otherwise ends the run.
+    /// Handles the error of a poll in a printed run. The run waits for the next service if there was one before; otherwise it
+    /// ends.
     private func miss(_ error: ServiceError, isNew: Bool) {
         if sample == nil {
             if case .unavailable = error {
@@ -121,14 +139,16 @@ final class TopRun: @unchecked Sendable {
 
     // MARK: Screen
 
+    /// Runs on the full screen.
     func takeScreen(color: ColorChoice) -> ExitCode {
-        // Set before ncurses, which takes signals without a handler, and would not restore the terminal in time.
+        // These handlers are set before ncurses starts, which sets its own for signals without one. The run has to end in
+        // order, so that the terminal is restored.
         watch([SIGINT, SIGTERM, SIGHUP]) { [unowned self] in finish(.done) }
         watch([SIGWINCH]) { [unowned self] in
             screen?.resize()
             show()
         }
-        // GLib can't watch this signal, which would end the process without restoring the terminal.
+        // GLib can't watch SIGQUIT, which would end the process without restoring the terminal. It becomes SIGTERM.
         signal(SIGQUIT) { _ in _ = kill(getpid(), SIGTERM) }
         do throws(CursesLibrary.Missing) {
             screen = try CursesScreen(color: color)
@@ -140,7 +160,8 @@ final class TopRun: @unchecked Sendable {
         show = { [unowned self] in draw() }
         sources.append(
             DescriptorSource(on: .default, descriptor: STDIN_FILENO) { [unowned self] in takeKeys() })
-        // The signal of a terminal that goes away does not reach a process that ignores it, as under nohup.
+        // A closed terminal sends SIGHUP, but a process may ignore that signal, as under nohup. Therefore the terminal is
+        // tested each second.
         sources.append(
             EventSource.timer(milliseconds: 1000, on: .default) { [unowned self] in
                 if screen?.isConnected == false { finish(.done) }
@@ -156,6 +177,7 @@ final class TopRun: @unchecked Sendable {
         screen.show(lines, cursor: cursor)
     }
 
+    /// Handles the keys that were pressed.
     private func takeKeys() {
         while exitCode == nil, let key = screen?.nextKey() {
             switch state.press(key) {

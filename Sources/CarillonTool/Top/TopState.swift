@@ -1,32 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMainLoop
 
-/// The user's choices for the display, and the effect of keys on them.
+/// The user's choices for the display of `carillon top`: view, order, filter and position. Keys change them.
 struct TopState: Sendable {
+    /// The order of the rows of a view.
     struct Order: Equatable, Sendable {
-        /// The number of the column.
+        /// The index of the column by which rows are sorted.
         var column: Int
         var isReversed = false
     }
 
+    /// The action that a key requires of ``TopRun``, apart from drawing the page.
     enum Effect {
         case none
-        /// The values have to be requested.
+        /// A new sample has to be requested at once.
         case ask
+        /// The screen has to be drawn anew.
         case redraw
         case quit
     }
 
     var view = TopView.clients
+    /// The text that shown rows contain; empty for all rows.
     var filter = ""
+    /// The order of each view.
     private(set) var orders: [TopView: Order]
     private(set) var isPaused = false
     private(set) var showsHelp = false
-    /// The text that is typed for the filter, and the filter before; nil while no text is typed.
+    /// The filter that the user is typing, and the filter before; nil while none is typed.
     private(set) var editing: (old: String, text: String)?
-    /// The number of the first row that is shown.
+    /// The index of the first row on the screen.
     var first = 0
-    /// The number of rows, and the number that fits; the display sets both.
+    /// The number of rows, and the number of rows that fit on the screen. ``TopPage`` sets both.
     var count = 0
     var room = 1
 
@@ -34,17 +39,19 @@ struct TopState: Sendable {
         orders = Dictionary(uniqueKeysWithValues: TopView.allCases.map { ($0, Order(column: $0.firstColumn)) })
     }
 
+    /// The order of the current view.
     var order: Order {
         get { orders[view] ?? Order(column: 0) }
         set { orders[view] = newValue }
     }
 
+    /// The filter in effect, which is that being typed.
     var shownFilter: String { editing?.text ?? filter }
 
     // MARK: Rows
 
-    /// Returns the rows that pass the filter, in the chosen order. Numbers are in descending order, texts in the order
-    /// of their characters.
+    /// Returns the rows that contain the filter, in the chosen order. Unless it is reversed, numbers descend and texts
+    /// ascend.
     func arrange(_ rows: [TopView.Row]) -> [TopView.Row] {
         let wanted = shownFilter.lowercased()
         let column = order.column
@@ -58,7 +65,7 @@ struct TopState: Sendable {
                 let (x, y) = (left.shown.text, right.shown.text)
                 if x != y { return order.isReversed ? y.comesBefore(x) : x.comesBefore(y) }
             }
-            // In the order of the service's list, so that equal rows do not change places.
+            // Equal rows stay in the order of the service, so that they do not move from sample to sample.
             return a.offset < b.offset
         }
         return sorted.map(\.element)
@@ -66,6 +73,7 @@ struct TopState: Sendable {
 
     // MARK: Keys
 
+    /// Handles a key. While a filter is typed, all keys belong to it; while the help is shown, any key closes it.
     mutating func press(_ key: CursesScreen.Key) -> Effect {
         if editing != nil { return edit(key) }
         if showsHelp {
@@ -89,6 +97,7 @@ struct TopState: Sendable {
     private mutating func press(_ character: Unicode.Scalar) -> Effect {
         switch character {
         case "q": return .quit
+        // Control-L
         case "\u{0C}": return .redraw
         case "?", "h": showsHelp = true
         case "/": editing = (filter, filter)
@@ -112,12 +121,14 @@ struct TopState: Sendable {
 
     private func number(of view: TopView) -> Int { TopView.allCases.firstIndex(of: view) ?? 0 }
 
+    /// Changes to a view. Retained values are requested only while their view is shown.
     private mutating func show(_ view: TopView) -> Effect {
         guard view != self.view else { return .none }
         (self.view, first) = (view, 0)
         return view == .values ? .ask : .none
     }
 
+    /// Handles a key while a filter is typed.
     private mutating func edit(_ key: CursesScreen.Key) -> Effect {
         guard let (old, text) = editing else { return .none }
         switch key {
@@ -137,15 +148,15 @@ struct TopState: Sendable {
         keepInside()
     }
 
-    /// Keeps rows on the screen when there are fewer than before.
+    /// Limits the position of the first row, so that the screen is filled with rows if there are enough.
     mutating func keepInside() {
         first = max(0, min(first, count - room))
     }
 }
 
 extension String {
-    /// Whether the text contains another one, byte for byte. The function of the standard library would link its
-    /// regular expressions into the program.
+    /// Whether the text contains another one, byte for byte. The standard library's `contains` would link its regular
+    /// expressions into the program.
     func holds(_ other: String) -> Bool {
         let (all, part) = (Array(utf8), Array(other.utf8))
         guard part.count <= all.count else { return false }

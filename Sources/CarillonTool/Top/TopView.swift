@@ -3,18 +3,19 @@ import CarillonCore
 import CarillonMainLoop
 import CarillonWire
 
-/// The views that `carillon top` can show below its header.
+/// The views that `carillon top` can show below its header, each a table: clients, retained values, or counters and limits.
 enum TopView: String, CaseIterable, Sendable {
     case clients
     case values
     case limits
 
     struct Column: Sendable {
-        /// The title at the head of the column, and for `--sort`.
+        /// The title of the column, which is also its name in `--sort`.
         let title: String
         /// The key that sorts by the column.
         let key: Unicode.Scalar
         let help: String
+        /// Whether the column has numbers, which are aligned to the right and sorted in descending order.
         var isNumber = false
     }
 
@@ -27,7 +28,7 @@ enum TopView: String, CaseIterable, Sendable {
         }
     }
 
-    /// The number of the column by which the view is sorted at first.
+    /// The index of the column by which the view is sorted at first: clients by their posts per second.
     var firstColumn: Int { self == .clients ? 5 : 0 }
 
     private static let clientColumns = [
@@ -65,12 +66,14 @@ enum TopView: String, CaseIterable, Sendable {
 
     // MARK: Rows
 
+    /// A row with a cell for each column.
     struct Row: Sendable {
         var cells: [TopCell]
         /// The text that the filter searches.
         var text: String { cells.map(\.shown.text).joined(separator: " ") }
     }
 
+    /// Returns the rows for a sample, in the order of the service.
     func rows(of sample: TopSample, rates: TopRates) -> [Row] {
         switch self {
         case .clients: sample.clients.map { Self.row(of: $0, rates) }
@@ -104,7 +107,8 @@ enum TopView: String, CaseIterable, Sendable {
         ])
     }
 
-    /// Returns totals beside their limits of the same name, then the other counters, then the other limits.
+    /// Returns a row for each counter, beside its limit if there is one of the same key, then a row for each other limit. Only a
+    /// counter without a limit has a rate.
     private static func limitRows(of sample: TopSample, _ rates: TopRates) -> [Row] {
         let (statistics, limits) = (sample.properties.statistics.entries, sample.properties.limits.entries)
         func cell(_ key: String, _ value: UInt64?) -> TopCell {
@@ -128,10 +132,10 @@ enum TopView: String, CaseIterable, Sendable {
     }
 }
 
-/// A cell of a table that can be sorted.
+/// A cell of a sortable table: its text, and its number for a column of numbers.
 struct TopCell: Sendable {
     let shown: Table.Cell
-    /// The number by which a column of numbers is sorted; nil comes last.
+    /// The number by which a column of numbers is sorted. Nil counts as less than any number.
     let number: Double?
 
     init(_ text: String, _ style: Terminal.Style? = nil, ifEmpty sign: String = Sign.none) {
@@ -139,6 +143,8 @@ struct TopCell: Sendable {
         number = nil
     }
 
+    /// Creates a cell of a column of numbers.
+    ///
     /// - Parameter text: nil for an unknown value.
     init(_ text: String?, number: Double?, _ style: Terminal.Style? = nil) {
         shown = Table.Cell(text ?? Sign.unknown, style)
@@ -149,19 +155,21 @@ struct TopCell: Sendable {
         self.init("\(count)", number: Double(count), style)
     }
 
+    /// - Parameter size: a size in bytes.
     init(size: UInt64) {
         self.init(Readable.size(size), number: Double(size))
     }
 
+    /// - Parameter rate: a rate per second; nil if it is unknown.
     init(rate: Double?) {
         self.init(rate.map(Readable.rate), number: rate)
     }
 }
 
 extension KeptValue {
-    /// The size of its name, its object, and its userInfo as on the bus, in bytes.
+    /// The size of the name, the object, and the userInfo in its encoding on the bus, in bytes.
     var byteCount: Int {
-        // A service has no value with a userInfo that it does not accept.
+        // The size can always be computed: the service accepts and keeps only values whose userInfo can be encoded.
         name.utf8.count + object.utf8.count + ((try? UserInfoLayout.byteCount(of: userInfo)) ?? 0)
     }
 }

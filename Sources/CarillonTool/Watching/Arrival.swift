@@ -2,15 +2,15 @@
 import CarillonCore
 import CarillonWire
 
-/// A notification that arrived, with the facts about its arrival that this process knows.
+/// A notification that ``Watch`` received, decoded for its outputs, with the time of its arrival.
 struct Arrival {
     let notification: ArrivedNotification
-    /// The time of the post if the service sends it, otherwise of the arrival, in microseconds since 1970.
+    /// The time of the post if the service sent that detail, otherwise of the arrival, in microseconds since 1970.
     let time: Int64
     /// The time between the registration and the arrival.
     let sinceRegistration: Duration
     let userInfo: [String: PropertyList]
-    /// The details that the service sends, by the keys of the contract.
+    /// The details about the post that the service sent on request, such as the poster's process ID, by their wire keys.
     let details: [String: PropertyList]
 
     init(_ notification: ArrivedNotification, at now: Int64, sinceRegistration: Duration) {
@@ -21,10 +21,11 @@ struct Arrival {
         time = if case .int64(let time)? = details[Detail.time.rawValue] { time } else { now }
     }
 
-    /// Whether it is a value that existed before, if the service was asked for that detail.
+    /// Whether it is a retained value that existed before the registration. Known only if that detail was requested.
     var isRetained: Bool { details[Detail.retained.rawValue] == .boolean(true) }
 
-    /// Its position after the registration: its number, and the time since the registration, or that it existed before.
+    /// The text of `--since-registration`: the time since the registration, or `before` for a retained value, and the
+    /// sequence number.
     var mark: String {
         let time = isRetained ? "before" : "+\(Self.seconds(sinceRegistration)) s"
         return String(repeating: " ", count: max(0, 12 - time.utf8.count)) + time + "  #\(notification.sequence)"

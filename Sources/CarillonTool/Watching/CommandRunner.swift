@@ -3,11 +3,12 @@ import CarillonCollections
 import CarillonMainLoop
 import CarillonWire
 
-/// The runner of `--exec`: it runs a shell command for each notification, one after the other, in order.
+/// The output of `carillon observe --exec COMMAND`: runs a shell command for each notification, one at a time and in order.
 ///
-/// The command has the fields in its environment, and the notification as JSON on its standard input. Notifications
+/// The command gets the fields in environment variables, and the notification as JSON on its standard input. Notifications
 /// that arrive while a command runs are queued. A full queue drops the oldest ones, and the loss is reported.
 final class CommandRunner: NotificationOutput {
+    /// A queued notification, as the environment variables and the standard input of its command.
     private struct Run {
         let variables: [(name: String, value: String)]
         let input: [UInt8]
@@ -15,10 +16,12 @@ final class CommandRunner: NotificationOutput {
         var byteCount: Int { variables.reduce(input.count) { $0 + $1.name.utf8.count + $1.value.utf8.count } }
     }
 
+    /// The maximum number of queued notifications.
     private static let maxWaiting = 1000
+    /// The maximum size of the queue, in bytes. A single notification may be larger.
     private static let maxBytes = 64 << 20
-    /// The maximum size of the variables, in bytes. The kernel refuses a variable of 128 KiB, and many large ones
-    /// together.
+    /// The maximum size of each variable, and of all entries of userInfo together, in bytes. The kernel refuses a variable
+    /// of 128 KiB, and a large environment.
     private static let largestVariable = 32 << 10
 
     private unowned let session: CommandSession
@@ -27,11 +30,13 @@ final class CommandRunner: NotificationOutput {
     private var waiting = Deque<Run>()
     private var waitingBytes = 0
     private var child: ChildProgram?
-    /// The reason of the last failure, so that a repeated failure is reported once.
+    /// The reason of the last failure; nil after a success. A failure with the same reason is not reported again.
     private var lastFailure: String?
     private(set) var hasFailed = false
+    /// The number of notifications that a full queue has dropped.
     private var lost = 0
 
+    /// - Parameter becameIdle: called when a command has ended and no notification is queued.
     init(_ command: String, on session: CommandSession, becameIdle: @escaping () -> Void) {
         self.command = command
         self.session = session
@@ -61,6 +66,7 @@ final class CommandRunner: NotificationOutput {
         return count
     }
 
+    /// Runs the command for the first queued notification unless a command runs.
     private func next() {
         guard child == nil, let run = waiting.popFirst() else { return }
         waitingBytes -= run.byteCount
@@ -69,7 +75,8 @@ final class CommandRunner: NotificationOutput {
                 ["/bin/sh", "-c", command], variables: run.variables, input: run.input, on: .default
             ) { [unowned self] ending in ended(ending) }
         } catch {
-            // The next notification may be smaller, or find more resources.
+            // The command was not started. For the next notification it may start: that may be smaller, or the system may
+            // have more resources then.
             fail("\(error)")
             next()
         }
@@ -93,6 +100,7 @@ final class CommandRunner: NotificationOutput {
         printError("carillon: '\(command)': \(reason)")
     }
 
+    /// Returns the environment variables. Entries of userInfo that are too large, or not valid as names, have none.
     private static func variables(of arrival: Arrival) -> [(name: String, value: String)] {
         let notification = arrival.notification
         var variables = [
@@ -111,7 +119,7 @@ final class CommandRunner: NotificationOutput {
         return variables.filter { $0.1.utf8.count <= largestVariable }
     }
 
-    /// Whether a shell variable can have the key behind `CARILLON_INFO_`.
+    /// Whether `CARILLON_INFO_` and the key are a valid name of a shell variable.
     private static func isName(_ key: String) -> Bool {
         !key.isEmpty
             && key.utf8.allSatisfy { byte in

@@ -3,13 +3,13 @@ import CarillonCore
 import CarillonMainLoop
 import CarillonWire
 
-/// The filter of `--glob` and `--match` for arriving notifications. This process applies it: the service sends all
-/// notifications of the registrations.
+/// The filter of the options `--glob` and `--match` for arriving notifications. This process applies it; the service sends
+/// all notifications that match the registrations.
 struct NotificationFilter {
-    /// The condition on an entry of userInfo.
+    /// The condition of one `--match` on an entry of userInfo.
     fileprivate struct Condition {
         let key: String
-        /// Nil if the entry only has to exist.
+        /// The required value, as a text and as `carillon post` would infer its type; nil if the entry only has to exist.
         let value: (text: String, inferred: PropertyList)?
     }
 
@@ -35,6 +35,7 @@ struct NotificationFilter {
         self.conditions = conditions
     }
 
+    /// Whether the name matches the pattern, and all conditions hold.
     func passes(_ arrival: Arrival) -> Bool {
         if let names, !names.matches(arrival.notification.name) { return false }
         return conditions.allSatisfy { $0.holds(in: arrival.userInfo) }
@@ -42,6 +43,7 @@ struct NotificationFilter {
 }
 
 extension NotificationFilter.Condition {
+    /// Whether the entry exists, and has the same text or, for a number, the same value.
     func holds(in userInfo: [String: PropertyList]) -> Bool {
         guard let found = Self.entry(key, in: userInfo) else { return false }
         guard let value else { return true }
@@ -50,7 +52,7 @@ extension NotificationFilter.Condition {
         return found == wanted
     }
 
-    /// Returns the entry of this key, or the nested entry to which the dots in the key lead.
+    /// Returns the entry of this key. If there is none, the key `a.b` means the entry `b` of the dictionary `a`, at any depth.
     private static func entry(_ key: String, in dictionary: [String: PropertyList]) -> PropertyList? {
         if let value = dictionary[key] { return value }
         for (index, character) in zip(key.indices, key) where character == "." {

@@ -3,7 +3,8 @@ import CarillonCore
 import CarillonJSON
 import CarillonWire
 
-/// The format in which a notification is printed.
+/// The format in which ``Printer`` writes a notification, as the options of `observe`, `monitor` and `wait` choose it. It
+/// also has the functions with which other commands make foreign texts safe for a terminal.
 struct NotificationFormat {
     enum Style {
         /// Name, object and userInfo on one line.
@@ -12,14 +13,16 @@ struct NotificationFormat {
         case long
         /// One JSON object on each line.
         case json
+        /// The text of `--format`.
         case template(NotificationTemplate)
     }
 
     let style: Style
-    /// The output of lines for people.
+    /// The capabilities of the output, for the styles of lines for people.
     var terminal = Terminal(width: nil, hasColors: false)
     /// Whether lines for people begin with the poster.
     var showsPoster = false
+    /// Whether lines for people end with the time and the poster's identity.
     var showsDetails = false
     /// Whether each line begins with the time since the registration, and with the notification's number.
     var showsMark = false
@@ -36,6 +39,7 @@ struct NotificationFormat {
         return details
     }
 
+    /// Returns the text of a notification: one line, or several in the style `long`.
     func text(of arrival: Arrival) -> String {
         switch style {
         case .json: Self.json(arrival, withMark: showsMark)
@@ -69,7 +73,9 @@ struct NotificationFormat {
         }.joined()
     }
 
-    /// A notification as one JSON object.
+    /// Returns a notification as one JSON object.
+    ///
+    /// - Parameter withMark: whether it has the time since the registration.
     static func json(_ arrival: Arrival, withMark: Bool = false) -> String {
         let notification = arrival.notification
         let observers = notification.observers.map { String($0.rawValue) }.joined(separator: ", ")
@@ -86,7 +92,7 @@ struct NotificationFormat {
         return PropertyListJSON.object(members)
     }
 
-    /// Returns the poster and the time, in the order of the contract.
+    /// Returns the details, such as the poster's identity and the time, in brackets and in their fixed order.
     private static func readable(_ values: [String: PropertyList]) -> String {
         let parts = Detail.allCases.compactMap { detail -> String? in
             guard let value = values[detail.rawValue] else { return nil }
@@ -98,7 +104,8 @@ struct NotificationFormat {
         return "[\(parts.joined(separator: ", "))]"
     }
 
-    /// Returns a sentence, in which characters that could confuse a reader or a terminal are written as in JSON.
+    /// Returns a text of several words for people. Control characters, and characters that change the direction of the text,
+    /// are replaced by their JSON escapes, so that a text of another program can't deceive the user.
     static func harmless(_ sentence: String) -> String {
         var text = String.UnicodeScalarView()
         for scalar in sentence.unicodeScalars {
@@ -111,7 +118,8 @@ struct NotificationFormat {
         return String(text)
     }
 
-    /// Returns a text as it is, or as JSON if it could confuse a reader or a terminal.
+    /// Returns a name or an object for people: as it is, or as a JSON string if it has blanks or characters that
+    /// ``harmless(_:)`` replaces.
     static func readable(_ text: String) -> String {
         let isPlain = text.unicodeScalars.allSatisfy { !$0.properties.isWhitespace && !JSON.isDeceptive($0) }
         return isPlain ? text : JSON.quoted(text)

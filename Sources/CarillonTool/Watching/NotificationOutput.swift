@@ -1,23 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonWire
 
-/// An output for arriving notifications: a command, a file, the desktop.
+/// An output to which ``Watch`` passes each arriving notification: ``Printer``, ``Recorder``, ``CommandRunner`` or
+/// ``Popups``. An output may work asynchronously; then the watch waits for it before the command ends.
 protocol NotificationOutput: AnyObject {
+    /// Outputs or queues a notification.
     func take(_ arrival: Arrival)
-    /// Takes another event that readers of the output have to know.
+    /// Outputs another event, such as a loss, if the format of the output has events.
     func take(_ event: ObservationEvent)
-    /// Whether notifications are not done yet. Afterwards the output calls the closure that it was given for that.
+    /// Whether notifications are queued or being processed. When none are any more, the output calls the closure
+    /// `becameIdle` of its initializer.
     var isBusy: Bool { get }
-    /// Discards the notifications that are not done.
+    /// Discards the queued notifications, because the command ends.
     ///
-    /// - Returns: the number of these notifications.
+    /// - Returns: the number of discarded notifications.
     func abandon() -> Int
-    /// Whether the output of a notification has failed, which the output has reported.
+    /// Whether the output of a notification has failed. The output has reported that on standard error.
     var hasFailed: Bool { get }
-    /// Whether notifications exceeded the queue, which the output has reported.
+    /// Whether a full queue has dropped notifications. The output has reported that on standard error.
     var hasLost: Bool { get }
 }
 
+/// Defaults for synchronous outputs.
 extension NotificationOutput {
     var isBusy: Bool { false }
     func abandon() -> Int { 0 }
@@ -26,7 +30,7 @@ extension NotificationOutput {
     func take(_ event: ObservationEvent) {}
 }
 
-/// An output that prints a line for each notification.
+/// The output that prints each notification on standard output.
 final class Printer: NotificationOutput {
     private unowned let session: CommandSession
     private let format: NotificationFormat

@@ -9,25 +9,31 @@ import CarillonWire
     import Musl
 #endif
 
-/// The template of `--format`: fixed text, and fields of each notification.
+/// The template of the option `--format`: fixed text with fields such as `%n`, which each notification replaces.
 struct NotificationTemplate {
+    /// A field, and the letter that stands for it behind `%`.
     enum Field: Character, CaseIterable {
         case name = "n"
         case object = "o"
         case userInfo = "u"
+        /// Date and time in UTC.
         case time = "t"
+        /// The time of day in the local time zone.
         case clockTime = "T"
         case poster = "p"
         case serial = "s"
         case sequence = "q"
+        /// See ``Arrival/mark``.
         case mark = "m"
         case userID = "U"
         case processID = "P"
+        /// The name of the poster's program.
         case process = "C"
         case application = "A"
+        /// The systemd unit of the poster.
         case unit = "N"
 
-        /// The detail that the service has to send for the field.
+        /// The detail that the client has to request from the service for the field; nil if each notification has it.
         var detail: Detail? {
             switch self {
             case .time, .clockTime: .time
@@ -45,12 +51,15 @@ struct NotificationTemplate {
     private enum Part {
         case text(String)
         case field(Field)
+        /// The entry of userInfo with this key.
         case entry(String)
     }
 
     private let parts: [Part]
 
-    /// - Throws: an error for an unknown field.
+    /// Parses a template with fields `%X`, entries `%{KEY}`, and the escapes `%%`, `\\`, `\n` and `\t`.
+    ///
+    /// - Throws: an error for an unknown field, and for an entry without a key or an end.
     init(_ format: String) throws(UsageError) {
         var parts: [Part] = []
         var text = ""
@@ -96,6 +105,7 @@ struct NotificationTemplate {
         Details(parts.compactMap { if case .field(let field) = $0 { field.detail } else { nil } })
     }
 
+    /// Returns the text for a notification. A field whose value is unknown is empty.
     func text(of arrival: Arrival) -> String {
         parts.map { part in
             switch part {
@@ -124,9 +134,9 @@ struct NotificationTemplate {
     }
 }
 
-/// Times in the local time zone.
+/// The formatting of times in the local time zone.
 enum LocalTime {
-    /// Returns the local time of day, such as `09:30:00.125`.
+    /// Returns the local time of day, such as `09:30:00.125`, of a time in microseconds since 1970.
     static func clock(_ microseconds: Int64) -> String {
         let milliseconds = microseconds / 1000
         var seconds = time_t(milliseconds >= 0 ? milliseconds / 1000 : (milliseconds - 999) / 1000)

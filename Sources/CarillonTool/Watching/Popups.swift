@@ -5,11 +5,13 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// The output of `--popup`: shows notifications on the desktop, by `org.freedesktop.Notifications`.
+/// The output of `carillon observe --popup`: shows notifications on the desktop, by calls to the notification server
+/// `org.freedesktop.Notifications` on a connection of its own.
 ///
-/// A newer notification replaces the shown one of the same name and object. One call is pending at a time. Meanwhile
-/// the latest notification of each name and object is queued.
+/// A newer notification replaces the popup of the same name and object. One call is pending at a time. Meanwhile the
+/// latest notification of each name and object is queued.
 final class Popups: NotificationOutput {
+    /// The name and the object of a notification, of which there is at most one popup.
     private struct Key: Hashable {
         let name: ExactText
         let object: ExactText
@@ -20,17 +22,21 @@ final class Popups: NotificationOutput {
         let body: String
     }
 
-    /// The maximum number of queued popups, and of popups whose ID on the desktop is known.
+    /// The maximum number of queued popups, and of entries in `shown`.
     private static let most = 200
 
     private unowned let session: CommandSession
     private let becameIdle: () -> Void
     private var connection: Connection?
     private var isConnected = false
+    /// Whether a call to the notification server is pending.
     private var isAsking = false
+    /// The queued popups, whose order is that of `order`.
     private var waiting: [Key: Popup] = [:]
     private var order: [Key] = []
+    /// The IDs that the notification server has assigned to popups, for their replacement.
     private var shown: [Key: UInt32] = [:]
+    /// The reason why no popups can be shown; nil while they can.
     private var failure: String?
     /// Whether a popup was omitted, because the desktop shows them too slowly.
     private(set) var hasLost = false
@@ -64,7 +70,7 @@ final class Popups: NotificationOutput {
         let key = Key(name: ExactText(notification.name), object: ExactText(notification.object))
         let entries = arrival.userInfo.sorted { $0.key < $1.key }.map { "\($0.key): \($0.value.readable)" }
         let lines = (notification.object.isEmpty ? [] : [notification.object]) + entries
-        // The body may contain markup, so it is escaped.
+        // The server interprets markup in the body, so the text is escaped.
         let popup = Popup(
             title: NotificationFormat.harmless(notification.name),
             body: lines.map { Self.escaped(NotificationFormat.harmless($0)) }.joined(separator: "\n"))
@@ -86,6 +92,7 @@ final class Popups: NotificationOutput {
         return waiting.count
     }
 
+    /// Shows the first queued popup unless a call is pending.
     private func next() {
         guard isConnected, !isAsking, let connection, !order.isEmpty else { return }
         let key = order.removeFirst()
@@ -95,6 +102,8 @@ final class Popups: NotificationOutput {
             to: "org.freedesktop.Notifications", path: "/org/freedesktop/Notifications",
             interface: "org.freedesktop.Notifications", member: "Notify")
         var writer = MessageWriter(message)
+        // The application's name, the ID of the popup to replace (0 for none), no icon, title and body, no actions, no
+        // hints, and the server's own time until the popup disappears.
         writer.append("carillon")
         writer.append(shown[key] ?? UInt32(0))
         writer.append("")
@@ -122,7 +131,7 @@ final class Popups: NotificationOutput {
         }
     }
 
-    /// Ends the run, which has no purpose without popups.
+    /// Reports a failure, and ends the whole run.
     private func fail(_ reason: String) {
         failure = reason
         printError("carillon: --popup: \(NotificationFormat.harmless(reason))")

@@ -8,9 +8,12 @@ import CarillonMainLoop
     import Musl
 #endif
 
-/// `carillon wait NAME [-- COMMAND ...]`: waits for a post, which a command may cause.
+/// `carillon wait NAME [-- COMMAND ...]`: waits for a notification, prints it, and ends.
+///
+/// With a COMMAND it registers the observer first, and starts the COMMAND after the service has confirmed the registration.
+/// A failure of the COMMAND ends the wait with its exit status, outside of ``ExitCode``.
 enum WaitCommand {
-    /// The exit status if the command was not found, or could not be run, as in `env` and shells.
+    /// The exit status for a command that could not be started, as in `env` and shells.
     private static let notRun: Int32 = 127
 
     static func run(_ arguments: [String]) throws(UsageError) -> ExitCode {

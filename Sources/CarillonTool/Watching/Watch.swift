@@ -5,9 +5,13 @@ import CarillonCore
 import CarillonMainLoop
 import CarillonWire
 
-/// An observation by a command, with its outcome.
+/// The observation of `carillon observe`, `monitor` and `wait`, from the registration of observers to the exit code.
+///
+/// It registers the observers of its ``Scope``, and passes each notification that the filter accepts to its outputs. It
+/// ends after the wanted number of notifications, when all outputs are idle; a timeout or a signal ends it before. Losses
+/// are reported on standard error and set the exit code.
 final class Watch: CommandSession.Listener, @unchecked Sendable {
-    // Sendable: as its session, on one thread.
+    // Sendable: the command has one thread, on which everything here runs.
 
     /// The registrations and the filter of the observation.
     struct Scope {
@@ -25,28 +29,36 @@ final class Watch: CommandSession.Listener, @unchecked Sendable {
 
     private unowned var session: CommandSession!
     private let scope: Scope
+    /// The activity, such as "observing", which standard error names when it begins.
     private let word: String
+    /// The number of notifications after which the observation ends; nil for no end.
     private var remaining: Int?
     private var outputs: [any NotificationOutput] = []
-    /// Called when the registration is done.
+    /// Called when the service has confirmed the registration.
     private var whenBegun: () -> Void = {}
+    /// The time of the registration, or of the first notification if that arrived before the confirmation.
     private var registered: ContinuousClock.Instant?
+    /// Whether the service has confirmed the registration.
     private var hasBegun = false
+    /// Whether a service is connected. Its changes are reported after the confirmation.
     private var isServed = true
+    /// Whether notifications were lost for this process.
     private var hasLost = false
-    /// Whether enough notifications have arrived, and only their outputs are awaited.
+    /// Whether the wanted number of notifications has arrived, and only the outputs are still busy.
     private var isEnding = false
 
-    /// - Parameter word: the activity, which standard error names when it begins.
+    /// - Parameter word: the activity, such as "observing", which standard error names when it begins.
     init(_ scope: Scope, word: String) {
         self.scope = scope
         self.word = word
         remaining = scope.wanted
     }
 
+    /// Submits the registrations.
+    ///
     /// - Parameters:
-    ///   - outputs: returns the outputs for notifications. They receive the closure to call when they are idle.
-    ///   - begun: called when the registration is done.
+    ///   - outputs: returns the outputs for notifications. It receives the closure that an output calls when it becomes idle.
+    ///   - begun: called when the service has confirmed the registration.
     func start(
         on session: CommandSession, outputs: (_ becameIdle: @escaping () -> Void) -> [any NotificationOutput],
         begun: @escaping () -> Void = {}
@@ -67,9 +79,11 @@ final class Watch: CommandSession.Listener, @unchecked Sendable {
                         name: name.isEmpty ? nil : ExactText(name),
                         object: scope.object.isEmpty ? nil : ExactText(scope.object), options: scope.options)))
         }
+        // The barrier completes when the service has processed all registrations.
         session.submit(.barrier { [self] isServed in if isServed { begin() } })
     }
 
+    /// Reports the beginning, after the confirmation of the registration.
     private func begin() {
         guard !session.hasEnded else { return }
         hasBegun = true
@@ -95,16 +109,18 @@ final class Watch: CommandSession.Listener, @unchecked Sendable {
         }
     }
 
+    /// Ends the run if enough notifications have arrived and no output is busy.
     private func endIfIdle() {
         if isEnding, !outputs.contains(where: \.isBusy) { session.finish(outcome) }
     }
 
-    /// Ends the run before enough notifications have arrived.
+    /// Ends the run before the wanted number of notifications has arrived. A loss takes precedence over the given code.
     func end(_ code: ExitCode) {
         tellAbandoned()
         session.finish(hasLost ? .lost : code)
     }
 
+    /// Discards queued notifications of the outputs, and reports them as a loss.
     private func tellAbandoned() {
         let count = outputs.reduce(0) { $0 + $1.abandon() }
         guard count > 0 else { return }
@@ -112,6 +128,7 @@ final class Watch: CommandSession.Listener, @unchecked Sendable {
         printError("carillon: \(count) notifications were not processed by --exec or --popup")
     }
 
+    /// The exit code of a run that has received enough notifications.
     private var outcome: ExitCode {
         if hasLost || outputs.contains(where: \.hasLost) { return .lost }
         return outputs.contains(where: \.hasFailed) ? .commandFailed : .done
@@ -130,7 +147,8 @@ final class Watch: CommandSession.Listener, @unchecked Sendable {
         case .undecodable(let reason):
             hasLost = true
             tell(.undecodable(reason: reason), "a message of the service could not be decoded: \(reason)")
-        // The change of state before it has reported it; this process has no queue of its own.
+        // `stateChanged` has reported a change of the service before. An overflow can't occur: notifications wait in no
+        // queue of this process.
         case .serviceChanged, .overflow: break
         }
     }
@@ -146,7 +164,7 @@ final class Watch: CommandSession.Listener, @unchecked Sendable {
             isServed = true
             tell(.serviceBack, "the service is back")
         case .serviceUnavailable(let reason):
-            // If there was a service before, the next one is awaited.
+            // After the beginning the command waits for the next service instead.
             if !hasBegun { session.fail(.unavailable(reason)) }
         case .nameTaken(let reason):
             if hasBegun { warn(reason) } else { session.fail(.nameTaken(reason)) }
@@ -156,6 +174,7 @@ final class Watch: CommandSession.Listener, @unchecked Sendable {
 
     private func warn(_ words: String) { printError("carillon: \(words)") }
 
+    /// Reports an event on standard error and to the outputs.
     private func tell(_ event: ObservationEvent, _ words: String) {
         printError("carillon: \(words)")
         for output in outputs { output.take(event) }

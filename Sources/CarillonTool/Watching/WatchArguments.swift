@@ -4,13 +4,16 @@ import CarillonMainLoop
 
 /// The arguments that `carillon observe`, `carillon monitor` and `carillon wait` have in common.
 struct WatchArguments {
-    /// The arguments that are no options.
+    /// The names to observe, which are the arguments that are no options; empty for any name.
     let names: [String]
+    /// The number of `--count`; nil if it was not given.
     let wanted: Int?
+    /// The time of `--timeout` in seconds; nil if it was not given.
     let seconds: Double?
     let format: NotificationFormat
-    /// Whether a format was requested.
+    /// Whether `--json`, `--format` or `--long` was given.
     let hasFormat: Bool
+    /// Whether `--glob` was given.
     let hasGlob: Bool
     private let object: String
     private let filter: NotificationFilter
@@ -73,13 +76,18 @@ struct WatchArguments {
         return (common, more)
     }
 
+    /// Returns the scope of the observation that these arguments describe.
+    ///
+    /// - Parameters:
+    ///   - wanted: the number of notifications after which the command ends; nil for no end.
+    ///   - details: the details that the command needs in addition to those of the format.
     func scope(_ options: ObserverOptions, wanted: Int?, details: Details = []) -> Watch.Scope {
         Watch.Scope(
             names: names, object: object, options: options, filter: filter, wanted: wanted,
             details: format.details.union(details))
     }
 
-    /// Warns of names that look like patterns.
+    /// Warns of names that look like patterns, on standard error.
     func warnOfPatterns() {
         for name in names where GlobPattern.isPattern(name) {
             printError("carillon: '\(name)' is not a pattern here: names are compared exactly; try --glob '\(name)'")
