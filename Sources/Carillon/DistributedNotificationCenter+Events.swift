@@ -31,6 +31,7 @@ extension DistributedNotificationCenter {
 
     /// Delivers an event to the handlers and as a local notification. Threads: any; called with no lock held.
     func report(_ event: Event) {
+        // Without a handler and a local notification, the delivery would have no effect.
         guard hasEventHandlers || localNotification(for: event) != nil else { return }
         // Weak: if no loop runs, an undelivered event must not keep the center and its thread alive.
         noteOverflow(target(for: nil).deliver(byteCount: 256) { [weak self] in self?.tell(event) })
@@ -38,7 +39,7 @@ extension DistributedNotificationCenter {
 
     private var hasEventHandlers: Bool { state.withLock { !$0.eventHandlers.isEmpty } }
 
-    /// Threads: the delivery thread of observers.
+    /// Calls the handlers with an event, and posts its local notification. Threads: the delivery thread of observers.
     func tell(_ event: Event) {
         for handler in state.withLock({ $0.eventHandlers.sorted { $0.key < $1.key }.map(\.value) }) { handler(event) }
         if let notification = localNotification(for: event) {
@@ -63,6 +64,8 @@ extension DistributedNotificationCenter {
     func noteOverflow(_ lost: Int) {
         guard lost > 0 else { return }
         let now = SuspendingClock.now
+        // `wait`: the time until the next event; nil if an earlier call has scheduled it. `count`: the number of losses so
+        // far if a log message is due.
         let (wait, count): (Duration?, UInt64?) = state.withLock { state in
             let untold = state.unreportedOverflow
             state.unreportedOverflow += UInt64(lost)
@@ -83,6 +86,8 @@ extension DistributedNotificationCenter {
     /// The minimum time between two events about losses.
     private static let pauseOfOverflows = Duration.seconds(1)
 
+    /// Delivers the event about dropped notifications, with their number at the moment of the delivery. The delivery itself
+    /// may push out other notifications, which the next event reports.
     private func reportOverflow() {
         let alsoLost = target(for: nil).deliver(byteCount: 256) { [weak self] in
             guard let self else { return }
@@ -99,6 +104,7 @@ extension DistributedNotificationCenter {
         }
     }
 
+    /// Returns the local notification of an event; nil for an event without one.
     private func localNotification(
         for event: Event
     ) -> (name: Foundation.Notification.Name, key: String, value: any Sendable)? {
@@ -112,7 +118,7 @@ extension DistributedNotificationCenter {
 
 /// The receiver of the session's reports, which passes them on to the center. Threads: the bus thread.
 final class CenterReceiver: ServiceReceiver {
-    // Weak: the center owns the bus thread, which owns this receiver.
+    // Weak: the center owns the link to the bus, whose session owns this receiver.
     private let reference = Weak<DistributedNotificationCenter>()
 
     var center: DistributedNotificationCenter? {

@@ -3,7 +3,8 @@ import CarillonMainLoop
 import Dispatch
 import Foundation
 
-/// Flushing of posts, at any time and at the exit.
+/// Waiting until the service has accepted all posts: at any time, and at the exit of the process. A **barrier** request
+/// follows the posts in the outbox; its answer confirms them.
 extension DistributedNotificationCenter {
     /// Waits until the service has accepted all posts so far.
     ///
@@ -43,8 +44,10 @@ extension DistributedNotificationCenter {
         await flushed(within: time, isolation)
     }
 
+    /// Submits a barrier and waits for its answer; nil for no maximum time.
     private func flushed(within time: Duration?, _ isolation: isolated (any Actor)?) async -> Bool {
         let posted = statistics.posted
+        // Without any request there is no thread that could answer, and no post that could be lost.
         guard !link.isUnused else { return noteFlushed(posted, true) }
         let isTaken = await PendingAnswer<Bool?>.of(isolation: isolation, orCancelled: nil) { answer in
             submit(.barrier { answer.answer($0) })
@@ -54,7 +57,10 @@ extension DistributedNotificationCenter {
         return noteFlushed(posted, isTaken, within: Task.isCancelled ? 0 : (time ?? .zero) / .seconds(1))
     }
 
+    /// Records the result of a flush.
+    ///
     /// - Parameters:
+    ///   - posted: the number of posts before the flush.
     ///   - isTaken: whether the service has accepted the posts; nil if unknown.
     ///   - time: the maximum waiting time, in seconds.
     /// - Returns: whether nothing was lost since the last call.
@@ -62,7 +68,7 @@ extension DistributedNotificationCenter {
         let progress = link.progress
         return state.withLock { state in
             guard let isTaken else {
-                // The exit need not wait for the same posts again.
+                // The exit does not wait again for posts for which a flush has waited as long in vain.
                 if time >= state.exitTimeout { state.stalledAt = progress }
                 return false
             }
@@ -107,13 +113,14 @@ extension DistributedNotificationCenter {
     func flushAtExit() {
         if !link.isUnused, state.withLock({ $0.statistics.posted > $0.flushed }) { waitAtExit() }
         let (hasLostPosts, statistics) = state.withLock { ($0.hasLostPosts, $0.statistics) }
-        // The program has learned of earlier losses from a flush.
+        // A flush has reported earlier losses to the program.
         guard hasLostPosts else { return }
         Log.warning(
             "of the posts of this program \(statistics.failedPosts) have failed, and \(statistics.uncertainPosts) may be lost"
         )
     }
 
+    /// Waits until the service has accepted all posts, at most ``exitTimeout`` after it accepted the last one.
     private func waitAtExit() {
         let timeout = exitTimeout
         guard timeout > 0 else { return reportUnsent("the program does not wait for them") }
@@ -128,10 +135,11 @@ extension DistributedNotificationCenter {
             progress = link.progress
             isTaken = answer.wait(seconds: timeout)
         }
-        // Without a service, each post was reported as failed or as possibly lost.
+        // A barrier that failed needs no report: without a service, each post was reported as failed or possibly lost.
         if isTaken == nil { reportUnsent("the service has accepted none of them for \(timeout) s") }
     }
 
+    /// Logs the number of posts that are lost with the process.
     private func reportUnsent(_ reason: String) {
         let (waiting, unconfirmed) = link.unsentPosts
         guard waiting + unconfirmed > 0 else { return }
@@ -142,7 +150,7 @@ extension DistributedNotificationCenter {
     }
 }
 
-/// A value from another thread, for which a thread can wait.
+/// The answer to a barrier, which the bus thread sets and a blocked thread awaits.
 private final class Answer: Sendable {
     private let value = Locked<Bool?>(nil)
     private let isThere = DispatchSemaphore(value: 0)
@@ -152,6 +160,7 @@ private final class Answer: Sendable {
         isThere.signal()
     }
 
+    /// Waits for the answer, and returns nil after the timeout.
     func wait(seconds: TimeInterval) -> Bool? {
         _ = isThere.wait(timeout: .now() + seconds)
         return value.withLock { $0 }

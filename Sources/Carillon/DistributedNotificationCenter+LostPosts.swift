@@ -5,11 +5,13 @@ import Foundation
 
 /// Posts without a requested outcome that failed or may be lost: they are counted, logged and reported as events (E10).
 extension DistributedNotificationCenter {
-    /// The losses that no event has reported yet. One event covers all losses until its delivery, and the next event
-    /// follows a second later at the earliest: a program that posts in a loop without a service loses thousands.
+    /// The lost posts that no event has reported, and the schedule of the next event. One event covers all losses until its
+    /// delivery, and the next event follows a second later at the earliest. A program that posts in a loop without a service
+    /// would otherwise receive thousands of events.
     struct UnreportedLostPosts {
         /// The different errors, at most ``maxErrors``.
         fileprivate var errors: [DistributedNotificationError] = []
+        /// The number of posts that may be lost.
         fileprivate var uncertain = 0
         /// The time at which the next event is due; nil if none is scheduled.
         fileprivate var due: SuspendingClock.Instant?
@@ -17,19 +19,23 @@ extension DistributedNotificationCenter {
         fileprivate var earliest: SuspendingClock.Instant?
 
         private static let maxErrors = 16
+        /// The minimum time between two events.
         fileprivate static let pause = Duration.seconds(1)
-        /// The time after which a due event counts as pushed out of its queue.
+        /// The time after which a due event counts as dropped from a full delivery queue, and is delivered again.
         fileprivate static let patience = Duration.seconds(10)
 
         fileprivate mutating func add(_ error: DistributedNotificationError) {
             if errors.count < Self.maxErrors, !errors.contains(error) { errors.append(error) }
         }
 
+        /// Whether the due event was probably dropped.
         fileprivate func isOverdue(at now: SuspendingClock.Instant) -> Bool {
             due.map { now - $0 >= Self.patience } ?? false
         }
 
-        /// - Returns: the time until the event; nil if one is already scheduled.
+        /// Schedules an event.
+        ///
+        /// - Returns: the time until the event; nil if one is scheduled and not overdue.
         fileprivate mutating func schedule(at now: SuspendingClock.Instant) -> Duration? {
             if let due, now - due < Self.patience { return nil }
             let wait = max(.zero, (earliest ?? now) - now)
@@ -37,6 +43,7 @@ extension DistributedNotificationCenter {
             return wait
         }
 
+        /// Returns the events about all unreported losses, and begins the pause after them.
         fileprivate mutating func take(at now: SuspendingClock.Instant) -> [Event] {
             defer { self = UnreportedLostPosts(earliest: now + Self.pause) }
             return errors.map(Event.postFailed) + (uncertain > 0 ? [.postsMayBeLost(count: uncertain)] : [])
@@ -67,6 +74,7 @@ extension DistributedNotificationCenter {
         report(.postFailed(error))
     }
 
+    /// Counts failed posts and logs them at a limited rate.
     private func countFailedPosts(_ count: Int, _ error: DistributedNotificationError) {
         let total = state.withLock { state in
             state.hasLostPosts = true
@@ -75,6 +83,7 @@ extension DistributedNotificationCenter {
         if let total { Log.warning("a post failed (\(total) so far): \(error)") }
     }
 
+    /// Records losses for an event, and schedules the event. Without handlers, no event is necessary.
     private func announce(_ add: (inout UnreportedLostPosts) -> Void) {
         let wait = state.withLock { state -> Duration? in
             guard !state.eventHandlers.isEmpty else { return nil }
@@ -87,13 +96,14 @@ extension DistributedNotificationCenter {
         }
     }
 
+    /// Delivers the event about the lost posts, with all losses at the moment of the delivery.
     private func deliverLosses() {
         let lost = target(for: nil).deliver(byteCount: 256) { [weak self] in
             guard let self else { return }
             for event in state.withLock({ $0.unannouncedPosts.take(at: .now) }) { tell(event) }
         }
         noteOverflow(lost)
-        // The event may be pushed out of a queue that is not emptied in time.
+        // A full delivery queue may drop the event. It is delivered again if that has not happened after ten seconds.
         DispatchQueue.global().asyncAfter(deadline: .now() + UnreportedLostPosts.patience / .seconds(1)) {
             [weak self] in
             guard let self, state.withLock({ $0.unannouncedPosts.isOverdue(at: .now) }) else { return }

@@ -55,11 +55,14 @@ extension DistributedNotificationCenter {
         add(target, ObserverMethod(method), name, object, suspensionBehavior, context, modes)
     }
 
+    /// Adds a method on the thread that its isolation and the arguments require. A method that no thread can run is
+    /// refused.
     private func add<Target: AnyObject>(
         _ target: Target, _ method: ObserverMethod<Target>, _ name: Foundation.Notification.Name?, _ object: String?,
         _ behavior: SuspensionBehavior, _ context: MainContext?, _ modes: Set<CarillonMainLoop.RunLoopMode>
     ) {
         let place: any DeliveryTarget
+        /// Whether each call checks that it runs on the main actor.
         var isChecked = false
         // Not an overload for `@MainActor`: the compiler accepts either method for either overload, and silently drops
         // the isolation.
@@ -71,8 +74,8 @@ extension DistributedNotificationCenter {
                     name: name, object: object,
                     .unsupportedOption(reason: "a method of the main actor can't observe in another context"))
             }
-            // Any thread may run the default context. In the common modes the main-thread target ensures the main
-            // thread.
+            // With the common modes, the main-thread target runs the method. With other modes, the default context runs it;
+            // any thread may run that context, so each call is checked.
             isChecked = context != nil && modes != [.common]
             place = isChecked ? self.target(for: .default, modes: modes) : MainThreadTarget.shared
         case let actor?:

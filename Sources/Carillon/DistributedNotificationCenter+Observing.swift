@@ -109,6 +109,7 @@ extension DistributedNotificationCenter {
         }
     }
 
+    /// Adds a block as an observer with all options, and returns the observation that removes it.
     func observation(
         name: Foundation.Notification.Name?, object: Any?, suspensionBehavior: SuspensionBehavior,
         runLoopMode: CarillonMainLoop.RunLoopMode = .default, wantsRetained: Bool = false,
@@ -151,6 +152,7 @@ extension DistributedNotificationCenter {
         }
     }
 
+    /// Removes the observers of an owner that fulfil a condition.
     private func remove(_ observer: Any, where condition: (RegistrationKey) -> Bool) {
         // The call `removeObserver(token as Any)` with an optional token is common. On macOS it means the wrapped
         // token.
@@ -158,7 +160,7 @@ extension DistributedNotificationCenter {
             if let wrapped = optional.wrappedValue { remove(wrapped, where: condition) }
             return
         }
-        // A value in an `Any` is not an object that could have been added.
+        // Only an object can be the owner of observers. A cast of a value to `AnyObject` would create a new object.
         guard type(of: observer) is AnyObject.Type else { return }
         let owner = observer as AnyObject
         change { $0.remove(of: owner, where: condition) }
@@ -166,6 +168,7 @@ extension DistributedNotificationCenter {
 
     // MARK: Registration
 
+    /// Adds a block for a token, or reports the refusal of an invalid argument.
     private func add(
         _ token: ObserverToken, name: Foundation.Notification.Name?, object: Any?, _ behavior: SuspensionBehavior,
         _ mode: CarillonMainLoop.RunLoopMode = .default, _ wantsRetained: Bool = false,
@@ -180,6 +183,9 @@ extension DistributedNotificationCenter {
         }
     }
 
+    /// Adds a method of an object, or reports the refusal of an invalid argument.
+    ///
+    /// - Parameter call: calls the method; false if the object is gone.
     func add(
         methodOf owner: some AnyObject, name: Foundation.Notification.Name?, object: String?,
         _ behavior: SuspensionBehavior, to target: any DeliveryTarget, _ call: @escaping @Sendable (Received) -> Bool
@@ -192,6 +198,7 @@ extension DistributedNotificationCenter {
         }
     }
 
+    /// Returns the key of the registration that an observer with these arguments needs at the service.
     private func key(
         name: Foundation.Notification.Name?, object: Any?, _ behavior: SuspensionBehavior,
         _ mode: CarillonMainLoop.RunLoopMode = .default, _ wantsRetained: Bool = false,
@@ -208,9 +215,11 @@ extension DistributedNotificationCenter {
                 suspensionBehavior: .init(behavior), automaticSuspension: allowsAutomaticSuspension,
                 runLoopMode: mode, wantsRetained: wantsRetained,
                 minimumInterval: try milliseconds(of: minimumInterval)),
+            // An observer of retained values has a registration of its own, because the service sends the values behind it.
             number: wantsRetained ? nextRetainedKey() : 0)
     }
 
+    /// Returns an interval in milliseconds, rounded up.
     private func milliseconds(of interval: Duration) throws(DistributedNotificationError) -> UInt32 {
         let count = (interval / .milliseconds(1)).rounded(.up)
         guard count >= 0, let milliseconds = UInt32(exactly: count) else {
@@ -226,7 +235,8 @@ extension DistributedNotificationCenter {
         }
     }
 
-    /// Changes the observers, and submits the resulting registrations to the service in the same order for all threads.
+    /// Changes the table of observers, and submits the resulting changes of registrations. Both happen under one lock, so
+    /// that the service receives the changes of several threads in the order of the table.
     private func change(_ change: (inout ObserverTable) -> ObserverTable.Change) {
         let released = state.withLock { state in
             let change = change(&state.observers)
@@ -238,6 +248,7 @@ extension DistributedNotificationCenter {
         withExtendedLifetime(released) {}
     }
 
+    /// Removes observers whose object is gone.
     func removeDeadObservers() {
         change { $0.removeDead() }
     }
@@ -262,6 +273,7 @@ extension DistributedNotificationCenter {
         return target
     }
 
+    /// Counts, logs and reports an observer that was refused here or by the service.
     func noteRefusedObserver(
         name: Foundation.Notification.Name?, object: String?, _ error: DistributedNotificationError
     ) {
@@ -271,7 +283,7 @@ extension DistributedNotificationCenter {
     }
 }
 
-/// An optional of any wrapped type.
+/// An optional of any wrapped type, in a value of unknown type.
 private protocol OptionalValue {
     var wrappedValue: Any? { get }
 }
@@ -280,7 +292,7 @@ extension Optional: OptionalValue {
     fileprivate var wrappedValue: Any? { self }
 }
 
-/// The objects that are released with no lock of the center held.
+/// Removed objects on their way out of the lock: they are released with no lock of the center held.
 private struct Released: @unchecked Sendable {
     // Sendable: no other code uses the objects any more.
     let objects: [AnyObject]

@@ -7,7 +7,8 @@ import CarillonThreadDelivery
 import CarillonWire
 import Foundation
 
-/// Posting. A notification queue may post to the center.
+/// Posting: the macOS interface, posts that throw or wait, and at-exit posts. By `NotificationPosting`, a
+/// ``NotificationQueue`` can post to the center.
 extension DistributedNotificationCenter: NotificationPosting {
     // MARK: macOS interface
 
@@ -47,6 +48,7 @@ extension DistributedNotificationCenter: NotificationPosting {
         postNoting(name, object: object, userInfo: userInfo, options: options)
     }
 
+    /// Posts a notification, and reports a refusal instead of throwing.
     private func postNoting(
         _ name: Foundation.Notification.Name, object: Any?, userInfo: [AnyHashable: Any]?, options: Options
     ) {
@@ -157,6 +159,8 @@ extension DistributedNotificationCenter: NotificationPosting {
 
     // MARK: Sending
 
+    /// Sends a post and waits for the answer of the service.
+    ///
     /// - Returns: the number of clients of the service that the post matched.
     func outcome(
         of post: OutgoingPost, _ isolation: isolated (any Actor)?
@@ -174,12 +178,14 @@ extension DistributedNotificationCenter: NotificationPosting {
         return try outcome.get()
     }
 
+    /// Encodes a notification and sends it without waiting for an answer.
     func send(
         _ name: Foundation.Notification.Name, object: Any?, userInfo: [AnyHashable: Any]?, options: PostOptions
     ) throws(DistributedNotificationError) {
         try submit(try outgoing(name, object: object, userInfo: userInfo, options: options))
     }
 
+    /// Appends a post to the outbox and counts it.
     func submit(_ post: OutgoingPost) throws(DistributedNotificationError) {
         do throws(ServiceError) {
             try link.submit(.post(post))
@@ -189,6 +195,7 @@ extension DistributedNotificationCenter: NotificationPosting {
         state.withLock { $0.statistics.posted += 1 }
     }
 
+    /// Checks and encodes a notification.
     private func outgoing(
         _ name: Foundation.Notification.Name, object: Any?, userInfo: [AnyHashable: Any]?, options: PostOptions
     ) throws(DistributedNotificationError) -> OutgoingPost {
@@ -215,6 +222,7 @@ extension DistributedNotificationCenter: NotificationPosting {
         }
     }
 
+    /// Returns the options of a post as the service's interface has them.
     func wireOptions(
         _ options: Options, style: NotificationQueue.PostingStyle = .now,
         coalescing: NotificationQueue.NotificationCoalescing = [], retention: Retention? = nil
@@ -239,6 +247,7 @@ extension DistributedNotificationCenter: NotificationPosting {
 
     // MARK: Checks
 
+    /// Throws if the name is empty or contains a NUL character.
     func check(name: Foundation.Notification.Name) throws(DistributedNotificationError) {
         guard !name.rawValue.isEmpty, !name.rawValue.holdsNUL else { throw .invalidName(name.rawValue) }
     }
@@ -254,6 +263,7 @@ extension DistributedNotificationCenter: NotificationPosting {
         }
     }
 
+    /// Returns the object of a notification as a text; nil if there is none. Other types are refused.
     func text(ofObject object: Any?) throws(DistributedNotificationError) -> String? {
         guard let object else { return nil }
         guard let text = object as? String else {

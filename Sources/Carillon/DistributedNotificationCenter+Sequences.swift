@@ -52,6 +52,7 @@ extension DistributedNotificationCenter {
             })
     }
 
+    /// Returns the source of readers for a sequence: one for each iterator, the first of which observes at once.
     func readers(
         _ name: Foundation.Notification.Name?, _ object: String?, _ suspensionBehavior: SuspensionBehavior,
         retained: Bool = false, minimumInterval: Duration = .zero, bufferLimit: Int
@@ -63,6 +64,8 @@ extension DistributedNotificationCenter {
         }
     }
 
+    /// Creates a reader: a bounded buffer, and an observer that fills it until the reader ends.
+    ///
     /// - Parameter bufferLimit: as for
     ///   ``notifications(named:object:suspensionBehavior:retained:minimumInterval:bufferLimit:)``.
     func reader(
@@ -70,7 +73,8 @@ extension DistributedNotificationCenter {
         retained: Bool = false, minimumInterval: Duration = .zero, bufferLimit: Int
     ) -> Readers<Received>.Reader {
         let buffer = ReaderBuffer<Received>(count: bufferLimit)
-        // If the observer is refused, or the center no longer exists, the finisher is released, and the reader ends.
+        // The observer's block owns the finisher, which ends the reader when it is released: if the observer is refused,
+        // is removed, or ends with its center.
         let observation = observation(
             name: name, object: object, suspensionBehavior: suspensionBehavior, wantsRetained: retained,
             minimumInterval: minimumInterval, on: DirectTarget()
@@ -82,7 +86,7 @@ extension DistributedNotificationCenter {
         return ReaderBuffer.Reader(buffer)
     }
 
-    /// An object of the caller that stands for its text.
+    /// A box that carries the caller's object into a closure that may run on another thread.
     private struct Carried: @unchecked Sendable {
         // Sendable: the object is only read. An object that is not a text is refused, and a text does not change.
         let value: AnyObject

@@ -5,12 +5,15 @@ import CarillonDBus
 import CarillonWire
 import Foundation
 
-/// Retained values (R1 to R3): the value of a name and an object that the service keeps for programs that start later.
+/// Retained values (R1 to R3): reading and removing them. The service keeps the newest retained post of a name and an
+/// object as their value, for programs that start later.
 extension DistributedNotificationCenter {
     /// The time for which the service keeps a post as the value of its name and object. A newer retained post, or a
     /// removal, ends it earlier.
     public struct Retention: Hashable, Sendable {
+        /// Whether the value ends when its poster leaves the bus.
         private var endsWithPoster = false
+        /// The maximum time; nil for none.
         private var time: Duration?
 
         /// Keeps the value as long as the session's bus exists. The value survives the end of the program and of the
@@ -36,6 +39,7 @@ extension DistributedNotificationCenter {
             return retention
         }
 
+        /// Sets the retention in the options of a post.
         func apply(to options: inout PostOptions) throws(DistributedNotificationError) {
             options.retention = CarillonCore.Retention(whileConnected: endsWithPoster)
             guard let time else { return }
@@ -117,6 +121,7 @@ extension DistributedNotificationCenter {
         return try await answer(to: RemoveRetained(name: name.rawValue, object: object ?? ""), isolation)
     }
 
+    /// Makes a call to the service and waits for its reply.
     func answer<Method: CenterMethod>(
         to method: Method, _ isolation: isolated (any Actor)?
     ) async throws(DistributedNotificationError) -> Method.Reply where Method.Reply: Sendable {

@@ -48,46 +48,58 @@ public final class DistributedNotificationCenter: Sendable {
         return shared
     }
 
+    /// The mutable state of the center, under its lock.
     struct State: ~Copyable {
         var observers = ObserverTable()
+        /// The delivery targets of operation queues, one for each queue.
         var operationQueues = OperationQueueTargets()
         /// The main contexts of observers. The observers of a context are removed when the context ends.
         var contexts: [ContextDelivery] = []
         var defaultDelivery = DefaultDelivery.mainThread
+        /// The suspension that the program set; nil if it set none.
         var suspendedByProgram: Bool?
-        /// Whether ``suspendedByProgram`` follows from the program's activity, and ends with it.
+        /// Whether ``suspendedByProgram`` was derived from ``isActive``, and ends when the application becomes active.
         var isSuspendedByActivity = false
+        /// The last suspension that the service reported.
         var suspendedByService = false
         var allowsAutomaticSuspension = true
+        /// Whether the application is active, by the program's statement or a toolkit's report.
         var isActive = true
+        /// Whether the program stated that the application is inactive. Reports of a toolkit then have no effect.
         var isInactiveByProgram = false
-        /// The last report of a toolkit; nil before the first one.
+        /// The last activity that a toolkit reported; nil before the first report.
         var toolkitActivity: Bool?
-        /// The number of changes of the activity so far (S5).
+        /// The number of changes of the activity so far. A delayed suspension compares it, and is cancelled by any later
+        /// change (S5).
         var activityGeneration: UInt64 = 0
         var connectionState = ConnectionState.connecting
         var transport = Transport.bus
         var statistics = Statistics()
-        /// The number of posts that the service is known to have accepted.
+        /// The number of posts that the service is known to have accepted, as of the last flush.
         var flushed: UInt64 = 0
         /// Whether posts have failed, or may be lost, since the last flush that reported it.
         var hasLostPosts = false
         var exitTimeout: TimeInterval = 2
-        /// The lost posts that no event has reported yet.
+        /// The lost posts that no event has reported.
         var unannouncedPosts = UnreportedLostPosts()
+        /// The number of notifications dropped in this process that no event has reported.
         var unreportedOverflow: UInt64 = 0
-        /// The earliest time of the next event about dropped notifications; nil for any time.
+        /// The earliest time of the next event about them; nil for any time.
         var nextOverflow: SuspendingClock.Instant?
         /// The value of ``BusLink/progress`` when a flush timed out after ``exitTimeout`` or longer; nil if none has.
         var stalledAt: UInt64?
         var details: Set<Detail> = []
+        /// The handlers of events, by the order in which they were added.
         var eventHandlers: [UInt64: @Sendable (Event) -> Void] = [:]
         var lastEventHandler: UInt64 = 0
+        /// The last number of an observer that receives retained values and so has a registration of its own.
         var lastRetainedKey: UInt64 = 0
     }
 
     let state = Locked(State())
+    /// The connection to the bus, with a thread of its own.
     let link: BusLink
+    /// The library's thread for observers, used with `ownQueue` as the default delivery.
     private let ownThread = OwnThreadTarget()
 
     /// Creates a center on a bus other than the session bus, with a connection of its own. Most programs use
@@ -101,6 +113,7 @@ public final class DistributedNotificationCenter: Sendable {
 
     private convenience init(isShared: Bool) {
         self.init { () throws(BusError) in try Connection.sessionBusAddress() }
+        // The exit of the process waits until the posts are sent.
         atexit { DistributedNotificationCenter.shared.flushAtExit() }
     }
 
@@ -126,6 +139,7 @@ public final class DistributedNotificationCenter: Sendable {
         set { state.withLock { $0.defaultDelivery = newValue } }
     }
 
+    /// Returns the delivery target for a queue; nil stands for the default delivery.
     func target(for queue: OperationQueue?) -> any DeliveryTarget {
         if let queue { return state.withLock { $0.operationQueues.target(for: queue) } }
         return switch defaultDelivery {
@@ -172,11 +186,12 @@ public final class DistributedNotificationCenter: Sendable {
     /// The counts of notifications, posts and losses so far.
     public var statistics: Statistics { state.withLock { $0.statistics } }
 
+    /// Changes the statistics under the lock.
     func count(_ change: (inout Statistics) -> Void) {
         state.withLock { change(&$0.statistics) }
     }
 
-    /// Submits a request of a kind that has no limit.
+    /// Submits a request other than a post. Only posts have a limit, so this never fails.
     func submit(_ request: Request) {
         try? link.submit(request)
     }

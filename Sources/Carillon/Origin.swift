@@ -3,7 +3,8 @@ import CarillonCore
 import CarillonWire
 import Foundation
 
-/// The origin of a distributed notification, as reported by the bus and the service.
+/// The origin of a distributed notification: its poster, numbers and time, as reported by the bus and the service. An
+/// observer reads it from ``current``.
 public struct Origin: Hashable, Sendable {
     /// The poster's unique name on the bus, such as `:1.42`. The bus verified it, so it cannot be forged (D6).
     public let poster: String
@@ -49,7 +50,7 @@ public struct Origin: Hashable, Sendable {
     /// It is available in blocks, methods and observers of messages. A `Task` that they start inherits it.
     @TaskLocal public static var current: Origin?
 
-    /// Takes over a detail from the service. Unknown details of a later version are ignored.
+    /// Sets the property for a detail from the service. Unknown details of a later version are ignored.
     mutating func note(_ key: String, _ value: PropertyList) {
         switch (Detail(rawValue: key), value) {
         case (.userID, .uint32(let id)): process.userID = id
@@ -69,6 +70,7 @@ public struct Origin: Hashable, Sendable {
         }
     }
 
+    /// Returns the time of a number of microseconds since 1970.
     private static func date(_ microseconds: Int64) -> Date {
         Date(timeIntervalSince1970: Double(microseconds) / 1_000_000)
     }

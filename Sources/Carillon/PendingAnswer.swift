@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMainLoop
 
-/// The first of several answers to a task: an answer of the service, of a timer, or of the task's cancellation.
+/// A one-shot promise with several sources, of which the first answer counts: the service, a timer, or the cancellation of
+/// the waiting task. It makes callbacks of the bus thread available to `async` functions.
 final class PendingAnswer<Value: Sendable>: Sendable {
     private enum State {
+        /// No task waits, and no answer has arrived.
         case nothing
+        /// A task waits for the answer.
         case awaited(CheckedContinuation<Value, Never>)
+        /// The answer has arrived before the task waits.
         case early(Value)
+        /// The task has received the answer.
         case over
     }
 
@@ -34,6 +39,7 @@ final class PendingAnswer<Value: Sendable>: Sendable {
         return isFirst
     }
 
+    /// Registers the waiting task, or resumes it at once with an early answer.
     private func wait(_ continuation: CheckedContinuation<Value, Never>) {
         let value: Value? = state.withLock { state in
             if case .early(let value) = state {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The state of a client's connection to the bus and the service, as far as the client knows it.
 public enum ConnectionState: Hashable, Sendable {
-    /// The service has been asked nothing yet, or its answer is awaited.
+    /// The service has been asked nothing yet, or its first answer is awaited.
     case connecting
-    /// The service has everything that the program asked for.
+    /// The service has answered, and has received the program's observers and settings.
     case connected
     /// There is no service on the bus, and the bus can't start it. Observers are registered when a service appears.
     case serviceUnavailable(String)
@@ -23,10 +23,10 @@ public enum ConnectionState: Hashable, Sendable {
 
 /// The reason why notifications may have been missed (E3, S4).
 public enum Gap: Hashable, Sendable {
-    /// Another process has become the service. It took over the messages queued for this program where that was
-    /// possible. Messages in flight between the two may be lost, unless the former service ended in order.
+    /// Another process has become the service. It takes over the messages queued for this program as far as possible.
+    /// Unless the former service ended in order, messages in flight may be lost.
     case serviceChanged
-    /// The sequence of this program's notifications lacks `count` numbers.
+    /// The sequence of this program's notifications lacks `count` numbers, so as many notifications are lost.
     case missing(count: UInt64)
     /// The service reports the loss of at most `count` notifications, because this program did not read them in time or
     /// for another `reason`. With the reason `service-restarted`, some or all of them may have arrived.

@@ -1,35 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// The queue of requests that the service has not received yet. It keeps their order and limits the number of posts in
-/// flight.
+/// A first-in, first-out queue of a program's requests that have not been sent. It decides when requests leave, alone
+/// or in batches, and limits the posts in flight with a window.
 ///
-/// A program that never waits for an answer would accumulate its posts in the bus, whose memory all programs share.
-/// Therefore every ``confirmEvery``th post asks for an answer, and at most ``window`` posts are unconfirmed. Further
-/// posts wait here, within ``Limits`` (E1).
+/// **Window.** A program that never waits for an answer would accumulate its posts in the bus, whose memory all
+/// programs share. Therefore every 64th post (``confirmEvery``) asks for an answer, and no more than ``window`` posts
+/// are unconfirmed. An answer confirms all earlier posts, because the service answers in order. Further posts wait here,
+/// within ``Limits`` (E1).
 ///
-/// With batches (F1), the answers also show whether the line is idle. With ``few`` or more posts in flight, further
-/// posts **accumulate** until an answer arrives or the batch is full. Any other request, and ``hurry()``, make the
-/// accumulated posts leave at once.
+/// **Batches (F1).** With ``few`` or more posts in flight, further posts accumulate until an answer arrives or the
+/// batch is full. They then leave together. Any other request, and ``hurry()``, make the accumulated posts leave at
+/// once.
 ///
-/// Makes decisions and does no input or output. Not thread-safe by itself.
+/// **Silent posts** ask for no answer of their own (``SilentPosts``).
+///
+/// ``SharedOutbox`` adds the lock; ``ServiceSession`` takes requests with ``next(_:)`` and reports answers with
+/// ``confirmed(_:)``. This type makes decisions and does no input or output. Not thread-safe by itself.
 public struct Outbox<Request> {
-    /// The maximum number of posts in flight: enough to keep the line busy until an answer arrives, with little memory.
+    /// The maximum number of posts in flight on the bus: enough to keep the connection busy until an answer arrives,
+    /// with little memory.
     static var window: Int { 256 }
+    /// The number of posts after which one asks for an answer.
     static var confirmEvery: Int { 64 }
-    /// The limits of a batch in posts and bytes; one answer confirms as many posts.
+    /// The limits of a batch in posts and bytes.
     static var maxTogether: Int { 64 }
     static var maxBytesTogether: Int { 64 << 10 }
-    /// The number of posts in flight below which the line counts as idle.
+    /// The number of posts in flight below which the connection counts as idle, so that no post waits for a batch.
     static var few: Int { 8 }
 
-    /// The window and the batch limit of a channel, which does not use the memory of the bus.
+    /// The maximum number of posts in flight on a channel. It is larger than ``window``, because a channel does not use
+    /// the memory of the bus.
     static var channelWindow: Int { 1024 }
+    /// The limit of a batch on a channel, in posts.
     static var maxChannelBatch: Int { 256 }
 
+    /// The limits of waiting posts. A post beyond them is refused.
     public struct Limits: Sendable {
         /// The maximum number of waiting posts: as many as the service would queue for one client.
         public var count = 131_072
+        /// The maximum size of waiting posts, in bytes.
         public var byteCount = 64 << 20
 
         public init(count: Int = 131_072, byteCount: Int = 64 << 20) {
@@ -39,20 +49,24 @@ public struct Outbox<Request> {
     }
 
     let limits: Limits
+    /// A waiting request.
     private struct Entry {
         let request: Request
         let kind: Kind
         let byteCount: Int
     }
 
-    /// The kind of a request: whether it counts as a post in flight, and whether it is answered.
+    /// The kind of a request, which decides how it leaves: whether it counts as a post in flight, and whether it is
+    /// answered.
     enum Kind {
         case post(wantsAnswer: Bool)
-        /// A registration: answered, and limited in flight like a post. If it is removed before its answer arrives, the
-        /// service can remove it only after that. Meanwhile it must not use up the service's limits (E1).
+        /// A registration: answered, and counted in the window like a post. The window is necessary, because a registration
+        /// that the program removes before its answer arrives is removed at the service only after that answer. Without
+        /// a window, such registrations could use up the service's limits (E1).
         case registration
-        /// A barrier, whose answer confirms all earlier requests.
+        /// A barrier: its answer confirms all earlier requests.
         case barrier
+        /// Any other request. It is not counted in the window.
         case other
 
         var isPost: Bool {
@@ -72,7 +86,7 @@ public struct Outbox<Request> {
         var mayBatch: Bool { isPost && !isAnswered }
     }
 
-    /// The reason why ``next(_:)`` returned nothing although requests wait. It holds until an answer arrives.
+    /// The reason why ``next(_:)`` returned nothing although requests wait. An answer ends it.
     private enum Hold {
         /// The window is full.
         case window
@@ -81,11 +95,13 @@ public struct Outbox<Request> {
     }
 
     private var waiting = Deque<Entry>()
+    /// The number of waiting posts.
     private var waitingPosts = 0
-    /// The number of waiting requests that may not wait for a batch.
+    /// The number of waiting requests that may not wait for a batch; while there are any, posts do not accumulate.
     private var waitingUrgently = 0
-    /// The number of requests at the head of the queue that no longer wait for a batch.
+    /// The number of requests at the head of the queue that leave without waiting for a batch, after ``hurry()``.
     private var urgentHead = 0
+    /// The reason why requests wait; nil if they may leave.
     private var hold: Hold?
     /// The number of requests that have left since the start.
     private(set) var departures: UInt64 = 0
@@ -93,23 +109,27 @@ public struct Outbox<Request> {
     private var confirmations: UInt64 = 0
     /// A counter that changes whenever a request leaves or is confirmed.
     var progress: UInt64 { departures &+ confirmations }
-    /// The number of posts that have not left, and the number of posts that are not known to have arrived.
+    /// The number of posts that have not left, and the number of sent posts that are not known to have been taken.
     var unsent: (waiting: Int, unconfirmed: Int) {
         (waitingPosts, max(0, unconfirmed - silent.refused) + silent.unanswered + silent.unresolved)
     }
+    /// The size of the waiting requests, in bytes.
     private var byteCount = 0
+    /// The number of posts and registrations in the window: sent and not confirmed.
     private var unconfirmed = 0
+    /// The number of these that left after the last request that asks for an answer.
     private var sinceConfirmation = 0
     /// The posts in flight on the bus that asked for no answer.
     private var silent = SilentPosts()
 
-    /// The effect of an answer.
+    /// The requests that an answer confirms. The sender keeps it until the answer arrives.
     struct Confirmation: Equatable {
         /// The number of requests that are no longer in flight.
         var count: Int
         /// The number of these requests that asked for no answer.
         var silent: Int
 
+        /// The confirmation of an answer that confirms no request.
         static var nothing: Self { Self(count: 0, silent: 0) }
     }
 
@@ -119,13 +139,15 @@ public struct Outbox<Request> {
 
     var isEmpty: Bool { waiting.isEmpty }
 
-    /// Whether one more post of this size is within the limits.
+    /// Whether the queue may take one more post of this size.
     func hasRoom(byteCount: Int) -> Bool {
         waitingPosts < limits.count && self.byteCount + byteCount <= limits.byteCount
     }
 
-    /// - Returns: whether the request may leave, so that the caller must call ``next(_:)``. Otherwise the next answer
-    ///   leads to that call.
+    /// Appends a request.
+    ///
+    /// - Returns: whether the request may leave, so that the caller must call ``next(_:)``. Otherwise the session calls
+    ///   it after the next answer.
     @discardableResult
     mutating func append(_ request: Request, _ kind: Kind, byteCount: Int = 0) -> Bool {
         waiting.append(Entry(request: request, kind: kind, byteCount: byteCount))
@@ -137,6 +159,7 @@ public struct Outbox<Request> {
         }
     }
 
+    /// Adds a waiting request to the counts, or removes it from them.
     private mutating func count(_ kind: Kind, _ byteCount: Int, by sign: Int) {
         if kind.isPost { waitingPosts += sign }
         if !kind.mayBatch { waitingUrgently += sign }
@@ -149,43 +172,46 @@ public struct Outbox<Request> {
             && byteCount < Self.maxBytesTogether
     }
 
-    /// Whether a post without an awaited answer may bypass the queue, because it would leave at once, alone and
-    /// unanswered.
+    /// Whether a post without a completion may bypass the queue on the bus. The queue would send it at once, alone and
+    /// without asking for an answer.
     var mayPass: Bool { waiting.isEmpty && unconfirmed + 1 < Self.few && sinceConfirmation + 1 < Self.confirmEvery }
 
-    /// Counts such a post, which has left.
+    /// Counts a post that bypassed the queue on the bus.
     mutating func passed() {
         unconfirmed += 1
         sinceConfirmation += 1
         silent.add(1)
     }
 
-    /// Whether a post may bypass the queue over a channel, where each such post is answered.
+    /// Whether a post may bypass the queue over a channel. Each such post requests an outcome.
     var mayBypassOnChannel: Bool { waiting.isEmpty && unconfirmed + 1 < Self.few }
 
+    /// Counts a post that bypassed the queue over a channel.
     mutating func passedOnOwnWay() {
         unconfirmed += 1
     }
 
-    /// Whether posts accumulate since the last call of ``next(_:)``.
+    /// Whether posts accumulate, as the last call of ``next(_:)`` found.
     var isPilingUp: Bool { hold == .batch }
 
-    /// Lets the waiting requests leave without waiting for a batch.
+    /// Lets the requests that wait now leave without waiting for a batch.
     mutating func hurry() { urgentHead = waiting.count }
 
-    /// The way in which posts may leave.
+    /// The permitted form of posts, which depends on the support of the service and the state of the connection.
     enum Posting {
+        /// Each post leaves in a call of its own.
         case oneByOne
-        /// Accumulated posts leave in a batch.
+        /// Accumulated posts leave in one call.
         case together
-        /// Posts have to wait, and so do the requests behind them.
+        /// Posts have to wait, and so do the requests behind them, to keep the order.
         case not
     }
 
     /// Removes the next request or batch to send.
     ///
-    /// - Returns: one request, or the posts of a batch. If an answer is required, its confirmation is included and goes
-    ///   to ``confirmed(_:)``. Nil when nothing waits, or when posts in flight have to be confirmed first.
+    /// - Returns: one request, or the posts of a batch. `confirms` is nil if no answer is required. Otherwise the caller
+    ///   passes it to ``confirmed(_:)`` with the answer. The result is nil when nothing waits, or when posts in flight
+    ///   have to be confirmed first.
     mutating func next(_ posting: Posting = .oneByOne) -> (requests: [Request], confirms: Confirmation?)? {
         hold = nil
         guard let first = waiting.first else { return nil }
@@ -216,7 +242,7 @@ public struct Outbox<Request> {
             if next.kind.isAnswered || sinceConfirmation == Self.confirmEvery { wantsAnswer = true }
             requests.append(takeFirst())
         }
-        // Accumulating posts wait for an answer, so one is requested.
+        // From now on posts accumulate until an answer arrives, so this batch asks for one.
         if areTogether, unconfirmed >= Self.few { wantsAnswer = true }
         guard wantsAnswer else {
             silent.add(requests.count)
@@ -225,18 +251,21 @@ public struct Outbox<Request> {
         return (requests, confirmation(asking: requests.count))
     }
 
-    /// Whether posts have left after the last post that asks for an answer, or such an answer has failed.
+    /// Whether sent posts will not be confirmed by an answer in flight: they left after the last post that asks for an
+    /// answer, or that answer has failed.
     var isConfirmationDue: Bool { sinceConfirmation > 0 || silent.unanswered > 0 }
 
-    /// The confirmation of a question that is asked now, behind posts that asked for no answer.
+    /// Returns the confirmation of a Ping that is sent now, behind posts that asked for no answer.
     ///
-    /// - Returns: nil when there are no such posts, or when another answer is on its way.
+    /// - Returns: nil when there are no such posts, or when an answer to an earlier request is in flight.
     mutating func requestConfirmation() -> Confirmation? {
         guard isConfirmationDue, unconfirmed == sinceConfirmation else { return nil }
         return confirmation(asking: 0)
     }
 
-    /// - Parameter count: the number of requests that ask for the next answer, among the requests that it confirms.
+    /// Returns the confirmation of an answer that is asked for now: it confirms all requests since the previous one.
+    ///
+    /// - Parameter count: the number of these requests that are not silent, because the answer is their own.
     private mutating func confirmation(asking count: Int) -> Confirmation {
         defer { sinceConfirmation = 0 }
         return Confirmation(count: sinceConfirmation, silent: sinceConfirmation - count)
@@ -245,8 +274,8 @@ public struct Outbox<Request> {
     /// Whether the next request is a post; nil when nothing waits.
     var isPostNext: Bool? { waiting.first?.kind.isPost }
 
-    /// Removes the posts at the head of the queue that leave together over a channel; none when posts in flight have to
-    /// be confirmed first.
+    /// Removes the posts at the head of the queue that leave together over a channel. The result is empty when posts in
+    /// flight have to be confirmed first.
     mutating func nextPosts() -> [Request] {
         hold = nil
         var requests: [Request] = []
@@ -261,7 +290,7 @@ public struct Outbox<Request> {
         return requests
     }
 
-    /// Puts removed posts back at the head of the queue.
+    /// Puts removed posts, which were not sent, back at the head of the queue in their order.
     mutating func putBack(_ posts: [(request: Request, wantsAnswer: Bool, byteCount: Int)]) {
         for (request, wantsAnswer, byteCount) in posts.reversed() {
             let kind = Kind.post(wantsAnswer: wantsAnswer)
@@ -277,55 +306,60 @@ public struct Outbox<Request> {
         waiting.reduce(0) { $0 + (condition($1.request) ? 1 : 0) }
     }
 
-    /// Applies an answer that arrived on the bus.
+    /// Applies an answer that arrived on the bus: the requests of its confirmation have been taken.
     mutating func confirmed(_ confirmation: Confirmation) {
         silent.confirm(confirmation.silent)
         confirmed(confirmation.count)
     }
 
-    /// Counts refused posts that the service has announced and that asked for no answer.
+    /// Counts silent posts that the service has announced as refused.
     ///
     /// - Parameter isEnding: whether the announcing service has given up its name.
     mutating func refused(_ count: Int, isEnding: Bool = false) {
         if isEnding { silent.refuseUnresolved(count) } else { silent.refuse(count) }
     }
 
-    /// Applies the failure of an answer: it is unknown which posts were taken.
+    /// Applies the failure of an answer. Its requests leave the window, but it is unknown which posts were taken.
     mutating func failed(_ confirmation: Confirmation) {
         silent.fail(confirmation.silent)
         unconfirmed = max(0, unconfirmed - confirmation.count)
         hold = nil
     }
 
-    /// Counts removed posts that ask for an answer after all. The answer also confirms earlier requests.
+    /// Changes posts that ``next(_:)`` returned as silent: they ask for an answer after all.
+    ///
+    /// - Returns: the confirmation of that answer, which also covers earlier requests.
     mutating func asks(_ count: Int) -> Confirmation {
         silent.withdraw(count)
         return confirmation(asking: count)
     }
 
-    /// Counts posts that ask for no answer among those of a confirmation.
+    /// Changes posts of a confirmation: they ask for no answer of their own after all.
     mutating func leaveSilently(_ count: Int, of confirmation: inout Confirmation) {
         silent.add(count)
         confirmation.silent += count
     }
 
-    /// Counts posts that are no longer in flight.
+    /// Removes confirmed posts from the window. Also used for posts over a channel, whose outcomes arrive one by one.
     mutating func confirmed(_ count: Int) {
         unconfirmed = max(0, unconfirmed - count)
         confirmations &+= UInt64(count)
         hold = nil
     }
 
-    /// Resets the requests in flight, which no answer will confirm any more, except for `count` posts.
+    /// Resets the window after a change of the service or the connection, because no answer will confirm the requests in
+    /// flight.
     ///
-    /// - Parameter isTaken: whether the service has answered after all requests in flight. Otherwise the posts that
-    ///   asked for no answer become unresolved.
+    /// - Parameters:
+    ///   - count: the number of posts that stay in flight, over a channel.
+    ///   - isTaken: whether the service has answered after all requests in flight. Otherwise the silent posts become
+    ///     unresolved.
     mutating func reset(keeping count: Int = 0, isTaken: Bool = false) {
         if isTaken { silent.confirmAll() } else { silent.serviceEnded() }
         (unconfirmed, sinceConfirmation, hold) = (count, 0, nil)
     }
 
-    /// The number of posts of which it is unknown whether an ended service has taken them.
+    /// The number of unresolved posts: it is unknown whether an ended service has taken them.
     var unresolved: Int { silent.unresolved }
 
     /// Forgets the unresolved posts, whose outcome is known now or will never be known.

@@ -2,16 +2,18 @@
 import CarillonCollections
 import CarillonCore
 
-/// The key of a registration: the properties of an observer that the service knows. Observers of the program with the
-/// same key share one registration. Exceptions are observers that request retained values: each of them receives the
-/// values when it is added.
+/// The identity of a registration at the service: the name, the object and the options of observers. Observers of the
+/// program with equal keys share one registration.
+///
+/// An observer that requests retained values shares with no other. It has a number of its own, because the service
+/// sends the retained values once, behind each new registration.
 public struct RegistrationKey: Hashable, Sendable {
     /// Nil matches any name.
     public let name: ExactText?
     /// Nil matches any object.
     public let object: ExactText?
     public let options: ObserverOptions
-    /// A distinct number for each observer that shares with no other; 0 for observers that may share.
+    /// A distinct number for an observer with a registration of its own; 0 for observers that may share.
     public let number: UInt64
 
     public init(name: ExactText?, object: ExactText?, options: ObserverOptions, number: UInt64 = 0) {

@@ -3,11 +3,13 @@ import CarillonCollections
 import CarillonCore
 import CarillonWire
 
-/// The registrations that the program wants at the service, and the registrations that are known to exist there (E3).
+/// The table of the registrations that the program's observers need, with their state and numbers at the service
+/// (E3).
 ///
-/// Decides and does no input or output. Not thread-safe by itself.
+/// ``ServiceSession`` sends the registrations. After a change of the service it compares this table with the service's
+/// list and repairs the differences. A plain value without input and output. Not thread-safe by itself.
 struct Registrations {
-    /// The changes that a service needs so that its registrations match the program's wishes.
+    /// The changes at the service after which its registrations match the program's.
     struct Repair: Equatable {
         /// The registrations to add.
         var missing: [RegistrationKey] = []
@@ -15,36 +17,43 @@ struct Registrations {
         var surplus: [ObserverID] = []
     }
 
+    /// The state of a registration at the service.
     private enum State {
+        /// The registration does not exist at the service, as far as is known.
         case wanted
         /// The service has been asked and has not answered yet.
         case asked
+        /// The service has assigned this number.
         case known(ObserverID)
     }
 
     private struct Entry {
         var state: State
-        /// A new service receives the registrations in the order in which they were first wanted, as the old one did.
+        /// The position in the order in which the program added the registrations. A new service receives them in this
+        /// order.
         let order: UInt64
     }
 
     private var entries: [RegistrationKey: Entry] = [:]
+    /// The keys of the known numbers.
     private var keys: [ObserverID: RegistrationKey] = [:] { didSet { recent = ([], []) } }
     /// The result of the last lookup, because notifications for the same observers often follow each other.
     private var recent: (ids: [ObserverID], keys: [RegistrationKey]) = ([], [])
+    /// The number of registrations in the state `asked`.
     private var askedCount = 0
-    /// The numbers that another service assigned than the one in the last comparison, because it owned the name when
-    /// the call arrived.
+    /// The numbers that a newer service assigned than the one in the last comparison. It took over the name before the
+    /// call arrived, so these numbers do not show that it knows earlier registrations.
     private var ofAnother: Set<ObserverID> = []
     private var lastOrder: UInt64 = 0
 
     var isEmpty: Bool { entries.isEmpty }
 
-    /// Whether the service in the last comparison had a registration that an earlier service was known to have.
-    /// Registrations that it received itself do not show whether it knows earlier ones.
+    /// Whether the service in the last comparison has taken over at least one registration of its predecessor.
+    /// Registrations that the program added at this service itself do not count. If false, the service may not know the
+    /// program, and then numbers its notifications from one.
     private(set) var areAnyRemembered = false
 
-    /// Whether a registration has been requested whose number is not known yet.
+    /// Whether a request for a registration is in flight, so that its number is not known.
     var areAnyAsked: Bool { askedCount > 0 }
 
     func key(of id: ObserverID) -> RegistrationKey? { keys[id] }
@@ -55,13 +64,17 @@ struct Registrations {
         return recent.keys
     }
 
+    /// Adds a registration that the program wants; the caller requests it at the service.
     mutating func want(_ key: RegistrationKey) {
         guard entries[key] == nil else { return }
         lastOrder += 1
         entries[key] = Entry(state: .wanted, order: lastOrder)
     }
 
-    /// - Returns: the number of the registration to remove at the service, if the number is known.
+    /// Removes a registration that the program no longer wants.
+    ///
+    /// - Returns: the number of the registration to remove at the service; nil if it is not known. If the request is in
+    ///   flight, ``added(_:id:byAnother:)`` asks for the removal later.
     mutating func forget(_ key: RegistrationKey) -> ObserverID? {
         let state = entries.removeValue(forKey: key)?.state
         if case .asked = state { askedCount -= 1 }
@@ -70,14 +83,15 @@ struct Registrations {
         return id
     }
 
+    /// Records that the service was asked for the registration.
     mutating func asked(_ key: RegistrationKey) {
         set(.asked, of: key)
     }
 
-    /// Notes that the service registered `key`.
+    /// Records that the service registered `key` under a number.
     ///
     /// - Parameter isAnother: whether it is another service than the one in the last comparison.
-    /// - Returns: whether the registration is still wanted; otherwise the caller removes it there.
+    /// - Returns: whether the registration is wanted and has no other number; otherwise the caller removes it there.
     mutating func added(_ key: RegistrationKey, id: ObserverID, byAnother isAnother: Bool = false) -> Bool {
         switch entries[key]?.state {
         case nil, .known: return false
@@ -89,12 +103,13 @@ struct Registrations {
         }
     }
 
-    /// Notes that the registration does not exist, because the answer is missing or was a refusal.
+    /// Records that the registration does not exist, because the answer is missing or was a refusal.
     mutating func failed(_ key: RegistrationKey) {
         if case .asked = entries[key]?.state { set(.wanted, of: key) }
     }
 
-    /// Notes that the service removed the registration and would refuse it again. A later service is asked again.
+    /// Records that the service removed the registration by its policy. It is not requested again at this service, which
+    /// would refuse it. A later service is asked again.
     ///
     /// - Returns: the key of the registration; nil when the number is unknown.
     mutating func revoked(_ id: ObserverID) -> RegistrationKey? {
@@ -111,6 +126,7 @@ struct Registrations {
         for key in entries.keys { entries[key]!.state = .wanted }
     }
 
+    /// Sets the state and keeps ``askedCount``.
     private mutating func set(_ state: State, of key: RegistrationKey) {
         guard let entry = entries[key] else { return }
         if case .asked = entry.state { askedCount -= 1 }
@@ -118,8 +134,12 @@ struct Registrations {
         entries[key]!.state = state
     }
 
-    /// Compares the registrations with the list of a service, perhaps a new one. A listed registration with an unknown
-    /// number is taken over: its service ended between adding and answering.
+    /// Compares the registrations with the list of a service, perhaps a new one, and takes over the listed numbers.
+    ///
+    /// A listed registration with an unknown number is taken over as well: its service ended after it had added the
+    /// registration and before it answered.
+    ///
+    /// - Returns: the registrations to add and to remove at the service.
     mutating func compare(with listed: [ListedObserver]) -> Repair {
         let (before, ofAnother) = (keys, ofAnother)
         reset()
@@ -148,6 +168,8 @@ struct Registrations {
 }
 
 extension ListedObserver {
+    /// Whether the entry may be the registration of this key. The list contains the name, the object and the suspension
+    /// behavior, and no other options.
     func fits(_ key: RegistrationKey) -> Bool {
         ExactText(name) == key.name ?? ExactText("") && ExactText(object) == key.object ?? ExactText("")
             && suspensionBehavior == ListedObserver.word(for: key.options)

@@ -3,22 +3,27 @@ import CarillonCore
 import CarillonDBus
 import CarillonWire
 
-/// A request of the program to the service. Requests keep the order in which the program makes them.
+/// A request of the program to the service, as it waits in a ``SharedOutbox``. Requests keep the order in which the
+/// program makes them.
 public enum Request: Sendable {
     case post(OutgoingPost)
+    /// Adds an observer's registration; the session restores it at each later service.
     case register(RegistrationKey)
+    /// Removes a registration.
     case unregister(RegistrationKey)
-    /// The program's request about its suspension; nil withdraws it.
+    /// Sets whether the program is suspended; nil withdraws the program's request, so that the service decides.
     case suspend(Bool?)
-    /// The details that the program wants with notifications besides their content, from now on (P1).
+    /// Sets the details that the program requests with notifications from now on, besides their content (P1).
     case details(Details)
     /// Any other call, which is answered.
     case call(OutgoingCall)
-    /// Completes when the service has taken all earlier requests.
+    /// Completes when all earlier requests are settled. The value is true if the service has taken them all.
     case barrier(Completion<Bool>)
 
+    /// A closure that receives a result, on the session's thread.
     public typealias Completion<Value> = @Sendable (Value) -> Void
 
+    /// The post; nil for other requests.
     var post: OutgoingPost? { if case .post(let post) = self { post } else { nil } }
 
     /// A call of one of the service's methods.
@@ -33,6 +38,7 @@ public enum Request: Sendable {
         .call(CenterProperties.getAll()) { completion(read($0, as: CenterProperties.init(in:))) }
     }
 
+    /// Decodes the reply of a successful call.
     private static func read<Value>(
         _ result: Result<Message, ServiceError>, as reader: (Message) throws(BusError) -> Value
     ) -> Result<Value, ServiceError> {
@@ -41,7 +47,7 @@ public enum Request: Sendable {
         }
     }
 
-    /// A call of any kind to the service.
+    /// A call to the service with an encoded message.
     public static func call(
         _ message: Message, completion: @escaping Completion<Result<Message, ServiceError>>
     ) -> Request {
@@ -49,14 +55,15 @@ public enum Request: Sendable {
     }
 }
 
-/// A post, ready to be sent.
+/// An encoded post, ready to be sent alone, in a batch or over a channel.
 public struct OutgoingPost: @unchecked Sendable {
-    // Sendable: the poster's thread creates the message and sends it, or never touches it again; then the session's
-    // thread sends it.
+    // Sendable: one thread at a time uses the message. The poster's thread creates it and may send it directly; otherwise
+    // only the session's thread uses it afterwards.
     let message: Message
     /// The size that counts against the limit of waiting posts, in bytes.
     let byteCount: Int
-    /// Receives the number of clients that the post matched; nil for fire and forget.
+    /// Receives the number of clients that the post matched. Nil for a fire-and-forget post, whose failure goes to the
+    /// ``ServiceReceiver``.
     let completion: Request.Completion<Result<Int, ServiceError>>?
 
     /// - Parameter completion: receives the number of clients that the post matched, on the session's thread; nil for
@@ -100,15 +107,13 @@ public struct OutgoingPost: @unchecked Sendable {
     /// The approximate size of the objects that hold a waiting post, in bytes.
     private static let overhead = 256
 
-    /// Passes the outcome to the completion.
-    ///
-    /// - Parameter receiver: receives the failure of a post without a completion.
+    /// Passes the outcome to the completion, or a failure of a post without a completion to `receiver`.
     func settle(_ outcome: Result<Int, BusError>, _ receiver: any ServiceReceiver) {
         let outcome = outcome.mapError(ServiceError.init)
         if let completion {
             completion(outcome)
         } else if case .failure(let error) = outcome {
-            // The post has left.
+            // The post was sent, so without an answer its outcome is unknown.
             if case .disconnected(let reason) = error {
                 receiver.mayHaveLostPosts(1, because: reason)
             } else {
@@ -123,7 +128,7 @@ public struct OutgoingPost: @unchecked Sendable {
     }
 }
 
-/// A call, ready to be sent.
+/// An encoded call whose answer the program awaits.
 public struct OutgoingCall: @unchecked Sendable {
     // Sendable: as for a post.
     let message: Message

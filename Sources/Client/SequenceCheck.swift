@@ -1,24 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The check of the numbers that the service gives to a client's notifications: 1, 2, 3 … without gaps, except for
-/// losses that `Dropped` reports (D6).
+/// The check of the sequence numbers of received notifications, which finds losses and duplicates (D6).
+///
+/// The service numbers the notifications of each client: 1, 2, 3 … A lost notification takes a number as well, so a
+/// hole means a loss. A `Dropped` signal reports losses; their numbers are then expected to be missing. Each
+/// notification also has a serial, its number among all posts of the service, which identifies it.
+///
+/// ``ServiceSession`` calls ``check(sequence:serial:)`` for each notification. A plain value without input and output.
 struct SequenceCheck {
+    /// The result of checking a notification.
     enum Outcome: Equatable {
+        /// The notification is new, and no unreported loss precedes it.
         case next
+        /// The notification is new, and `count` notifications before it are lost without a report.
         case missing(count: UInt64)
-        /// The same notification again, because the service was killed between sending it and recording that it did.
+        /// A duplicate. The service was killed after it sent the notification and before it recorded that, or a channel
+        /// ended.
         case repeated
     }
 
+    /// The numbers of the last notification. Reported losses advance the sequence; the serial is then 0, for none.
     private var last: (sequence: UInt64, serial: UInt64) = (0, 0)
-    /// A retained value arrives with its original serial, so the last serial need not be the greatest.
+    /// The greatest serial so far. It need not be the last one, because a retained value arrives with its original serial.
     private var greatestSerial: UInt64 = 0
-    /// The last number of a count that may have begun anew; nil when no count has.
+    /// The last sequence number under the assumption that the new service began to count at 1. Nil when the service is
+    /// known to continue the count.
     private var anew: UInt64?
-    /// The greatest numbers that may arrive again.
+    /// The numbers of the last notification that may arrive a second time; nil when none may.
     private var heard: (sequence: UInt64, serial: UInt64)?
-    /// The number of missing sequence numbers that an earlier `Dropped` signal covers.
+    /// The size of the next hole that an earlier `Dropped` signal has already reported.
     private var excused: UInt64 = 0
 
+    /// Checks a notification and records its numbers.
+    ///
+    /// - Parameters:
+    ///   - sequence: the number in the stream of this client.
+    ///   - serial: the number among all posts of the service.
     mutating func check(sequence: UInt64, serial: UInt64) -> Outcome {
         if let heard, sequence <= heard.sequence, serial <= heard.serial { return .repeated }
         let before = last
@@ -28,10 +44,11 @@ struct SequenceCheck {
         self.excused = 0
         self.anew = nil
         if sequence == before.sequence &+ 1 { return .next }
-        // A service that does not know this client repeats nothing, and its count begins with the same numbers as that
-        // of earlier services.
+        // The same numbers again mean a duplicate. They do not if the count may have begun at 1 (`anew`): such a service
+        // repeats nothing, and assigns the numbers of earlier services a second time.
         if anew == nil, sequence == before.sequence, serial == before.serial { return .repeated }
-        // A smaller number belongs to a count that began anew.
+        // The notification follows the count that it fits: the greater of the two last numbers below its own. A number
+        // below both belongs to a new count, and is no loss.
         let bases = [before.sequence, anew ?? before.sequence]
         guard let base = bases.filter({ $0 < sequence }).max(), sequence - base - 1 > excused else { return .next }
         return .missing(count: sequence - base - 1 - excused)
@@ -39,8 +56,9 @@ struct SequenceCheck {
 
     /// Applies a loss that the service reported.
     ///
-    /// - Parameter isBound: whether the numbers were assigned before and `count` is an upper bound, because the bus did
-    ///   not report which messages it delivered.
+    /// - Parameter isBound: whether the lost notifications were sent with numbers, and `count` is an upper bound, because
+    ///   it is not known which of them arrived. The next hole, up to this size, is then not reported again. Otherwise
+    ///   the losses take the next `count` numbers.
     mutating func dropped(_ count: UInt64, isBound: Bool = false) {
         if isBound {
             excused = excused &+ count
@@ -50,22 +68,22 @@ struct SequenceCheck {
         }
     }
 
-    /// Allows notifications received until now to arrive again, in their order. The service can't know how much of a
-    /// channel's content was read.
+    /// Treats notifications with the numbers received until now as duplicates. Called at the end of a channel: the service
+    /// can't know how much of its content was read, and sends it again.
     mutating func mayRepeat() {
-        // Numbers assigned before a count that may have begun anew can't be compared with that count.
+        // While the count may have begun at 1, numbers of the earlier count can't be compared with it.
         heard = anew == nil ? (last.sequence, greatestSerial) : nil
     }
 
-    /// Allows the next service to continue the count, or to begin a new one.
+    /// Allows the next service to continue the count, or to begin at 1. Called for a service that may not know this client.
     mutating func mayBeginAnew() {
         anew = 0
         heard = nil
-        // Its serials may have begun anew as well, so earlier serials can't identify repetitions.
+        // Its serials may have begun at 1 as well, so earlier serials can't identify duplicates.
         greatestSerial = 0
     }
 
-    /// Resets the check for a service that counts from one.
+    /// Resets the check after a change of the connection: every service then counts from 1.
     mutating func reset() {
         last = (0, 0)
         greatestSerial = 0

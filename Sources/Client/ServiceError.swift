@@ -17,6 +17,7 @@ public enum ServiceError: Error, Hashable, Sendable {
     /// The queue of unsent posts is full; `limit` is its maximum number of posts.
     case tooManyUnsentPosts(limit: Int)
 
+    /// Classifies an error of the bus: no answer, no service, or a refusal.
     public init(_ error: BusError) {
         if error.name == BusError.disconnectedName || error.name == BusError.noReplyName {
             self = .disconnected(error.message)
@@ -29,7 +30,7 @@ public enum ServiceError: Error, Hashable, Sendable {
 }
 
 extension ServiceError {
-    /// The corresponding error for requests that were not sent because of this one.
+    /// The error for requests that were not sent because of this one. It never says that the outcome is unknown.
     var ofUnsent: ServiceError { if case .disconnected(let reason) = self { .notConnected(reason) } else { self } }
 }
 

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonBusNames
 
-/// The owners of the service's name whose signals are trusted (E6): the present owner, and former owners that may not
-/// have ended yet.
+/// The set of connections whose signals a session trusts as the service's (E6): the present owner of the service's name,
+/// and former owners that may still be sending.
 ///
-/// A service that ends in order first gives up its name and then sends its remaining messages. Its successor answers
-/// only with the complete state, which it receives after the end of the former service. Therefore an answer follows all
-/// messages of earlier services.
+/// A service that ends in order first gives up its name and then sends its remaining messages. Therefore a former owner
+/// stays trusted. Its successor receives the handover state after that end, and answers a question only then. Therefore
+/// an answer of the present owner ends the trust in all former ones.
 ///
-/// Before that answer, several services may have owned the name for a moment. Causes are a service that is ended while
-/// it waits for the state, and a client that reads late.
+/// There can be several former owners before such an answer. Causes are a service that ends while it waits for the
+/// handover state, and a client that reads late.
 struct ServiceOwners {
     /// The present owner, as far as the bus has announced it.
     private(set) var present: UniqueName?
-    /// Whether the present owner is known to be another program.
+    /// Whether the present owner is known to be no notification center, so that it is not trusted after its end.
     private var isOtherProgram = false
     /// The former owners, the latest last.
     private var former: [UniqueName] = []
 
-    /// The limit of former owners. More services end before one of them answers only in an attack on this memory.
+    /// The limit of former owners. More than these end without an answer only in an attack on this memory.
     static let maxFormer = 16
 
     /// Applies an announcement of the bus that the name has another owner.
@@ -34,14 +34,14 @@ struct ServiceOwners {
         return true
     }
 
-    /// Notes that the owner answered as the service does.
+    /// Records that this owner answered as a notification center. Former owners are no longer trusted.
     mutating func answered(_ owner: UniqueName?) {
         present = owner
         isOtherProgram = false
         former = []
     }
 
-    /// Notes that the present owner is no notification center.
+    /// Records that the present owner is no notification center.
     mutating func isNoCenter() {
         isOtherProgram = true
     }
@@ -51,6 +51,7 @@ struct ServiceOwners {
         self = ServiceOwners()
     }
 
+    /// Whether signals of this sender are trusted.
     func believes(_ sender: UniqueName) -> Bool {
         sender == present || former.contains(sender)
     }

@@ -1,27 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonWire
 
-/// The receiver of the reports of a ``ServiceSession``. The session calls it on its own thread; the calls must not
-/// block.
+/// The delegate of a ``ServiceSession``: it receives notifications, losses and state changes. The client library, the
+/// command and the bridge have one each.
+///
+/// The session calls it on its own thread; the calls must not block.
 public protocol ServiceReceiver: Sendable {
+    /// Delivers a notification.
+    ///
     /// - Parameter keys: the registrations that the notification matched, according to the service.
     func received(_ notification: ArrivedNotification, for keys: [RegistrationKey])
+    /// Reports the state of the connection to the bus and the service.
     func stateChanged(_ state: ConnectionState)
+    /// Reports that notifications may have been lost.
     func mayHaveMissed(_ gap: Gap)
-    /// Reports posts that failed and whose outcome nobody awaits: there is no service, or it has refused them.
+    /// Reports failed posts without a completion: there is no service, or it has refused them.
     ///
     /// - Parameter error: the error of the last of these posts.
     func lostPosts(_ count: Int, because error: ServiceError)
-    /// Reports `count` posts that may be lost: the service or the connection ended before it confirmed them. These are
-    /// posts whose outcome nobody awaits; posts that are reported by other calls are not included.
+    /// Reports `count` posts without a completion that may be lost: the service or the connection ended before it confirmed
+    /// them. Posts that are reported by other calls are not included.
     func mayHaveLostPosts(_ count: Int, because reason: String)
+    /// Reports that the service refused a registration, or has revoked it by its policy.
     func registrationRefused(_ key: RegistrationKey, because error: ServiceError)
     /// Reports that the service refuses the details that the program requested (P1).
     func detailsRefused(because error: ServiceError)
+    /// Reports that the service suspended or resumed this program.
+    ///
+    /// - Parameter cause: the raw value of a `SuspensionCause`.
     func suspensionChanged(_ isSuspended: Bool, cause: String)
     /// Reports the transport of posts and notifications from now on, which may be the same as before.
     ///
-    /// - Parameter reason: the reason why the wished transport is not in use.
+    /// - Parameter reason: the reason why the requested transport is not in use; nil if it is.
     func transportChanged(to transport: Transport, because reason: String?)
     /// Reports that the interest of other programs has changed since the program asked with ``FollowInterest`` (G4).
     func interestChanged()
@@ -29,7 +39,7 @@ public protocol ServiceReceiver: Sendable {
     func valuesRemoved()
 }
 
-/// Default implementations of optional reports.
+/// Default implementations of optional reports: nothing, or the report of a possible loss as a loss.
 extension ServiceReceiver {
     public func transportChanged(to transport: Transport, because reason: String?) {}
     public func mayHaveLostPosts(_ count: Int, because reason: String) {

@@ -3,14 +3,19 @@ import CarillonCore
 import CarillonDBus
 import CarillonWire
 
-/// The session's knowledge of the support for batches at its service (F1). An older service has none.
+/// The state of a session's batches: whether the service supports several posts in one call (`PostMany`, F1), and the
+/// timer of accumulating posts. An older service supports no batches.
 struct Batching {
+    /// The knowledge of whether the service supports `PostMany`.
     enum Knowledge {
+        /// No call with a batch has been sent, or the last one was refused for overload.
         case unknown
         /// The first call with a batch is in flight. Later requests wait for its answer, so that the order is kept if
         /// the posts have to be sent again one by one.
         case onTrial
+        /// The service supports batches.
         case there
+        /// The service lacks the method, so posts are sent one by one.
         case notThere
     }
 
@@ -20,10 +25,13 @@ struct Batching {
     /// The timer that limits the wait of accumulating posts; nil while none accumulate.
     var batch: AnyObject?
 
-    /// Accumulated posts leave after at most twice this time, even without an answer. A busy or stopped service is no
-    /// reason to keep posts in a program that may end.
+    /// The maximum time between two looks at accumulating posts, in milliseconds. If no request has left between two
+    /// looks, the posts leave without an answer. They therefore wait for at most twice this time. A busy or stopped
+    /// service is no reason to keep posts in a program that may end.
     static let patienceMilliseconds: UInt32 = 10
 
+    /// The way in which posts may leave the outbox. The first batch goes out as the trial, so posts may also leave
+    /// together while the support is unknown.
     var posting: Outbox<Request>.Posting {
         switch knowledge {
         case .unknown, .there: .together
@@ -33,10 +41,12 @@ struct Batching {
     }
 }
 
-/// Batches of posts and notifications: posts accumulate while the line is busy (F1). On an idle line no post waits: a
-/// post that is alone in the outbox leaves alone, at once.
+/// Batches of posts and notifications (F1).
+///
+/// While posts in flight have no answer, further posts accumulate in the ``Outbox`` and leave in one call. Without
+/// posts in flight no post waits: a post that is alone in the outbox leaves at once.
 extension ServiceSession {
-    /// Limits the time for which posts accumulate.
+    /// Starts the timer that limits the waiting time of accumulating posts.
     func watchPile() {
         guard batching.batch == nil, let departures = outbox.departuresBeforePile else { return }
         batching.batch = bus.once(milliseconds: Batching.patienceMilliseconds) { [weak self] in
@@ -55,6 +65,7 @@ extension ServiceSession {
         callUnawaited(.batches)
     }
 
+    /// Takes the answer to ``askForBatches()``. A service that knows this option also supports `PostMany`.
     func answeredBatches(_ result: Result<Message, BusError>) {
         guard case .unknown = batching.knowledge else { return }
         switch result {
@@ -63,7 +74,7 @@ extension ServiceSession {
         }
     }
 
-    /// Sends posts in one call.
+    /// Sends posts in one call (`PostMany`). If the call is the trial and is refused, the posts are sent one by one.
     ///
     /// - Parameter confirms: the requests that the answer confirms to the outbox; nil when no answer is wanted.
     func sendTogether(_ posts: [OutgoingPost], confirms: Confirmation?) {
@@ -71,6 +82,7 @@ extension ServiceSession {
         channels.sentOnBus += 1
         let isTrial = batching.knowledge == .unknown
         let wantsAnswer = isTrial || confirms != nil
+        // The message is nil if the batch exceeds the size of a D-Bus message.
         guard let message = PostMany.message(of: posts.map(\.message), wantsAnswer: wantsAnswer) else {
             return sendOneByOne(posts, confirms: confirms)
         }
@@ -78,7 +90,7 @@ extension ServiceSession {
         let confirms = confirms ?? outbox.asks(posts.count)
         if isTrial {
             batching.knowledge = .onTrial
-            // Posts that may have to be sent again must not be left behind by a stop.
+            // A refused trial sends its posts again, so a stop has to wait for the answer.
             pendingAnswers += 1
         }
         let (receiver, number) = (receiver, question)
@@ -92,8 +104,8 @@ extension ServiceSession {
             if case .failure(let error) = result, isStillThere, error.refusesManyPosts {
                 // An overload passes, and the limit of posts in a call may change later.
                 batching.knowledge = error.meansAnotherProgram ? .notThere : .unknown
-                // The service made none of these posts, nor any later request. Without a trial, a repetition would
-                // break the order.
+                // The service made none of these posts. During the trial no later request has left, so the posts can be
+                // sent again in order. Without a trial, a repetition would break the order, so the posts fail.
                 if isTrial {
                     sendOneByOne(posts, confirms: confirms)
                     return pump()
@@ -106,9 +118,11 @@ extension ServiceSession {
         }
     }
 
+    /// Sends posts in single calls, in order.
     private func sendOneByOne(_ posts: [OutgoingPost], confirms: Confirmation?) {
         channels.sentOnBus += 1
         var confirms = confirms
+        // The posts without a completion now ask for no answer, except for the last post.
         if confirms != nil {
             outbox.leaveSilently(posts.dropLast().count { $0.completion == nil }, of: &confirms!)
         }
@@ -120,7 +134,7 @@ extension ServiceSession {
     }
 }
 
-/// Passes each post its outcome.
+/// Passes each post of a batch its own outcome, or the error of the whole call.
 private func settle(
     _ posts: [OutgoingPost], _ result: Result<Message, BusError>, _ receiver: any ServiceReceiver
 ) {

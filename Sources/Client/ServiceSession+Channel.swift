@@ -4,59 +4,80 @@ import CarillonCore
 import CarillonDBus
 import CarillonWire
 
-/// The channel state of a session (F2).
+/// The state of a session's channel: a private socket to the service beside the bus (F2). It decides when the session
+/// may request one, and keeps the order between requests on the bus and posts over the channel.
 struct Channels {
+    /// The life of the channel.
     enum Phase {
         /// There is no channel. ``mayAsk(at:)`` says whether one may be requested.
         case none
+        /// A channel has been requested from the service.
         case asking
+        /// The channel is in use, or is being closed.
         case there(ClientChannel)
     }
 
     var phase = Phase.none
-    /// Whether posts wait while the first channel of a service is requested, for at most ``patienceMilliseconds``.
-    /// Posts sent on the bus meanwhile would have to be settled there before the first post leaves over the channel.
+    /// Whether posts wait while the first channel of a service is requested, for at most ``patienceMilliseconds``. The
+    /// service would otherwise have to take posts on the bus before the first post may leave over the channel.
     var isHoldingPosts = false
+    /// The timer that ends this wait.
     var patience: AnyObject?
     /// The timer that forces the end of a channel that this side closed.
     var ending: AnyObject?
-    /// The number of messages that the session sent on the bus, and the number of these that the service is known to
-    /// take before any frame of the channel.
+    /// The number of messages that the session sent on the bus to the service.
     var sentOnBus: UInt64 = 0
+    /// The number of those messages that the service has taken. When both numbers are equal, a post over the channel
+    /// can't overtake a request on the bus.
     var takenFromBus: UInt64 = 0
+    /// Whether the Ping that settles the messages on the bus is in flight.
     var isSettlingBus = false
-    /// The number of waiting barriers behind posts whose outcome is unknown.
+    /// The number of waiting barriers that must report failure, because the outcome of a post before them is unknown.
     var doomedBarriers = 0
-    /// Whether the program read everything that the service wrote to the last channel. Some of it may have been unread
-    /// when the channel ended.
+    /// Whether the program read everything that the service wrote to the last channel. The service can't know this, and
+    /// reports the frames that may have been unread as possible losses.
     var wasReadToEnd = false
-    /// The losses that the service reported for the end of a channel while another channel was requested. They concern
-    /// the previous channel, which was read to its end, or the requested one, if the bus did not deliver the answer.
+    /// The losses of an ended channel, as the service reported them while another channel was requested. It is not known
+    /// yet which of two channels they concern:
+    ///
+    /// - The previous channel. It was read to its end, so nothing is lost.
+    /// - The requested channel, if the bus did not deliver the answer with its socket. Then the losses are real.
     private var pendingLosses: DroppedSignal?
+    /// Whether the Ping that decides this is in flight.
     private var isSettlingDoubt = false
     /// The service that answered last.
     private var service: UniqueName?
+    /// The number of attempts at the present service that provided no lasting channel.
     private var attempts = 0
+    /// The number of the latest request for a channel.
     private var question = 0
+    /// The earliest time of the next attempt; nil for any time.
     private var notBefore: ContinuousClock.Instant?
+    /// The time at which the present channel was opened.
     private var openedAt: ContinuousClock.Instant?
+    /// Whether the present service can't provide a channel at all.
     private var isOutOfTheQuestion = false
 
-    /// The time within which a service that is not busy answers.
+    /// The time within which a service that is not busy answers, in milliseconds.
     static let patienceMilliseconds: UInt32 = 1000
-    /// The longest time between the close of a channel and its end. Frames that are unread by then are reported as
-    /// possibly lost, so the time must suffice for a service that gets little processor time.
+    /// The longest time between the close of a channel by this side and its end, in milliseconds. Frames that are unread
+    /// by then are reported as possibly lost, so the time must suffice for a service that gets little processor time.
     static let endingMilliseconds: UInt32 = 30_000
-    /// The number of attempts at one service that provides no lasting channel.
+    /// The limit of attempts at one service that provides no lasting channel.
     static let maxAttempts = 16
+    /// The pause after the first failed attempt; it doubles with each further one.
     private static let firstPause = Duration.milliseconds(250)
+    /// The limit of the doubling.
     private static let longestPause = Duration.seconds(600)
     /// A channel that lasted for this time does not count as a failed attempt.
     private static let staying = Duration.seconds(60)
 
+    /// The channel; nil while there is none.
     var channel: ClientChannel? { if case .there(let channel) = phase { channel } else { nil } }
 
+    /// Whether no attempt at the present service has failed.
     var isFirstAttempt: Bool { attempts == 0 }
+    /// Whether the service has taken all messages that were sent on the bus.
     var isBusSettled: Bool { sentOnBus == takenFromBus }
 
     /// Whether a channel may be requested. The clock is read only when the other conditions hold.
@@ -66,9 +87,9 @@ struct Channels {
         return now() >= notBefore
     }
 
-    /// Keeps a `Dropped` signal until it is known which channel it concerns.
+    /// Keeps the losses of an ended channel until it is known which channel they concern.
     ///
-    /// - Returns: whether the caller must send the question that settles this.
+    /// - Returns: whether the caller must send the Ping that decides this; false if it is in flight.
     mutating func doubt(_ signal: DroppedSignal) -> Bool {
         defer { isSettlingDoubt = true }
         pendingLosses = DroppedSignal(
@@ -78,11 +99,14 @@ struct Channels {
         return !isSettlingDoubt
     }
 
-    /// Notes that this question was answered or refused.
+    /// Records that this Ping was answered or refused.
     mutating func doubtIsSettled() { isSettlingDoubt = false }
 
+    /// Returns the kept losses and forgets them.
     mutating func takeDoubtful() -> DroppedSignal? { pendingLosses.take() }
 
+    /// Records a request for a channel.
+    ///
     /// - Returns: the number of the request.
     mutating func asked() -> Int {
         phase = .asking
@@ -90,6 +114,7 @@ struct Channels {
         return question
     }
 
+    /// Whether this request is the latest one and still has no result.
     func isAsking(_ number: Int) -> Bool { if case .asking = phase { number == question } else { false } }
 
     mutating func opened(_ channel: ClientChannel, at now: ContinuousClock.Instant) {
@@ -98,7 +123,7 @@ struct Channels {
         wasReadToEnd = false
     }
 
-    /// Notes that no channel was opened, or that the channel has ended.
+    /// Records that no channel was opened, or that the channel has ended. The next attempt waits for a pause.
     mutating func failed(at now: ContinuousClock.Instant) {
         phase = .none
         ending = nil
@@ -108,29 +133,30 @@ struct Channels {
         attempts += 1
     }
 
-    /// Notes that this service never provides a channel.
+    /// Records that this service never provides a channel.
     mutating func unavailable() {
         phase = .none
         isOutOfTheQuestion = true
     }
 
-    /// Notes the service that answered. A service other than the previous one may provide a channel.
+    /// Records the service that answered. Another service than before may provide a channel, so the attempts start again.
     mutating func answered(_ service: UniqueName?) {
         guard service != self.service else { return }
         self.service = service
-        // The change of the service is reported as a gap of its own.
+        // The change of the service is reported as a gap of its own, so the losses need no report.
         (wasReadToEnd, pendingLosses) = (false, nil)
         if case .asking = phase { phase = .none }
         (attempts, notBefore, isOutOfTheQuestion) = (0, nil, false)
     }
 }
 
-/// The channel: a transport beside the bus (F2). The session requests a channel when the program wishes one and has
-/// traffic for it.
+/// The channel: a private socket to the service for posts and notifications, beside the bus (F2). The session requests
+/// a channel when the program asks for this transport and has traffic for it.
 ///
-/// A channel keeps the order of requests: the service knows each request before the next one, over either transport.
-/// Therefore posts wait until the service has taken all earlier messages on the bus, and other requests wait for the
-/// outcomes of posts.
+/// The service must receive requests in the program's order, although they use two transports. Two rules ensure this:
+///
+/// - A post leaves over the channel only after the service has taken all earlier messages on the bus.
+/// - Any other request leaves on the bus only after all earlier posts have an outcome.
 extension ServiceSession {
     /// The transport of posts and notifications at present.
     public var transport: Transport { channels.channel == nil ? .bus : .channel }
@@ -160,14 +186,16 @@ extension ServiceSession {
             }
         }
         let sent = channels.sentOnBus
-        // The call has no time limit: if nobody takes a channel, everything that the service has written to it is lost.
+        // The call has no time limit: after a timeout no code would take the channel from a late answer, and everything
+        // that the service has written to it would be lost.
         connection.call(OpenChannel().message(), timeout: .never) { [weak self, weak connection] result in
             guard let self, connection === self.connection, channels.isAsking(number) else { return }
             stopHoldingPosts()
-            // Later messages of the service do not concern an earlier channel.
+            // The service answers in order: its later reports do not concern an earlier channel.
             channels.wasReadToEnd = false
             let pendingLosses = channels.takeDoubtful()
-            // A refused channel may have existed, for example where the bus does not carry descriptors.
+            // A refusal does not mean that there was no channel: the bus may have refused to deliver the answer with the
+            // channel's descriptor. The losses may then concern that channel.
             if case .failure = result, let pendingLosses { announce(pendingLosses) }
             do throws(BusError) {
                 let reply = try result.get()
@@ -180,8 +208,9 @@ extension ServiceSession {
         }
     }
 
-    /// Keeps the signal until the answer to a ping. The service answers in order: if the answer to the channel request
-    /// is missing by then, the bus did not deliver it.
+    /// Keeps the losses until it is known which channel they concern, and sends a Ping that decides this. The service
+    /// answers in order. If the answer to the request for a channel is still missing when the Ping is answered, the bus
+    /// did not deliver it. The losses then concern the undelivered channel.
     func doubt(_ signal: DroppedSignal) {
         guard channels.doubt(signal), let connection else { return }
         connection.call(Self.ping) { [weak self, weak connection] result in
@@ -194,22 +223,29 @@ extension ServiceSession {
         }
     }
 
+    /// Ends the wait of posts for the first channel.
     private func stopHoldingPosts() {
         channels.isHoldingPosts = false
         channels.patience = nil
     }
 
+    /// Records a refused request for a channel, and reports the reason.
     private func refused(_ error: BusError) {
         if error.meansAnotherProgram { channels.unavailable() } else { channels.failed(at: bus.now) }
         receiver.transportChanged(to: .bus, because: "\(error)")
     }
 
+    /// Begins to use a channel.
+    ///
+    /// - Parameter sent: the number of messages on the bus before the request for the channel. The answer proves that
+    ///   the service has taken them.
     private func opened(_ channel: ClientChannel, after sent: UInt64) {
         channels.opened(channel, at: bus.now)
         channels.takenFromBus = max(channels.takenFromBus, sent)
         channel.onFrame = { [unowned self] frame, mayWait in take(frame, mayWait: mayWait) }
         channel.onTurn = { [unowned self] in pump() }
         channel.onClosing = { [unowned self, unowned channel] reason, passesOver in
+            // Frames that can't be understood are discarded, and may contain notifications.
             if passesOver { receiver.mayHaveMissed(.undecodable(reason)) }
             channels.ending = bus.once(milliseconds: Channels.endingMilliseconds) { [unowned channel] in
                 channel.finish("it does not end")
@@ -224,7 +260,7 @@ extension ServiceSession {
 
     // MARK: Sending
 
-    /// Sends the requests that may leave next; posts leave over the channel.
+    /// Sends the request, or the posts, at the head of the outbox: posts over the channel, other requests on the bus.
     ///
     /// - Returns: whether more requests may leave.
     func sendNext(besides channel: ClientChannel) -> Bool {
@@ -234,7 +270,7 @@ extension ServiceSession {
         }
         guard let isPost = outbox.isPostNext else { return false }
         if isPost {
-            // The channel may belong to a former service, but posts go to the present one.
+            // A channel to a former service takes no posts, because posts go to the present service.
             guard channel.service == owner, channel.sender.hasRoom else { return false }
             guard channels.isBusSettled else {
                 settleBus()
@@ -251,10 +287,10 @@ extension ServiceSession {
         return true
     }
 
-    /// Sends a ping on the bus. The service answers in order, so the answer proves that it has taken all earlier
-    /// messages on the bus.
+    /// Sends a Ping on the bus. The service answers in order, so the answer proves that it has taken all earlier
+    /// messages on the bus. After that, posts may leave over the channel.
     private func settleBus() {
-        // A ping does not settle posts that may have to be sent again.
+        // While the first batch is on trial, its posts may have to be sent again on the bus; a Ping does not cover that.
         guard !channels.isSettlingBus, batching.knowledge != .onTrial, let connection else { return }
         channels.isSettlingBus = true
         let sent = channels.sentOnBus
@@ -274,9 +310,10 @@ extension ServiceSession {
         }
     }
 
-    /// A call that the service answers after all earlier calls.
+    /// A call of `Peer.Ping` to the service, which it answers after all earlier calls.
     static var ping: Message { ping(to: Wire.busName) }
 
+    /// A call of `Peer.Ping` to a name.
     static func ping(to name: some BusName, startsService: Bool = true) -> Message {
         .methodCall(
             to: name, path: Wire.path, interface: "org.freedesktop.DBus.Peer", member: "Ping",
@@ -285,7 +322,10 @@ extension ServiceSession {
 
     // MARK: Receiving
 
-    /// Handles a frame of the channel.
+    /// Handles a frame of the channel: a notification, the outcome of a post, or a control signal.
+    ///
+    /// - Parameter mayWait: whether the frame may wait for the number of a registration, which arrives on the bus. It may
+    ///   not when the channel is read to its end.
     private func take(_ frame: ClientChannel.Frame, mayWait: Bool) -> ClientChannel.Taking {
         switch frame.kind {
         case .notification:
@@ -306,7 +346,7 @@ extension ServiceSession {
             return .taken
         case .dropped:
             guard let signal = DroppedSignal(channelBody: frame.body) else { break }
-            // Losses count for any observer, but an observer that is no longer allowed has to be known.
+            // A loss needs no observer. A revoked permission concerns certain observers, whose numbers must be known.
             if mayWait, signal.reason == DroppedSignal.notAllowed, mayComeToBeKnown(signal.observers) { return .notYet }
             take(signal)
             return .taken
@@ -319,39 +359,43 @@ extension ServiceSession {
         return .malformed("a frame of the kind \(frame.kind.rawValue) and number \(frame.number) is not known")
     }
 
-    /// Whether one of the observers is unknown and its number may still arrive on the bus.
+    /// Whether one of the observers has an unknown number that may still arrive on the bus, in the answer to a
+    /// registration.
     private func mayComeToBeKnown(_ observers: [ObserverID]) -> Bool {
         registrations.areAnyAsked && observers.contains { registrations.key(of: $0) == nil }
     }
 
     // MARK: End of the channel
 
-    /// Reads everything that the service wrote to the channel before the current message on the bus.
+    /// Handles all frames that the service wrote to the channel before the current message on the bus. The order of
+    /// both transports is kept this way.
     func drainChannel() {
         channels.channel?.drain()
     }
 
-    /// Handles the end of the channel: all traffic uses the bus from now on.
+    /// Handles the end of the channel: all traffic uses the bus from now on. Posts that were not sent completely return
+    /// to the outbox. Sent posts without an outcome fail, because the service may have made them.
     private func ended(_ channel: ClientChannel, because reason: String) {
         guard channels.channel === channel else { return }
         channels.failed(at: bus.now)
         channels.wasReadToEnd = channel.isReadToEnd
-        // The service sends notifications again unless it knows that they were read.
+        // The service sends notifications again unless it knows that they were read, so duplicates may follow.
         sequence.mayRepeat()
         let (unknown, unsent) = channel.sender.takeFlights()
         outbox.confirmed(unknown.count + unsent.count)
         outbox.putBack(unsent)
         if !unknown.isEmpty { channels.doomedBarriers = outbox.barriers }
         receiver.transportChanged(to: .bus, because: reason)
-        // The service may have made these posts; sending them again could duplicate them.
+        // These posts are not sent again, because the service may have made them already.
         let error = BusError.disconnected("the channel ended before the answer came: \(reason)")
         for post in unknown { post.settle(.failure(error), receiver) }
     }
 
-    /// Ends the channel after the loss of the connection or a change of the service. Frames written until now are still
-    /// read.
+    /// Ends the channel at once, after the loss of the connection or a change of the service. Frames written until now
+    /// are still read.
     func endChannel(_ reason: String) {
         guard let channel = channels.channel else { return }
+        // Unlike the previous handler, this one does not send requests, because the session is about to change its state.
         channel.onEnd = { [unowned self, unowned channel] reason in ended(channel, because: reason) }
         channel.drain()
         channel.finish(reason)

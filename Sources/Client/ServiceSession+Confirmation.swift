@@ -3,11 +3,12 @@ import CarillonBusNames
 import CarillonDBus
 import CarillonWire
 
-/// Confirmation of posts that ask for no answer: whether the service has taken them (E10).
+/// Acknowledgment of posts that ask for no answer: whether the service has taken them (E10).
 ///
-/// One post of many asks for an answer, which confirms the posts before it (``Outbox``). After the last posts, when no
-/// other answer is on its way, the session sends a ping that confirms them. If the service ends with unconfirmed posts,
-/// these are **unresolved** until their outcome is known.
+/// Some posts ask for an answer, which also confirms the posts before them (``Outbox``). If no such answer is in
+/// flight, the session sends a Ping behind the last posts; its answer confirms them. If the service ends before that,
+/// the posts are **unresolved**: they may or may not have reached it. The session then finds out, or reports them as
+/// possibly lost.
 extension ServiceSession {
     private enum Time {
         /// The time from the first unconfirmed post to the ping, in milliseconds. A program that posts continuously
@@ -15,23 +16,24 @@ extension ServiceSession {
         static let confirmation: UInt32 = 100
     }
 
-    /// The unresolved posts of a service that has ended or has given up its name.
+    /// The posts that were unconfirmed when their service ended or gave up its name.
     struct Unresolved {
-        /// The service that owned the name when the posts left.
+        /// The unique name of that service.
         let service: UniqueName
-        /// Whether the answer of this service, which follows all posts that reached it, is still awaited.
+        /// Whether the answer of this service to a Ping is still awaited. The answer follows all posts that reached it.
         var isAwaited = true
-        /// Whether the bus can start the service. The bus then keeps posts that reached the name while it had no owner
-        /// for the service that it starts.
+        /// Whether the bus can start the service. While the name has no owner, the bus then queues posts to the name
+        /// for the service that it starts, so they are not lost.
         var isStartable = false
-        /// The reason for which the posts may be lost, even if the service answers. Before its answer it may announce
-        /// posts that it has refused.
+        /// The reason for reporting the posts as possibly lost; nil while a next service may have taken them. The report
+        /// waits for the answer of the ended service, which may first announce posts that it refused.
         var loss: String?
     }
 
     // MARK: Present service
 
-    /// Schedules the confirmation of posts in flight, and the report of a service that takes none.
+    /// Starts the timers for unconfirmed posts: for the Ping that confirms them, and for the report of a service
+    /// without answers.
     func watchPosts() {
         watchSilence()
         guard confirmationTimer == nil, outbox.watch() else { return }
@@ -43,14 +45,19 @@ extension ServiceSession {
         }
     }
 
+    /// Sends a Ping that confirms the posts in flight, unless another answer will confirm them.
     private func requestConfirmation() {
-        // Nil also means that another answer is on its way; the next ping follows it.
+        // Nil means that no posts need a Ping, or that another answer is in flight. That answer starts the timer again.
         guard let confirms = outbox.requestConfirmation() else { return }
         sendPing(confirms: confirms) { _ in }
     }
 
-    /// Sends a ping behind all earlier messages. The call has no time limit, because the end of the service or of the
+    /// Sends a Ping behind all earlier messages. The call has no time limit, because the end of the service or of the
     /// connection ends it as well.
+    ///
+    /// - Parameters:
+    ///   - confirms: the requests that the answer confirms to the outbox; nil for none.
+    ///   - completion: receives whether the Ping succeeded.
     func sendPing(confirms: Confirmation?, _ completion: @escaping (Bool) -> Void) {
         let number = question
         connection?.call(Self.ping, timeout: .never) { [weak self] result in
@@ -59,10 +66,12 @@ extension ServiceSession {
         }
     }
 
-    /// Applies the result of a request whose answer confirms others.
+    /// Applies the result of a request whose answer also confirms earlier requests.
     ///
-    /// - Parameter number: ``question`` when the request was sent. A later question has settled all requests in flight
-    ///   before it.
+    /// - Parameters:
+    ///   - confirmation: the requests that the answer confirms; nil for none.
+    ///   - number: ``question`` when the request was sent. A later question has settled all requests in flight before
+    ///     it.
     func confirm(_ confirmation: Confirmation?, of number: Int, _ result: Result<Message, BusError>) {
         guard let confirmation, number == question else { return }
         if confirmsEarlier(result) {
@@ -74,8 +83,10 @@ extension ServiceSession {
         if case .ready = state { watchPosts() }
     }
 
-    /// Whether the result proves that the service has taken all earlier messages. An overloaded service refuses at
-    /// once, ahead of waiting calls. An answer of another sender, such as an error of the bus, proves nothing.
+    /// Whether the result proves that the service has taken all earlier messages. Two results prove nothing:
+    ///
+    /// - A refusal for overload, which the service sends ahead of its waiting calls.
+    /// - An answer of another sender, such as an error of the bus.
     private func confirmsEarlier(_ result: Result<Message, BusError>) -> Bool {
         switch result {
         case .success(let reply): reply.sender == owner
@@ -83,7 +94,8 @@ extension ServiceSession {
         }
     }
 
-    /// Reports a service that is stopped, or busy for long, while posts wait for its answer.
+    /// Starts the timer that reports a service without answers, because it is stopped or busy for long. The timer runs
+    /// while posts are unconfirmed. An answer in the meantime restarts it.
     private func watchSilence() {
         guard silence == nil, !isSilent, outbox.unsentPosts.unconfirmed > 0 else { return }
         let answers = answerCount
@@ -102,7 +114,7 @@ extension ServiceSession {
         }
     }
 
-    /// Notes that the service has answered a request.
+    /// Records that the service has answered a request, and reports it as connected again if it was reported as silent.
     func answered() {
         guard case .ready = state else { return }
         answerCount += 1
@@ -114,9 +126,11 @@ extension ServiceSession {
 
     // MARK: Ended service
 
-    /// Resolves the posts of a service that has given up its name or left the bus. A service that ends in order answers
-    /// a ping to its unique name after all messages that reached it before. Messages that reached the well-known name
-    /// later wait for the next service, if the bus starts it.
+    /// Finds out the outcome of unconfirmed posts to a service that has given up its name or left the bus.
+    ///
+    /// The session pings the service's unique name. A service that ends in order still answers, after all posts that
+    /// reached it. Posts that reached the name later are queued by the bus for the next service, if the bus can start
+    /// it; ``resolveUnresolved()`` handles them.
     func resolvePosts(of former: UniqueName?) {
         guard let former else { return }
         // Earlier unresolved posts went to the service before that, or to the name while it had no owner.
@@ -124,6 +138,7 @@ extension ServiceSession {
         guard outbox.unresolved > 0 else { return }
         guard let connection, startsService else { return announceUnresolved(because: "the service has ended") }
         unresolved = Unresolved(service: former)
+        // Posts of a later service may have become unresolved meanwhile; the result then does not concern them.
         connection.call(Self.ping(to: former, startsService: false)) { [weak self] result in
             guard let self, unresolved?.service == former else { return }
             unresolved?.isAwaited = false
@@ -136,7 +151,8 @@ extension ServiceSession {
         }
     }
 
-    /// Resolves the posts after an answer of the next service, which follows all posts that reached the name before.
+    /// Resolves the posts after an answer of the next service. The posts count as taken if the former service answered
+    /// and the bus could queue the others for the next one. Otherwise they are reported as possibly lost.
     func resolveUnresolved() {
         guard let unresolved, !unresolved.isAwaited, unresolved.isStartable, unresolved.loss == nil else {
             return announceUnresolved(because: "another service has replaced the previous one")
@@ -145,14 +161,14 @@ extension ServiceSession {
         _ = outbox.resolve()
     }
 
-    /// Stops waiting for a next service that could have taken the posts. The former service may still announce posts
-    /// that it has refused.
+    /// Gives up on a next service that could have taken the posts. If the answer of the former service is still
+    /// awaited, the report waits for it, because that service may still announce refused posts.
     func giveUpUnresolved(because reason: String) {
         guard unresolved?.isAwaited == true else { return announceUnresolved(because: reason) }
         unresolved?.loss = reason
     }
 
-    /// Reports the unresolved posts as possibly lost, since their outcome remains unknown.
+    /// Reports the unresolved posts as possibly lost, because their outcome remains unknown.
     func announceUnresolved(because reason: String) {
         unresolved = nil
         let count = outbox.resolve()

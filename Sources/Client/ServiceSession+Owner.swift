@@ -9,20 +9,24 @@ import CarillonWire
     import Musl
 #endif
 
-/// The owner of the service's name.
+/// The owner of the service's name: a check against unexpected senders, and a description for error reports.
 extension ServiceSession {
-    /// The state of the check of the name's owner.
+    /// The state of the check whether the bus announced the current owner of the name.
     enum OwnerDoubt {
+        /// No check is in progress.
         case none
+        /// The bus has been asked for the owner.
         case asked
-        /// No check before this timer fires, because any program can send signals that cause one. `isDue`: such a
-        /// signal arrived meanwhile.
+        /// A pause of one second after a check. Any program can send signals that cause a check, so the rate is limited.
+        /// `isDue` is true if such a signal arrived during the pause; a check then follows it.
         case resting(AnyObject, isDue: Bool)
     }
 
-    /// Checks the owner of the name after another sender sent a signal that only the service sends (E6). The sender is
-    /// another program, or the bus had no space to announce a new owner: some buses drop their own signals to slow
-    /// readers.
+    /// Asks the bus for the owner of the name after a signal of the service's interface came from another sender (E6).
+    /// There are two explanations:
+    ///
+    /// - The sender is another program, and the signal is forged.
+    /// - The sender is the new owner, and its announcement was lost. Some buses drop their own signals to slow readers.
     func doubtOwner() {
         switch ownerDoubt {
         case .none:
@@ -38,6 +42,7 @@ extension ServiceSession {
         }
     }
 
+    /// Begins the pause after a check.
     private func restFromDoubt() {
         let timer = bus.once(milliseconds: 1000) { [weak self] in
             guard let self, case .resting(_, let isDue) = ownerDoubt else { return }
@@ -47,6 +52,8 @@ extension ServiceSession {
         ownerDoubt = .resting(timer, isDue: false)
     }
 
+    /// Describes the owner of the name for an error report.
+    ///
     /// - Parameter completion: receives the owner's unique name and process, as far as the bus reports them; nil when
     ///   the name has no owner.
     func describeOwner(_ completion: @escaping (String?) -> Void) {
@@ -62,9 +69,9 @@ extension ServiceSession {
         }
     }
 
-    /// Has systemd start the service, as the bus already requested. If a start is canceled, for example by
-    /// `systemctl stop`, systemd does not inform the bus. All callers then wait for the time-out of the bus, which is
-    /// two minutes.
+    /// Asks systemd to start the service, although the bus has already asked it. The reason is a canceled start, for
+    /// example by `systemctl stop`: systemd does not inform the bus of it, and all callers wait for the bus's timeout of
+    /// two minutes. A second request starts the service, or reports the reason of a refusal at once.
     ///
     /// - Parameter refused: receives the reason why systemd does not start the service. It is not called when systemd
     ///   starts it, when there is no systemd, or when systemd knows no such unit; then the bus starts the service
@@ -87,7 +94,7 @@ extension ServiceSession {
 }
 
 extension Result<UniqueName, BusError> {
-    /// The owner, or the fact that there is none; nil when the bus did not report it.
+    /// The owner; `.some(nil)` when the name has no owner, and nil when the bus did not report it.
     var owner: UniqueName?? {
         switch self {
         case .success(let name): name

@@ -3,7 +3,7 @@ import CarillonBusNames
 import CarillonDBus
 import CarillonWire
 
-/// The process of the service.
+/// The process of the service, for the status of the `carillon` command.
 extension ServiceSession {
     /// Asks the bus for the process of the service. `completion` receives nil when the name has no owner, or when the
     /// bus does not report the process.

@@ -4,9 +4,10 @@ import CarillonCore
 import CarillonDBus
 import CarillonWire
 
-/// Requests to the service.
+/// The sending of requests: from the outbox to the bus or the channel, and the handling of their answers.
 extension ServiceSession {
-    /// Sends the requests that may leave the outbox.
+    /// Sends the requests that may leave the outbox now, and then lets posting threads send directly. Direct sending
+    /// ends first, so that the order of requests is kept.
     func sendRequests() {
         endDirectSending()
         channels.channel?.flush()
@@ -28,12 +29,13 @@ extension ServiceSession {
         }
         watchPile()
         watchPosts()
+        // A program with observers has incoming traffic for a channel even without posts.
         if !registrations.isEmpty { lookForChannel() }
         allowDirectSending()
     }
 
-    /// Lets posting threads send directly, where their posts would leave at once and no other request must precede
-    /// them.
+    /// Lets posting threads write to the socket of the bus or channel directly, without waking the session's thread. This
+    /// requires that a post would leave at once and no other request must precede it.
     private func allowDirectSending() {
         guard case .ready = state, !channels.isHoldingPosts else { return }
         switch (wish.value, channels.phase) {
@@ -47,7 +49,8 @@ extension ServiceSession {
         }
     }
 
-    /// Ends direct sending: all requests leave through the session from now on, after the posts that have left.
+    /// Ends direct sending: all requests leave through the session from now on. Posts that were sent directly before
+    /// count as sent on the bus.
     func endDirectSending() {
         let count = outbox.endDirectSending()
         guard count > 0 else { return }
@@ -55,6 +58,9 @@ extension ServiceSession {
         channels.sentOnBus += count
     }
 
+    /// Sends one request on the bus.
+    ///
+    /// - Parameter confirms: the requests that the answer confirms to the outbox; nil when no answer is wanted.
     func sendOnBus(_ request: Request, confirms: Confirmation?) {
         isBusAsked = false
         channels.sentOnBus += 1
@@ -79,9 +85,10 @@ extension ServiceSession {
 
     typealias Confirmation = Outbox<Request>.Confirmation
 
-    /// Settles the waiting requests without a service. Posts fail, because no service takes them; registrations,
-    /// suspension and details are kept for the next service.
+    /// Completes the waiting requests without a service. Posts, calls and barriers fail. Changes of registrations,
+    /// suspension and details are recorded here, and the next service receives them.
     func settleWithoutService(_ error: ServiceError) {
+        // The requests were never sent, so the error must not say that their outcome is unknown.
         let error = error.ofUnsent
         channels.doomedBarriers = 0
         var silentPosts = 0
@@ -109,8 +116,10 @@ extension ServiceSession {
         }
     }
 
-    /// Makes a call whose result the program does not await. Calls that an overloaded service refuses are repeated, one
-    /// at a time, until it accepts them (E4).
+    /// Makes a call whose result the program does not await. If an overloaded service refuses it, the session repeats
+    /// it later (E4).
+    ///
+    /// - Parameter isRepeated: whether the call is a repetition; the next refused call follows its success.
     func callUnawaited(_ call: UnawaitedCall, again isRepeated: Bool = false) {
         let number = question
         connection?.call(message(of: call)) { [weak self, weak connection] result in
@@ -127,6 +136,7 @@ extension ServiceSession {
         }
     }
 
+    /// Encodes a call, with the program's latest values.
     private func message(of call: UnawaitedCall) -> Message {
         switch call {
         case .suspension: suspension.map { SetSuspended($0).message() } ?? FollowActivity().message()
@@ -136,6 +146,7 @@ extension ServiceSession {
         }
     }
 
+    /// Handles the answer to such a call, other than a refusal for overload.
     private func answered(_ call: UnawaitedCall, _ result: Result<Message, BusError>) {
         switch call {
         case .suspension, .removal: break
@@ -148,6 +159,7 @@ extension ServiceSession {
         }
     }
 
+    /// Starts the timer of the next repetition, unless it runs or a call is being repeated.
     private func repeatLater() {
         guard refusedCalls.attempt == nil, !refusedCalls.isRepeating else { return }
         refusedCalls.attempt = bus.once(milliseconds: refusedCalls.backOff.next()) { [weak self] in
@@ -158,6 +170,7 @@ extension ServiceSession {
         }
     }
 
+    /// Repeats the first of the refused calls. When none is left, the back-off delay starts again from its minimum.
     private func repeatNext() {
         guard let call = refusedCalls.popFirst() else {
             refusedCalls.backOff = BackOff()
@@ -167,6 +180,7 @@ extension ServiceSession {
         callUnawaited(call, again: true)
     }
 
+    /// Sends a single post. Its answer confirms it and earlier posts.
     func send(_ post: OutgoingPost, confirms: Confirmation?) {
         guard let connection else { return }
         let message = post.message
@@ -181,8 +195,10 @@ extension ServiceSession {
         }
     }
 
-    /// - Parameter confirms: the requests that the answer confirms to the outbox; nil for a registration from another
-    ///   source.
+    /// Sends a registration, and records its number from the answer.
+    ///
+    /// - Parameter confirms: the requests that the answer confirms to the outbox; nil for a registration that did not
+    ///   come from the outbox, but is restored at a service.
     func sendRegistration(of key: RegistrationKey, confirms: Confirmation? = nil) {
         registrations.asked(key)
         let call = AddObserver(name: key.name?.text ?? "", object: key.object?.text ?? "", options: key.options)
@@ -190,7 +206,7 @@ extension ServiceSession {
         connection?.call(call.message()) { [weak self] result in
             guard let self else { return }
             defer {
-                // Frames for this observer had to wait in the channel for its number.
+                // Notifications for this observer may have waited in the channel for its number.
                 channels.channel?.goOn()
                 if confirms != nil {
                     confirm(confirms, of: number, result)
@@ -201,7 +217,7 @@ extension ServiceSession {
             case .success(let reply):
                 do throws(BusError) {
                     let id = try AddObserver.reply(in: reply)
-                    // The name may have moved to another service before the call arrived.
+                    // If the name moved to another service before the call arrived, that service has registered it.
                     let isWanted = registrations.added(key, id: id, byAnother: reply.sender != asked)
                     if !isWanted { callUnawaited(.removal(id)) }
                 } catch {
@@ -211,11 +227,16 @@ extension ServiceSession {
                 registrationFailed(key, error, isForeign: error.meansAnotherProgram, asked: asked)
             }
         }
-        // The request precedes many registrations, whose answers pile up: a client with many queued messages gets no
-        // channel.
+        // The channel is requested behind the first registration and ahead of further ones. The service refuses a channel
+        // to a client with queued replies, and the replies to many registrations may queue.
         if channels.isFirstAttempt { lookForChannel() }
     }
 
+    /// Handles a failed registration.
+    ///
+    /// - Parameters:
+    ///   - isForeign: whether the answer shows that the owner of the name is no notification center.
+    ///   - asked: the owner of the name when the registration was sent.
     private func registrationFailed(_ key: RegistrationKey, _ error: BusError, isForeign: Bool, asked: UniqueName?) {
         // After a change of the owner, the comparison with the service's list covers this registration.
         guard asked == owner else { return }
@@ -223,12 +244,14 @@ extension ServiceSession {
         if isForeign {
             if case .ready = state { notACenter(because: error) }
         } else if error.isRefusal {
+            // A repetition would be refused again.
             receiver.registrationRefused(key, because: ServiceError(error))
         } else {
             requeryService()
         }
     }
 
+    /// Sends a call whose answer the program awaits.
     private func send(_ call: OutgoingCall) {
         guard let connection else { return call.completion(.failure(.notConnected("it has ended"))) }
         pendingAnswers += 1
@@ -238,9 +261,15 @@ extension ServiceSession {
         }
     }
 
-    /// Sends a barrier. The service answers in order, so the answer proves that it has taken all earlier requests.
+    /// Sends a barrier as a Ping. The service answers in order, so the answer proves that it has taken all earlier
+    /// requests.
+    ///
+    /// - Parameters:
+    ///   - completion: receives whether all earlier requests were taken.
+    ///   - confirms: the requests that the answer confirms to the outbox.
     private func sendBarrier(_ completion: @escaping Request.Completion<Bool>, confirms: Confirmation?) {
         guard let connection else { return completion(false) }
+        // A post before this barrier has an unknown outcome, because its channel ended.
         guard channels.doomedBarriers == 0 else {
             channels.doomedBarriers -= 1
             completion(false)

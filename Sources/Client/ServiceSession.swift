@@ -5,40 +5,54 @@ import CarillonCore
 import CarillonDBus
 import CarillonWire
 
-/// The session of one program with the service: connects to the bus, has the service started, registers and posts. It
-/// repeats these steps whenever the connection to the bus or the service is replaced (E3).
+/// A **service session**: the client side of a program's relation to the notification center service.
 ///
-/// This file has the states and their transitions; `+Requests` has outgoing requests, `+Signals` incoming messages,
-/// `+Batches` batches, and `+Channel` the transport beside the bus. Threads: all members except `init` are used on the
-/// thread of the session's bus.
+/// It connects to the bus, has the bus start the service, sends the requests of an outbox, and passes notifications to
+/// a receiver. When the connection or the service is replaced, it connects again and restores the program's
+/// registrations (E3). The client library (`BusLink`), the command and the bridge each run one session for each
+/// connection.
+///
+/// The session is a state machine. This file has its states and transitions. `+Requests` has outgoing requests,
+/// `+Signals` incoming messages, `+Confirmation` acknowledgments of posts, `+Batches` batches, `+Owner` the owner of
+/// the service's name, and `+Channel` the transport beside the bus.
+///
+/// Threads: all members except `init` are used on the thread of the session's bus.
 public final class ServiceSession {
     enum State {
         /// No connection. The next request or the retry timer starts the next attempt.
         case offline(ServiceError)
-        /// The bus has not answered the handshake.
+        /// The session has sent `Hello`, and the bus has not answered.
         case greeting
-        /// Connected; the service has been asked nothing yet.
+        /// Connected to the bus. The service has been asked nothing, because the program has no requests and no
+        /// observers. This way a program without requests does not start the service.
         case idle
-        /// The service, which the bus may have to start, has been asked for its list of this program's registrations.
+        /// The service has been asked for its list of this program's registrations, and has not answered. The bus may
+        /// have to start the service first. Requests wait in the outbox.
         case asking
-        /// There is no service and the bus can't start one, or another program owns its name. The bus announces a new
-        /// owner.
+        /// There is no service and the bus can't start one, or another program owns the service's name. The session
+        /// asks again when the bus announces a new owner, or with a later request.
         case absent(ServiceError)
+        /// The service has answered, and its registrations match the program's. Requests are sent.
         case ready
     }
 
     let bus: any SessionBus
+    /// Whether calls may make the bus start the service.
     let startsService: Bool
+    /// The requested transport: the bus or a channel.
     let wish: TransportWish
     let outbox: SharedOutbox
     let receiver: any ServiceReceiver
+    /// The connection to the bus; nil while there is none.
     private(set) var connection: (any BusConnection)?
     private(set) var state = State.offline(.disconnected("not connected yet")) {
         didSet { if case .ready = state {} else { endDirectSending() } }
     }
+    /// The owners of the service's name whose signals are trusted.
     private(set) var owners = ServiceOwners()
     /// The owner of the service's name, as far as the bus has announced it.
     var owner: UniqueName? { owners.present }
+    /// The program's registrations, and their numbers at the service.
     var registrations = Registrations()
     /// The suspension that the program requested; nil when it requested none or withdrew its request.
     var suspension: Bool?
@@ -49,46 +63,63 @@ public final class ServiceSession {
     var isSuspensionWithdrawn = false
     /// The details that the program requests besides the content of notifications (P1).
     var details: Details = []
+    /// The check of the sequence numbers of received notifications; it finds losses and duplicates.
     var sequence = SequenceCheck()
+    /// The fields of the previous notification, which decoding reuses if the next one repeats them.
     var recent = ArrivedNotification.Recent()
+    /// The support for batches at the present service.
     var batching = Batching()
+    /// The channel, or the attempts to open one.
     var channels = Channels()
     /// The number of calls in flight whose answers must arrive before a stop.
     var pendingAnswers = 0
-    /// Whether a question to the bus follows the last message that was sent; its answer is one of ``pendingAnswers``.
+    /// Whether a call to the bus follows the last message that was sent. Its answer proves that the bus has read that
+    /// message; ``mayStop()`` waits for it, as one of ``pendingAnswers``.
     var isBusAsked = true
+    /// Whether a connection attempt is in progress. Its failure is reported even though the state is already `offline`.
     private var isConnecting = false
+    /// Whether a service has answered before. The next `ready` state then follows a replacement, in which notifications
+    /// may have been lost.
     private var wasEverReady = false
+    /// The calls that an overloaded service refused, to be repeated.
     var refusedCalls = RefusedCalls()
-    /// The number of the latest question to the service; answers to earlier questions are ignored.
+    /// The number of the latest question to the service about its registrations. Answers to earlier questions are
+    /// ignored. Requests from before the latest question are settled by its answer.
     private(set) var question = 0
     /// Whether the service is asked for its list in pages, because it refused to send the whole list at once.
     private var asksInPages = false
-    /// The owner of the name when the question was sent; nil when the owner was unknown.
+    /// The owner of the name when the latest question was sent; nil when the owner was unknown.
     private var asked: UniqueName?
-    /// The timer that reports a silent service; set while an answer of the service is awaited.
+    /// The timer that reports a silent service as ``ConnectionState/notAnswering(_:)``. It is set while an answer of
+    /// the service is awaited.
     var silence: AnyObject?
-    /// Whether the program was informed that a service, once ready, does not answer.
+    /// Whether the program was informed that the service, which was ready before, does not answer.
     var isSilent = false
     /// A counter that changes whenever the service answers.
     var answerCount: UInt64 = 0
     /// The timer of the next confirmation request to the service; set while posts are unconfirmed.
     var confirmationTimer: AnyObject?
+    /// The posts of an ended service whose outcome is unknown; nil when there are none.
     var unresolved: Unresolved?
+    /// The state of the check of the name's owner after a signal of an unexpected sender.
     var ownerDoubt = OwnerDoubt.none
-    /// The timer of the next attempt; nil when none is due.
+    /// The timer of the next connection attempt or question; nil when none is due.
     private var retry: AnyObject?
-    /// Keeps the previous connection alive until its callbacks have returned.
+    /// A timer that keeps the previous connection alive until its callbacks have returned.
     private var release: AnyObject?
+    /// The delay of the next retry.
     private var backOff = BackOff()
+    /// The time of the last failed attempt; posts trigger at most one attempt per second.
     private var lastFailure: ContinuousClock.Instant?
-    /// The time within which a service that is being started usually answers.
+    /// The time within which a service that is being started usually answers, in milliseconds. After it, a silent
+    /// service is reported.
     static let patienceMilliseconds: UInt32 = 5000
 
     /// - Parameters:
     ///   - startsService: whether the bus may start a service when there is none.
-    ///   - wish: the wished transport of posts and notifications; call ``pump()`` after a change.
+    ///   - wish: the requested transport of posts and notifications; call ``pump()`` after a change.
     ///   - outbox: the program's requests; call ``pump()`` after a request was appended.
+    ///   - receiver: the receiver of notifications and reports.
     public init(
         bus: any SessionBus, startsService: Bool = true, wish: TransportWish = TransportWish(), outbox: SharedOutbox,
         receiver: any ServiceReceiver
@@ -100,21 +131,24 @@ public final class ServiceSession {
         self.receiver = receiver
     }
 
+    /// Begins the first connection attempt.
     public func start() {
         connect()
     }
 
+    /// Closes the connection to the bus at once. Call ``mayStop()`` first, until it returns true.
     public func stop() {
         channels = Channels()
         connection = nil
     }
 
-    /// Whether ``stop()`` loses no request that could still be sent. Call it again after each turn of the loop, because
-    /// each call continues the necessary steps.
+    /// Continues an orderly end, and returns whether ``stop()`` would lose no request that could still be sent. Call it
+    /// after each iteration of the loop until it returns true.
     ///
-    /// A socket that has accepted all bytes is not enough. A connection that closes with unread input, such as an
-    /// answer or a Ping, is reset, and the bus then drops the data that it has not read. Therefore the session asks the
-    /// bus a question, whose answer proves that the bus has read all earlier data.
+    /// The steps are: send the outbox without waiting for batches, await the answers, and then ask the bus a question.
+    /// Without that question, the bus might drop requests that it has not read. The reason is that the kernel resets a
+    /// connection that closes with unread input, such as an answer or a Ping. The answer to the question proves that the
+    /// bus has read all earlier data.
     public func mayStop() -> Bool {
         endDirectSending()
         switch state {
@@ -136,7 +170,8 @@ public final class ServiceSession {
         }
     }
 
-    /// Continues with the requests in the outbox.
+    /// Sends the requests in the outbox as far as the state permits. Call it after a request was appended. Without a
+    /// service it starts an attempt, or fails the requests if the last attempt failed within a second.
     public func pump() {
         switch state {
         case .greeting, .asking: break
@@ -150,12 +185,14 @@ public final class ServiceSession {
         }
     }
 
+    /// Whether the last failed attempt was more than a second ago.
     private var mayTryAgain: Bool {
         lastFailure.map { bus.now - $0 > .seconds(1) } ?? true
     }
 
     // MARK: The bus
 
+    /// Opens a connection to the bus and sends `Hello`.
     private func connect() {
         retry = nil
         isConnecting = true
@@ -177,6 +214,8 @@ public final class ServiceSession {
         }
     }
 
+    /// Handles the answer to `Hello`. The service is asked at once if the program has observers or a suspension to
+    /// restore. Otherwise the first request triggers the question.
     private func greeted() {
         isConnecting = false
         backOff = BackOff()
@@ -185,8 +224,10 @@ public final class ServiceSession {
         if !registrations.isEmpty || suspension != nil { ask() } else { pump() }
     }
 
+    /// Resets all state that belongs to the connection, fails the waiting requests, and schedules a reconnection if the
+    /// program has observers.
     private func disconnected(_ reason: String) {
-        // A failed handshake may be followed by the end of the same connection.
+        // A failed handshake and the end of its connection are reported separately; the second report is ignored.
         if case .offline = state, !isConnecting { return }
         isConnecting = false
         silence = nil
@@ -225,8 +266,8 @@ public final class ServiceSession {
 
     // MARK: The service
 
-    /// Asks the service for its list of this program's registrations, and repairs differences. The call starts the
-    /// service where the bus can do that.
+    /// Asks the service for its list of this program's registrations. The answer shows which registrations to add and
+    /// remove. The call also makes the bus start the service, if `startsService` permits.
     private func ask() {
         guard let connection, let name = connection.uniqueName else { return }
         retry = nil
@@ -245,6 +286,8 @@ public final class ServiceSession {
     }
 
     /// Sends a question. Its answer is ignored if a later question was sent meanwhile.
+    ///
+    /// - Parameter take: receives a valid answer and its sender.
     private func ask<Method: CenterMethod>(
         _ method: Method, on connection: any BusConnection,
         _ take: @escaping (Method.Reply, _ sender: UniqueName?) -> Void
@@ -264,6 +307,9 @@ public final class ServiceSession {
         }
     }
 
+    /// Asks for the next page of the list, until a page is empty.
+    ///
+    /// - Parameter listed: the entries of the previous pages.
     private func askForPiece(
         behind listed: [ListedObserver], of name: UniqueName, on connection: any BusConnection
     ) {
@@ -281,23 +327,29 @@ public final class ServiceSession {
         }
     }
 
+    /// Starts the timer that reports a silent service.
     private func awaitAnswer() {
         silence = bus.once(milliseconds: Self.patienceMilliseconds) { [weak self] in self?.announceSilence() }
     }
 
+    /// Handles the complete list of a service: compares it with the program's registrations, restores differences, and
+    /// enters the `ready` state.
+    ///
+    /// The steps before `ready` settle the state that belonged to an earlier service. The calls after it restore
+    /// suspension, details, batches and registrations.
     private func answered(_ listed: [ListedObserver], by sender: UniqueName?) {
-        // A former owner of the name may answer as well, but it does not receive the requests that follow.
+        // An answer of a former owner does not count, because the requests that follow go to the present owner.
         if let owner, owner != sender { return askAgain() }
         silence = nil
         asksInPages = false
         let isSame = owner == sender
         owners.answered(sender)
-        // A service that answers has the state of its predecessor, which has ended and wrote nothing afterwards.
+        // The answer follows the end of the previous service, so that service writes nothing more to its channel.
         if let channel = channels.channel, channel.service != sender { endChannel("the service was replaced") }
         channels.answered(sender)
         let repair = registrations.compare(with: listed)
-        // A service without any of these registrations may not know this program, and then numbers its notifications
-        // from one.
+        // A service that has none of these registrations may not know this program. It then numbers the program's
+        // notifications from one.
         if !registrations.areAnyRemembered {
             sequence.mayBeginAnew()
             // Such a service knows no earlier suspension either; it reports a suspension that is in force.
@@ -306,11 +358,12 @@ public final class ServiceSession {
                 receiver.suspensionChanged(false, cause: SuspensionCause.none.rawValue)
             }
         }
-        // The service answers in order, so it has taken everything that was sent to it before.
+        // The service answers in order. If the bus had announced it as the owner, its answer confirms all earlier posts.
+        // Posts over a channel are confirmed by their own outcomes.
         outbox.reset(keeping: channels.channel?.sender.unsettled ?? 0, isTaken: isSame)
         resolveUnresolved()
         isSilent = false
-        // The service may be of another version than its predecessor.
+        // The service may be of another version than its predecessor, so its support for batches is unknown.
         batching = Batching()
         state = .ready
         backOff = BackOff()
@@ -318,6 +371,7 @@ public final class ServiceSession {
         receiver.stateChanged(.connected)
         if wasEverReady, !registrations.isEmpty { receiver.mayHaveMissed(.serviceChanged) }
         wasEverReady = true
+        // Counts the calls below: posts over a channel wait until the service has taken them.
         channels.sentOnBus += 1
         refusedCalls = RefusedCalls()
         if suspension != nil || isSuspensionWithdrawn { callUnawaited(.suspension) }
@@ -325,12 +379,13 @@ public final class ServiceSession {
         if !registrations.isEmpty { askForBatches() }
         for id in repair.surplus { callUnawaited(.removal(id)) }
         for key in repair.missing { sendRegistration(of: key) }
+        // A frame in the channel may have waited for the number of a registration.
         channels.channel?.goOn()
         sendRequests()
     }
 
-    /// Asks the bus for the current owner of the name, whose change it may not have announced, and then asks that
-    /// owner.
+    /// Asks the bus for the current owner of the name, whose change it may not have announced yet, and then asks that
+    /// owner for its list.
     private func askAgain() {
         let number = question
         connection?.nameOwner(of: Wire.busName) { [weak self] result in
@@ -344,6 +399,8 @@ public final class ServiceSession {
         }
     }
 
+    /// Handles the failure of a question: a foreign owner, an overloaded service, no service, or a service that ended
+    /// before it answered. The last case is retried.
     private func askingFailed(_ error: BusError) {
         if error.meansAnotherProgram {
             guard asksInPages else { return notACenter(because: error) }
@@ -352,8 +409,8 @@ public final class ServiceSession {
             return tryAgainLater { [unowned self] in ask() }
         }
         if error.centerError == .limitExceeded {
-            // The service is overloaded, or its list exceeds the size of one answer. Posts wait for a while, and then
-            // fail.
+            // The service is overloaded, or its list exceeds the size of one answer. Posts wait during the retries of
+            // about ten seconds, and then fail.
             silence = nil
             asksInPages = true
             let isLong = backOff.isLong
@@ -370,6 +427,11 @@ public final class ServiceSession {
         becomeAbsent(ServiceError(error), telling: .serviceUnavailable(error.message))
     }
 
+    /// Enters the `absent` state and fails the waiting requests.
+    ///
+    /// - Parameters:
+    ///   - reason: the error for the requests.
+    ///   - told: the state that is reported to the program.
     private func becomeAbsent(_ reason: ServiceError, telling told: ConnectionState) {
         silence = nil
         lastFailure = bus.now
@@ -396,7 +458,8 @@ public final class ServiceSession {
         }
     }
 
-    /// Reports that the service does not answer, because it is slow or stopped. The session keeps waiting.
+    /// Reports that the service does not answer, because it is slow, stopped or still being started. The session keeps
+    /// waiting.
     func announceSilence() {
         silence = nil
         guard case .asking = state else { return }
@@ -413,16 +476,18 @@ public final class ServiceSession {
         }
     }
 
+    /// Handles a new owner of the service's name, or the loss of the owner. Posts in flight to the former owner become
+    /// unresolved, and the new owner is asked for its list.
     func ownerChanged(to newOwner: UniqueName?) {
         let former = owner
         guard owners.change(to: newOwner) else { return }
-        // This also applies while an answer is awaited: posts in flight went to the former owner.
+        // In every state, posts in flight went to the former owner.
         endDirectSending()
         outbox.reset()
         resolvePosts(of: former)
         switch state {
         case .offline, .greeting, .idle: break
-        // The pending answer would come from a former owner.
+        // The pending answer would come from a former owner. A question that was sent without an owner is still valid.
         case .asking: if asked != nil { ask() }
         case .absent: if newOwner != nil { ask() }
         case .ready:
@@ -432,12 +497,14 @@ public final class ServiceSession {
         }
     }
 
-    /// Schedules another question to the service, because it did not answer a request.
+    /// Schedules another question to the service, because it did not answer a request. The answer shows whether the
+    /// service still has the program's registrations.
     func requeryService() {
         guard case .ready = state, retry == nil else { return }
         tryAgainLater { [unowned self] in if case .ready = state { ask() } }
     }
 
+    /// Runs `action` after the next back-off delay.
     private func tryAgainLater(_ action: @escaping () -> Void) {
         retry = bus.once(milliseconds: backOff.next()) { [weak self] in
             self?.retry = nil
@@ -448,14 +515,18 @@ public final class ServiceSession {
 
 /// A call whose result the program does not await.
 enum UnawaitedCall: Hashable {
-    /// The program's latest request about its suspension.
+    /// The program's latest request about its suspension, or its withdrawal.
     case suspension
+    /// The removal of a registration at the service.
     case removal(ObserverID)
+    /// The request for details with each notification (P1).
     case details
+    /// The request that the service sends notifications in batches (F1).
     case batches
 }
 
-/// The calls that an overloaded service refused, to be repeated later.
+/// The calls that an overloaded service refused. They are repeated later, in order, one at a time. Each call is
+/// contained once, because a repetition sends the program's latest values.
 struct RefusedCalls {
     private var waiting = Deque<UnawaitedCall>()
     private var contained: Set<UnawaitedCall> = []
@@ -480,9 +551,10 @@ struct RefusedCalls {
 struct BackOff {
     private var milliseconds: UInt32 = 50
 
-    /// Whether attempts have failed for more than ten seconds.
+    /// Whether the delay has passed 6.4 seconds; the attempts have then failed for more than ten seconds in total.
     var isLong: Bool { milliseconds > 6_400 }
 
+    /// Returns the next delay in milliseconds, and doubles it.
     mutating func next() -> UInt32 {
         defer { milliseconds = min(milliseconds * 2, 30_000) }
         return milliseconds

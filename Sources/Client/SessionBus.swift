@@ -3,12 +3,12 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// The source of connections and time for a ``ServiceSession``: a bus and a main loop, or their replacement in a test
-/// or simulation.
+/// The environment of a ``ServiceSession``: it opens connections and provides the clock and timers. ``LoopBus`` is a real
+/// bus with a main loop; tests and the simulation replace it.
 ///
 /// Threads: all members are used on the session's thread.
 public protocol SessionBus: AnyObject {
-    /// Opens a new connection to the bus, which has not said hello yet.
+    /// Opens a new connection to the bus. The session then sends `Hello`.
     ///
     /// - Throws: the reason why there is no connection.
     func connect() throws(BusError) -> any BusConnection
@@ -17,22 +17,23 @@ public protocol SessionBus: AnyObject {
     /// - Parameter reply: the service's answer, with the descriptor.
     /// - Throws: an error when the answer has no descriptor.
     func channelLine(in reply: Message) throws(BusError) -> any ChannelLine
+    /// The current time.
     var now: ContinuousClock.Instant { get }
-    /// Runs `action` once, from the loop.
+    /// Runs `action` once, from the loop, after this time.
     ///
     /// - Returns: an object whose release cancels the action. `action` itself may release it.
     func once(milliseconds: UInt32, _ action: @escaping () -> Void) -> AnyObject
 }
 
-/// The address of a bus, in the syntax of D-Bus, or the error why there is none.
+/// A closure that returns the address of a bus in the syntax of D-Bus, or throws the reason why there is none.
 public typealias BusAddress = @Sendable () throws(BusError) -> String
 
-/// A real bus, driven by a main context.
+/// A real bus. A main context polls its connections and channels, and runs the timers.
 public final class LoopBus: SessionBus {
     private let address: BusAddress
     private let context: MainContext
 
-    /// - Parameter address: called again for every connection.
+    /// - Parameter address: returns the bus address; called for every connection, because the address may change.
     public init(address: @escaping BusAddress, context: MainContext) {
         self.address = address
         self.context = context
@@ -40,6 +41,7 @@ public final class LoopBus: SessionBus {
 
     public func connect() throws(BusError) -> any BusConnection {
         let connection = try Connection(address: try address(), context: context)
+        // The answer to a request for a channel contains a file descriptor.
         connection.takeDescriptors()
         return connection
     }

@@ -2,12 +2,16 @@
 import CarillonDBus
 import CarillonMainLoop
 
-/// The queue of requests that a program's threads fill and its session empties. Threads: any.
+/// The thread-safe queue of requests between a program's threads, which append, and its session, which sends. It is an
+/// ``Outbox`` with a lock.
 ///
-/// While the line is idle and lent out, a post leaves from the posting thread and does not wait for the session's
-/// thread to wake up. The order is that of ``append(_:)`` either way.
+/// **Direct sending.** The session may lend a transport to the posting threads. A post then leaves from the posting
+/// thread, and does not wait for the session's thread to wake up. This happens only while no earlier request waits, so
+/// the order is that of ``append(_:)`` either way.
+///
+/// Threads: any.
 public final class SharedOutbox: Sendable {
-    /// The line over which posts may bypass the session.
+    /// The transport over which posting threads may send directly.
     enum Line {
         case bus(DirectSender)
         case channel(ChannelSender)
@@ -16,15 +20,17 @@ public final class SharedOutbox: Sendable {
     private struct State {
         var outbox: Outbox<Request>
         var isClosed = false
-        /// The lent line; nil while posts leave through the session.
+        /// The lent transport; nil while posts leave through the session.
         var line: Line?
-        /// The number of posts that bypassed the session on the bus.
+        /// The number of posts that were sent directly on the bus since the transport was lent.
         var passedOnBus: UInt64 = 0
-        /// Whether the session already ensures that bypassing posts are confirmed.
+        /// Whether the session already has a timer that confirms directly sent posts.
         var isWatched = false
 
-        /// - Returns: whether the session must continue, because a part of the post is left or the post is the first
-        ///   unconfirmed one; nil when the post may not bypass the session.
+        /// Sends a post directly, if possible.
+        ///
+        /// - Returns: whether the session must be notified: a part of the post is unwritten, or the post needs a
+        ///   confirmation timer and none runs. The result is nil when the post was not sent and has to be appended.
         mutating func pass(_ post: OutgoingPost) -> Bool? {
             switch line {
             case nil: return nil
@@ -50,9 +56,10 @@ public final class SharedOutbox: Sendable {
         state = Locked(State(outbox: Outbox(limits: limits)))
     }
 
-    /// Appends a request to the queue.
+    /// Appends a request to the queue, or sends a post directly.
     ///
-    /// - Returns: whether the session must be notified. Otherwise it waits for an answer, and then finds the request.
+    /// - Returns: whether the session must be notified. Otherwise the session finds the request after the answer that it
+    ///   awaits.
     /// - Throws: ``ServiceError/tooManyUnsentPosts(limit:)`` for a post that would exceed the limits.
     @discardableResult
     public func append(_ request: Request) throws(ServiceError) -> Bool {
@@ -74,10 +81,10 @@ public final class SharedOutbox: Sendable {
 
     /// A counter that changes whenever a request leaves or is confirmed.
     public var progress: UInt64 { state.withLock { $0.outbox.progress } }
-    /// The number of posts that have not left the process, and the number of unconfirmed posts that have.
+    /// The number of posts that have not left the process, and the number of sent posts that are unconfirmed.
     public var unsentPosts: (waiting: Int, unconfirmed: Int) { state.withLock { $0.outbox.unsent } }
 
-    /// Notes that no more requests will follow.
+    /// Records that no more requests will follow, so that the session's thread can end.
     public func close() { state.withLock { $0.isClosed = true } }
     public var isClosed: Bool { state.withLock { $0.isClosed } }
     public var isEmpty: Bool { state.withLock { $0.outbox.isEmpty } }
@@ -85,8 +92,8 @@ public final class SharedOutbox: Sendable {
         state.withLock { $0.outbox.next(posting) }
     }
 
-    /// Whether posts have left after the last post that asks for an answer. If so, the session watches them until they
-    /// are confirmed and is not notified of further ones.
+    /// Whether the session needs a confirmation timer for sent posts. If so, the session starts it, and is not notified
+    /// of further direct posts until then.
     func watch() -> Bool {
         state.withLock { state in
             state.isWatched = state.outbox.isConfirmationDue
@@ -94,12 +101,12 @@ public final class SharedOutbox: Sendable {
         }
     }
     func requestConfirmation() -> Outbox<Request>.Confirmation? { state.withLock { $0.outbox.requestConfirmation() } }
-    /// Lets posts leave over this line, until ``endDirectSending()``.
+    /// Lends a transport: posting threads may send over it until ``endDirectSending()``.
     func lend(_ line: Line) { state.withLock { $0.line = line } }
 
     /// Ends the loan: all requests leave through the session from now on.
     ///
-    /// - Returns: the number of posts that bypassed the session on the bus since the last call.
+    /// - Returns: the number of posts that were sent directly on the bus since the last call.
     func endDirectSending() -> UInt64 {
         state.withLock { state in
             state.line = nil
@@ -108,7 +115,8 @@ public final class SharedOutbox: Sendable {
         }
     }
 
-    /// The number of requests that have left, while posts accumulate; nil when none do.
+    /// The number of requests that have left so far, if posts accumulate for a batch; nil otherwise. The session
+    /// compares two values to find out whether a batch makes progress.
     var departuresBeforePile: UInt64? {
         state.withLock { $0.outbox.isPilingUp ? $0.outbox.departures : nil }
     }

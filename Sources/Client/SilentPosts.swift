@@ -1,31 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/// The posts in flight that asked for no answer and that no later answer has confirmed. They may be lost when the
-/// service or the connection ends (E10). Does no input or output.
+/// The counts of **silent posts**: sent posts that ask for no answer of their own. Each is *unconfirmed* until a later
+/// answer confirms it, or the service announces it as refused. If the service or the connection ends before that, it is
+/// *unresolved* and may be lost (E10).
+///
+/// ``Outbox`` keeps the counts for posts on the bus. A plain value without input and output.
 struct SilentPosts {
-    /// The number of posts without a known outcome.
+    /// The number of unconfirmed posts, without posts that are known to be refused.
     private(set) var count = 0
-    /// The number of posts that are known to be refused; a later answer confirms them as well.
+    /// The number of posts that the service announced as refused. The next answer covers them as well, so it confirms
+    /// fewer of the others.
     private(set) var refused = 0
-    /// The number of posts whose confirming answers have failed since the last successful answer.
+    /// The number of unconfirmed posts whose confirming answers have failed. The next successful answer confirms them.
     private(set) var unanswered = 0
-    /// The number of posts of an ended service of which it is unknown whether the service has taken them.
+    /// The number of posts to an ended service whose outcome is unknown.
     private(set) var unresolved = 0
 
+    /// Counts silent posts that have been sent.
     mutating func add(_ added: Int) { count += added }
 
-    /// Removes the last `withdrawn` posts, which ask for an answer after all.
+    /// Removes the last `withdrawn` posts from the counts, because they ask for an answer after all.
     mutating func withdraw(_ withdrawn: Int) { count = max(0, count - withdrawn) }
 
-    /// Counts posts that the service announces as refused. They are the earliest, because the service announces them
-    /// ahead of an answer.
+    /// Counts posts that the service announces as refused. They belong to the posts that the next answer covers, because
+    /// the service sends the announcement ahead of that answer.
     mutating func refuse(_ announced: Int) {
         let known = min(announced, count)
         count -= known
         refused += known
     }
 
-    /// Counts posts that an ending service announces as refused.
+    /// Counts posts that an ending service announces as refused: they are no longer unresolved.
     mutating func refuseUnresolved(_ announced: Int) { unresolved = max(0, unresolved - announced) }
 
     /// Applies an answer behind `confirmed` posts. The service answers in order, so the answer also confirms posts
@@ -38,13 +43,13 @@ struct SilentPosts {
         unanswered = 0
     }
 
-    /// Applies the failure of an answer behind `failed` posts: it is unknown which of them were taken.
+    /// Applies the failure of an answer behind `failed` posts. They stay unconfirmed.
     mutating func fail(_ failed: Int) { unanswered += failed }
 
     /// Applies an answer of the service behind all posts.
     mutating func confirmAll() { (count, refused, unanswered) = (0, 0, 0) }
 
-    /// Notes the end of the service or of the connection to it.
+    /// Applies the end of the service or of the connection: the unconfirmed posts become unresolved.
     mutating func serviceEnded() {
         unresolved += count
         confirmAll()

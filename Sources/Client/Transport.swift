@@ -9,24 +9,26 @@ import Synchronization
 
 /// The transport of notifications between a program and the service (F2).
 public enum Transport: String, Hashable, Sendable, CaseIterable {
-    /// Over the bus, where its monitors see them.
+    /// Over the bus, where monitors of the bus (`dbus-monitor`) see them.
     case bus
     /// Over a private socket between the program and the service, which the program requests over the bus. All other
     /// messages stay on the bus.
     case channel
 
-    /// The wish of the user who runs the program, from `CARILLON_TRANSPORT`; nil when the variable is unset or has
-    /// another value.
+    /// The transport that the program's user requests by the variable `CARILLON_TRANSPORT`; nil when the variable is unset
+    /// or has another value.
     public static var ofEnvironment: Transport? {
         getenv(environmentVariable).flatMap { Transport(rawValue: String(cString: $0)) }
     }
 
+    /// The name of this environment variable.
     public static let environmentVariable = "CARILLON_TRANSPORT"
 }
 
-/// The wished transport. Threads: any.
+/// The requested transport of a session: the user's request by the environment, or otherwise the program's. The program
+/// may change it at any time. Threads: any.
 public final class TransportWish: Sendable {
-    /// The wish of the user who runs the program; it takes precedence over the program's wish.
+    /// The request of the program's user; it takes precedence over the program's request. Nil for none.
     public let ofUser: Transport?
     private let isChannel: Atomic<Bool>
 
@@ -35,11 +37,12 @@ public final class TransportWish: Sendable {
         self.ofUser = ofUser
     }
 
+    /// The program's request.
     public var ofProgram: Transport {
         get { isChannel.load(ordering: .relaxed) ? .channel : .bus }
         set { isChannel.store(newValue == .channel, ordering: .relaxed) }
     }
 
-    /// The effective transport.
+    /// The requested transport. The session uses a channel only if the service provides one.
     public var value: Transport { ofUser ?? ofProgram }
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A value that moves from one thread to another although the compiler can't prove that this is safe.
+/// A box that carries a value from the posting thread to the thread of an observer, although the compiler can't prove
+/// that this is safe. Used for notifications.
 struct Carried<Value>: @unchecked Sendable {
-    // Sendable: for notifications, which are immutable. The poster hands object and userInfo to observers on threads
-    // that the observers chose. That these values can be used there is part of the agreement between poster and
-    // observer, as with Foundation's center.
+    // Sendable: a notification is immutable, but its object and userInfo may hold values of any type. Poster and observer
+    // must agree on values that the observer's thread may use, as with Foundation's center.
     let value: Value
 
     init(_ value: Value) {

@@ -3,21 +3,25 @@ import CarillonMainLoop
 import CarillonThreadDelivery
 import Foundation
 
-/// The handover of one post to observers on main contexts. The data that these observers share is created when the
-/// first of them needs it.
+/// The delivery of one post to its observers on main contexts. It contains the data that these observers share, which is
+/// created when the first of them needs it.
 ///
-/// A class, because most posts have no such observer: then the handover costs them one pointer.
+/// `NotificationCenter.post` creates it for the first such observer. It is a class, so that a post without such observers
+/// pays for one nil pointer only.
 final class ContextHandover {
     private let notification: Notification
     private var carried: Carried<Notification>?
-    /// The memory that the post keeps for each context, counted once for all its observers.
+    /// The memory that the notification takes in the queue of each context. A queue counts it once for all observers of the
+    /// post.
     private var payloads: [(delivery: ContextDelivery, payload: ContextDelivery.Payload)] = []
 
     init(of notification: Notification) {
         self.notification = notification
     }
 
-    /// - Returns: false when the target or the context is gone, so that nothing can be called any more.
+    /// Queues a call of an observer on the thread of its context.
+    ///
+    /// - Returns: false when the observer's target or the context is gone, so that the registration can be removed.
     func append(_ registration: Registration, to delivery: ContextDelivery, in modes: ModeSet) -> Bool {
         if let target = registration.target, target.isOver { return false }
         let carried = self.carried ?? Carried(notification.withoutEndingSender)
@@ -28,6 +32,7 @@ final class ContextHandover {
         }
     }
 
+    /// Returns the shared memory count of the post for a context.
     private func payload(for delivery: ContextDelivery, _ notification: Notification) -> ContextDelivery.Payload {
         if let known = payloads.first(where: { $0.delivery === delivery }) { return known.payload }
         let payload = ContextDelivery.Payload(byteCount: PayloadSize.of(notification))
@@ -37,8 +42,8 @@ final class ContextHandover {
 }
 
 extension Notification {
-    /// The same notification, without its sender if that is an object whose `deinit` has begun. Such an object may be
-    /// used until its `deinit` returns, and not afterwards.
+    /// The same notification for a later delivery. A sender whose `deinit` has begun is left out, because the object is
+    /// invalid after its `deinit`, even if the notification still refers to it.
     var withoutEndingSender: Notification {
         guard let sender = LocalNotifications.Sender(object).object, isEnding(sender) else { return self }
         return Notification(name: name, object: nil, userInfo: userInfo)

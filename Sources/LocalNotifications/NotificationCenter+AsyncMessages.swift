@@ -3,7 +3,7 @@ import CarillonMainLoop
 import CarillonThreadDelivery
 import Foundation
 
-/// Messages that are delivered asynchronously.
+/// Observing and posting asynchronous messages, and their sequences: the post does not wait.
 extension NotificationCenter {
     /// Adds an asynchronous closure that is called for each message of a subject, one after the other, in the order of
     /// the posts.
@@ -83,6 +83,7 @@ extension NotificationCenter {
             let size = PayloadSize.ofEntry + PayloadSize.of(notification)
             NotificationCenter.noteLost(delivery.append(byteCount: size) { await observer(message) })
         }
+        // The end of the token ends the observer and discards the messages that wait for it.
         let both = Observation {
             observation.cancel()
             delivery.end()
@@ -90,10 +91,12 @@ extension NotificationCenter {
         return ObservationToken(both, of: self)
     }
 
+    /// Returns the message of a notification: the posted message itself, or the result of `makeMessage`.
     private static func message<Message: AsyncMessage>(_: Message.Type, in notification: Notification) -> Message? {
         notification.userInfo?[messageKey] as? Message ?? Message.makeMessage(notification)
     }
 
+    /// The number of discarded messages, for the rate limit of the log.
     private static let timesLost = Locked<UInt64>(0)
 
     /// Counts and logs messages that were discarded, because their observers do not take them in time (T2).
@@ -105,11 +108,15 @@ extension NotificationCenter {
         }
     }
 
+    /// The messages for one iterator, and the token of the observer that provides them.
     fileprivate struct MessageStream<Message: AsyncMessage> {
         let stream: AsyncStream<Message>
         let token: ObservationToken
     }
 
+    /// Begins to observe messages for one iterator.
+    ///
+    /// - Parameter policy: the buffer of the stream, which discards the oldest messages when it is full.
     fileprivate func stream<Message: AsyncMessage>(
         of _: Message.Type, _ subject: Any?, _ policy: AsyncStream<Message>.Continuation.BufferingPolicy
     ) -> MessageStream<Message> {
@@ -121,6 +128,7 @@ extension NotificationCenter {
         return MessageStream(stream: stream, token: token)
     }
 
+    /// An asynchronous sequence of messages. Each iterator observes from its own creation on.
     private struct MessageSequence<Message: AsyncMessage>: AsyncSequence, Sendable {
         typealias Element = Message
         typealias Failure = Never
@@ -144,11 +152,13 @@ extension NotificationCenter {
         }
 
         func makeAsyncIterator() -> Iterator {
-            // An object that is gone sends no messages. A new object, which nobody else has, takes its place.
+            // If the subject is gone, a new object replaces it as the sender. No message comes from that object, so the
+            // iterator receives nothing.
             let object: AnyObject? = subject.isAny ? nil : subject.object ?? Gone()
             return Iterator(center.stream(of: Message.self, object, .bufferingNewest(limit)))
         }
 
+        /// A sender without messages.
         private final class Gone: Sendable {}
 
         struct Iterator: AsyncIteratorProtocol {

@@ -3,7 +3,7 @@ import CarillonMainLoop
 import CarillonThreadDelivery
 import Foundation
 
-/// Messages on the main actor.
+/// Observing and posting messages of the main actor: the post waits for the observers.
 extension NotificationCenter {
     /// Adds a closure that is called on the main actor for each message of a subject.
     ///
@@ -44,11 +44,12 @@ extension NotificationCenter {
         postOnMainActor(Message.makeNotification(message).carrying(message, named: Message.name, subject: nil))
     }
 
-    /// A mark of the thread that posts a message. During the post this is the main actor's thread, whichever thread
-    /// that is.
+    /// A mark of a thread while it posts a message. Such a thread runs the main actor, even if it is not the main thread:
+    /// after `dispatchMain()` the main actor runs on other threads.
     private final class Posting: Sendable {}
     private static let posting = ThreadLocal<Posting>()
 
+    /// Posts the notification of a message, and marks the thread meanwhile.
     @MainActor
     private func postOnMainActor(_ notification: Notification) {
         let outer = NotificationCenter.posting.value
@@ -57,9 +58,10 @@ extension NotificationCenter {
         post(notification)
     }
 
-    /// Whether the calling thread is the main actor's.
+    /// Whether the calling thread runs the main actor.
     static var isMainActor: Bool { posting.value != nil || MainContext.isMainThread }
 
+    /// Observes the messages of a subject; nil for any subject.
     private func observe<Message: MainActorMessage>(
         _: Message.Type, of subject: Any?, _ observer: @escaping @MainActor (Message) -> Void
     ) -> ObservationToken {
@@ -71,7 +73,8 @@ extension NotificationCenter {
                     if let message = posted ?? Message.makeMessage(notification.value) { observer(message) }
                 }
             }
-            // A message arrives on the main thread; a notification of its name may be posted on any thread.
+            // A message is posted on the main actor. A plain notification of its name may be posted on any thread; then
+            // the observer runs later on the main thread.
             if NotificationCenter.isMainActor {
                 hear()
             } else {

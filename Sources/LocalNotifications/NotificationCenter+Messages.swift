@@ -10,13 +10,15 @@ import Foundation
     public typealias MessageMetatype = Any
 #endif
 
-/// Typed messages, with the names and the behavior of the messages of Foundation's center.
+/// Typed messages, with the names and the behavior of the messages of Foundation's center. A message travels through the
+/// center inside a notification: in its userInfo, under ``messageKey``. The observing and posting methods are in
+/// `+MainActorMessages` and `+AsyncMessages`.
 extension NotificationCenter {
     /// A message that is posted and observed on the main actor: the post returns when the observers have run.
     ///
-    /// A message is also a notification with the name ``name`` and the subject as its object. A conformance that
-    /// converts messages from and to notifications works together with programs that post and observe notifications of
-    /// that name.
+    /// A message is also a notification with the name ``name`` and the subject as its object. A type that implements
+    /// ``makeMessage(_:)`` and ``makeNotification(_:)`` exchanges messages with code that posts and observes plain
+    /// notifications of that name.
     public protocol MainActorMessage: MessageMetatype {
         /// The subject of a message: an object that posts it, and that an observer may select.
         associatedtype Subject
@@ -47,7 +49,7 @@ extension NotificationCenter {
         associatedtype MessageType
     }
 
-    /// The building block of identifiers:
+    /// The type of identifiers. A program declares an identifier of its message `DidStart` like this:
     ///
     /// ```swift
     /// extension NotificationCenter.MessageIdentifier
@@ -68,12 +70,14 @@ extension NotificationCenter {
         token.end(in: self)
     }
 
-    /// The userInfo key of the message itself.
+    /// The userInfo key under which a notification carries the message itself, so that observers need not decode it.
     static var messageKey: AnyHashable { AnyHashable(MessageKey()) }
 
     private struct MessageKey: Hashable, Sendable {}
 
     /// Observes the notifications of a message as long as the token exists.
+    ///
+    /// - Parameter heard: the block that is called for each of them, on the posting thread.
     func observeMessages(
         named name: Notification.Name, of subject: Any?, _ heard: @escaping @Sendable (Notification) -> Void
     ) -> ObservationToken {
@@ -81,6 +85,7 @@ extension NotificationCenter {
     }
 }
 
+// Default implementations.
 extension NotificationCenter.MainActorMessage {
     public static var name: Notification.Name { Notification.Name(String(reflecting: Self.self)) }
     @MainActor public static func makeMessage(_ notification: Notification) -> Self? { nil }

@@ -3,7 +3,8 @@ import CarillonMainLoop
 import CarillonThreadDelivery
 import Foundation
 
-/// Methods of objects as observers, without the runtime of Objective-C.
+/// Methods of objects as observers. They replace Foundation's target and selector, which need the runtime of
+/// Objective-C.
 extension NotificationCenter {
     /// Adds a method of an object as an observer, called for each matching notification:
     /// `center.addObserver(self, method: Document.saved, name: .saved, object: nil)`.
@@ -78,6 +79,7 @@ extension NotificationCenter {
         add(target, ObserverMethod(method), name, object, context, modes)
     }
 
+    /// Adds a method that runs on a queue, on the main actor, or on the posting thread.
     private func add<Target: AnyObject>(
         _ target: Target, _ method: ObserverMethod<Target>, _ name: Notification.Name?, _ object: Any?,
         _ queue: OperationQueue?
@@ -90,6 +92,7 @@ extension NotificationCenter {
         _ = add(name, object, target, place, .method(method, isMainActors))
     }
 
+    /// Adds a method that runs on the thread of a main context.
     private func add<Target: AnyObject>(
         _ target: Target, _ method: ObserverMethod<Target>, _ name: Notification.Name?, _ object: Any?,
         _ context: MainContext, _ modes: Set<RunLoopMode>
@@ -102,6 +105,7 @@ extension NotificationCenter {
 }
 
 extension ObserverMethod {
+    /// Whether the method is isolated to the main actor. A method of another actor is a programming error.
     fileprivate func isMainActors(_ target: Target) -> Bool {
         guard let actor = isolation(of: target) else { return false }
         precondition(
@@ -112,7 +116,10 @@ extension ObserverMethod {
 }
 
 extension Registration.Handler {
-    /// - Parameter isMainActors: whether the method must be called on the main thread.
+    /// Returns a handler that calls a method with its target.
+    ///
+    /// - Parameter isMainActors: whether the method is isolated to the main actor. A call on another thread then ends the
+    ///   program.
     fileprivate static func method<Target: AnyObject>(_ method: ObserverMethod<Target>, _ isMainActors: Bool) -> Self {
         .method { target, notification in
             if isMainActors { MainActor.preconditionIsolated("a method of the main actor observes") }

@@ -3,9 +3,10 @@ import CarillonMainLoop
 import CarillonThreadDelivery
 import Foundation
 
-/// Observation without a counterpart in Foundation's center: main contexts, and tokens with their own type.
+/// Observation beyond Foundation's interface: on the thread of a main context, and with a typed token.
 extension NotificationCenter {
-    /// Adds a block as an observer, and returns a token of the type ``Token`` instead of `any NSObjectProtocol`.
+    /// Adds a block as an observer, like the method of Foundation's interface. The token has the type ``Token``, which is
+    /// `Sendable`, instead of `any NSObjectProtocol`.
     @discardableResult
     @_disfavoredOverload
     public func addObserver(

@@ -2,16 +2,24 @@
 import CarillonThreadDelivery
 
 extension NotificationCenter {
-    /// The registrations, which are used under the center's lock. The caller releases removed registrations after the
-    /// lock, because objects of observers may end with them and run code of their own.
+    /// The table of a center's registrations, used under the center's lock. An index finds the matches of a post; other
+    /// tables group the registrations by target object and by main context.
+    ///
+    /// Methods return the registrations that they remove. The caller releases them after the lock, because objects of
+    /// observers may end with them and run a `deinit` that uses the center.
     ///
     /// The type is not copyable, so that threads that read it at the same time do not contend for reference counts.
     struct State: ~Copyable, @unchecked Sendable {
         // Sendable: senders with value types are only compared under the lock, and never handed out.
+        /// The registrations by name and sender.
         var index = RegistrationIndex()
+        /// The registrations of observing methods by the address of their object.
         private var targets: [ObjectIdentifier: TargetRegistrations] = [:]
+        /// The registrations of observers on main contexts by their context.
         private var contexts: [ObjectIdentifier: OfContext] = [:]
+        /// The number of insertions until the next search for registrations whose target or sender is gone.
         private var insertionsUntilSweep = 1_024
+        /// The last number of a sender that equals nothing.
         private var lastIncomparable: UInt64 = 0
 
         private struct OfContext {
@@ -21,8 +29,9 @@ extension NotificationCenter {
 
         // MARK: Insertion
 
-        /// Returns the target of an object. `dead` has the registrations of an earlier object with the same address,
-        /// which are removed.
+        /// Returns the target of an object, and creates it if necessary.
+        ///
+        /// - Returns: also `dead`: the removed registrations of an earlier object that had the same address.
         mutating func target(for object: AnyObject) -> (Target, dead: [Registration]) {
             let id = ObjectIdentifier(object)
             var dead: [Registration] = []
@@ -42,8 +51,10 @@ extension NotificationCenter {
             return .incomparable(lastIncomparable)
         }
 
-        /// - Returns: the registrations that were removed because their targets are gone, and the context, if this is
-        ///   the first registration for it.
+        /// Adds a registration. A sweep follows if it is due.
+        ///
+        /// - Returns: the registrations that the sweep removed, and the context if this is its first registration. The
+        ///   caller then watches for the end of that context.
         mutating func insert(_ registration: Registration) -> (dead: [Registration], newContext: ContextDelivery?) {
             registration.position = index.insert(registration, name: registration.name, object: registration.sender)
             var newContext: ContextDelivery?
@@ -64,13 +75,16 @@ extension NotificationCenter {
             var dead: [Registration] = []
             for known in targets.values { dead += known.registrations(name: nil, sender: nil).filter(\.isDead) }
             for registration in dead { remove(registration) }
-            // As many insertions as there are registrations to examine pay for the next sweep.
+            // The next sweep follows after as many insertions as it has registrations to examine, at least 1,024. The cost
+            // for each insertion is therefore constant, amortized.
             insertionsUntilSweep = max(1_024, index.count)
             return dead
         }
 
         // MARK: Removal
 
+        /// Removes a registration from all tables, and prevents further calls of its observer.
+        ///
         /// - Returns: whether the registration existed.
         @discardableResult
         mutating func remove(_ registration: Registration) -> Bool {
@@ -100,8 +114,9 @@ extension NotificationCenter {
             return remove(registration) ? registration : nil
         }
 
-        /// Returns the registrations of an object, and those of earlier objects with the same address. While the object
-        /// ends, it can't be distinguished from these; the caller removes both.
+        /// Returns the registrations of an object, and those of earlier objects with the same address. The two can't be
+        /// distinguished when the object calls from its `deinit`, because weak references to it are already empty. The
+        /// caller removes both.
         func registrations(of target: AnyObject, name: String?, sender: SenderKey?) -> [Registration] {
             targets[ObjectIdentifier(target)]?.registrations(name: name, sender: sender) ?? []
         }
@@ -116,7 +131,7 @@ extension NotificationCenter {
             return registrations
         }
 
-        /// The contexts that have had registrations and may still exist.
+        /// The contexts that have had a registration and have not ended. The center watches for their end.
         var followed: [ContextDelivery] {
             contexts.values.map(\.delivery)
         }

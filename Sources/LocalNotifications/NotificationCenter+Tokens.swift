@@ -3,11 +3,14 @@ import CarillonMainLoop
 import CarillonThreadDelivery
 import Foundation
 
+/// Tokens of observing blocks, and observations that end with an object.
 extension NotificationCenter {
-    /// The token of an observing block. A second removal has no effect, even if observers were added in between.
+    /// The token of an observing block. Its second removal has no effect, even if other observers were added in between.
     public final class Token: NSObject, Sendable {
+        /// The number of the center that created the token.
         let centerID: UInt64
-        /// The position of the registration. A later registration at this position has another order.
+        /// The position of the registration in the center's index. The index may reuse a position after a removal; the
+        /// order then differs.
         let position: RegistrationIndex.Position
         let order: UInt64
 
@@ -19,7 +22,7 @@ extension NotificationCenter {
 
         /// Returns the observer as a token; nil when it is no token.
         static func held(in observer: Any) -> Token? {
-            // The type is compared first, because the cast costs more than the rest of a removal.
+            // The type is compared first, because the cast costs more than the remaining work of a removal.
             if type(of: observer) == Token.self { return _openExistential(observer, do: asToken) }
             return observer as? Token
         }
@@ -64,12 +67,13 @@ extension NotificationCenter {
                 }))
     }
 
+    /// Returns an observation that removes a token's observer at its end.
     private func observation(_ token: Token) -> Observation {
         Observation { self.removeObserver(token) }
     }
 }
 
-/// Returns a value that is a token as a token, without a cast.
+/// Converts a value that is known to be a token, without a dynamic cast, which would be slow.
 private func asToken<Value>(_ value: Value) -> NotificationCenter.Token {
     unsafeDowncast(unsafeBitCast(value, to: AnyObject.self), to: NotificationCenter.Token.self)
 }

@@ -24,8 +24,9 @@ open class NotificationCenter: NSObject, @unchecked Sendable {
 
     private static let shared = NotificationCenter()
 
+    /// The registrations; posts read them at the same time, changes are exclusive.
     let state = ReadLocked(State())
-    /// The identity of the center, different from the identities of all centers that have existed.
+    /// The number of the center, by which it recognizes its own tokens. No two centers of a process have the same number.
     private let id = NotificationCenter.ids.add(1, ordering: .relaxed).newValue
     private static let ids = Atomic<UInt64>(0)
 
@@ -63,6 +64,11 @@ open class NotificationCenter: NSObject, @unchecked Sendable {
     }
 
     /// Adds a registration to the center.
+    ///
+    /// - Parameters:
+    ///   - target: the object of an observing method; nil for a block.
+    ///   - place: the thread, queue or context that runs the observer.
+    /// - Returns: the token of the registration.
     func add(
         _ name: Notification.Name?, _ object: Any?, _ target: AnyObject?, _ place: Registration.Place,
         _ handler: Registration.Handler
@@ -84,8 +90,11 @@ open class NotificationCenter: NSObject, @unchecked Sendable {
             let (late, newContext) = state.insert(registration)
             return (Token(id, registration.position!, order), late, newContext)
         }
+        // Removed registrations are released here, outside of the lock: their objects may have a `deinit` that uses the
+        // center.
         withExtendedLifetime((dead, late)) {}
-        // This happens outside of the lock, because a context that is gone calls the closure at once.
+        // The registrations of a context are removed when it ends. The call is outside of the lock, because a context that
+        // has ended calls the closure at once.
         newContext?.follow(self) { [weak self] in
             guard let self, let newContext else { return }
             let ended = state.withLock { $0.contextEnded(newContext) }
@@ -110,7 +119,7 @@ open class NotificationCenter: NSObject, @unchecked Sendable {
     ///   - object: the sender in the registrations to remove; nil removes those for all senders.
     open func removeObserver(_ observer: Any, name: Notification.Name?, object: Any?) {
         let sender = Sender(object)
-        // A value that equals nothing is the sender of no registration.
+        // A sender that can't be compared has no registration to remove.
         guard sender.isComparable else { return }
         if let token = Token.held(in: observer) {
             guard token.centerID == id else { return }
@@ -126,7 +135,7 @@ open class NotificationCenter: NSObject, @unchecked Sendable {
         }
     }
 
-    /// The number of observers, without observers whose target is gone.
+    /// The number of observers, without observers whose target object is gone.
     public var observerCount: Int {
         let (count, dead) = state.withLock { state in
             let dead = state.sweep()
@@ -144,12 +153,14 @@ open class NotificationCenter: NSObject, @unchecked Sendable {
         let name = notification.name.rawValue
         precondition(!name.isEmpty, "a notification's name must not be empty")
         let sender = Sender(notification.object).key
+        // Observers are collected under the lock and called without it.
         let matches = state.read { state in
             var matches = Matches()
             state.index.forEachMatch(name: name, object: sender) { matches.append($0) }
             return matches
         }
         var handover: ContextHandover?
+        /// Passes the notification to an observer on a main context. False when the observer can't be called any more.
         func hand(_ registration: Registration, to delivery: ContextDelivery, _ modes: ModeSet) -> Bool {
             let made = handover ?? ContextHandover(of: notification)
             handover = made
@@ -173,6 +184,9 @@ open class NotificationCenter: NSObject, @unchecked Sendable {
         post(Notification(name: name, object: object, userInfo: userInfo))
     }
 
+    /// Calls an observer on the main actor: at once on its thread, or later from another thread.
+    ///
+    /// - Returns: false when the observer's target is gone, so that the registration can be removed.
     private static func callOnMainActor(_ registration: Registration, with notification: Notification) -> Bool {
         if isMainActor { return registration.call(notification) }
         guard registration.target?.isOver != true else { return false }
@@ -184,6 +198,9 @@ open class NotificationCenter: NSObject, @unchecked Sendable {
         return true
     }
 
+    /// Calls an observer on an operation queue and waits for it.
+    ///
+    /// - Returns: false when the observer's target is gone. True also when the queue cancelled the call.
     private static func call(
         _ registration: Registration, on queue: OperationQueue, with notification: Notification
     ) -> Bool {

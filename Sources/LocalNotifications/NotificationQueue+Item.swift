@@ -3,10 +3,11 @@ import CarillonMainLoop
 import Foundation
 import Synchronization
 
-/// A notification that waits in a queue.
+/// A notification that waits in a ``NotificationQueue``.
 ///
-/// It is in a list of its context's pump, which posts it, and in its queue, which may remove it first. The side that
-/// marks it as gone takes it; the other side skips it.
+/// Two lists refer to it: that of its queue (``QueueStore``), which may remove it, and that of its thread's
+/// ``QueuePump``, which posts it. The first of the two that takes the notification marks it as gone. The other list then
+/// skips it, so that no removal has to search the second list.
 final class QueuedNotification: @unchecked Sendable {
     // Sendable: the variables are accessed only under the lock of its queue's store, or before other code sees the
     // object.
@@ -18,8 +19,11 @@ final class QueuedNotification: @unchecked Sendable {
     let modes: ModeSet
     /// The approximate memory that it keeps, in bytes.
     let byteCount: Int
+    /// The pump that posts it.
     let pump: QueuePump
+    /// The queue that it belongs to.
     let store: QueueStore
+    /// Whether the notification has been taken; readable without the lock.
     private let gone = Atomic(false)
 
     init(

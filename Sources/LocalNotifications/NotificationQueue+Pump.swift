@@ -3,13 +3,14 @@ import CarillonMainLoop
 import CarillonThreadDelivery
 import Synchronization
 
-/// The poster of the waiting notifications of all notification queues on one main context. It has two sources, one for
-/// each style that waits.
+/// The scheduler that posts the waiting notifications of all notification queues on one main context. It has two event
+/// sources on the context's loop: one for the style `asap`, one for `whenIdle`.
 ///
-/// All queues share one order for each style. Therefore the cost of a pass depends on the number of posts and not on
-/// the number of queues, and queues stay first in, first out across modes.
+/// All queues share one list for each style. Therefore the cost of a pass depends on the number of posts and not on the
+/// number of queues, and each queue is first in, first out within the modes that the loop allows.
 ///
-/// The pump lives as long as the context, and holds no queue.
+/// The pump lives as long as the context, and does not retain queues (``NotificationQueue``). Threads: any; posts run on
+/// the thread of the context.
 final class QueuePump: Sendable {
     /// The pump of the calling thread's context.
     static var current: QueuePump {
@@ -24,16 +25,21 @@ final class QueuePump: Sendable {
         var whenIdle = Waiting()
     }
 
+    /// The waiting notifications of one style.
     fileprivate struct Waiting {
+        /// The notifications in their order, with a lane for each set of modes.
         var lanes = ModeLanes<QueuedNotification>()
-        /// The number of notifications in the lanes that are gone.
+        /// The number of entries in the lanes whose notification has been taken by its queue. They are skipped, and removed
+        /// when they outnumber the others.
         var holes = 0
-        /// Whether the source was signaled and has not begun to post since.
+        /// Whether the source was signaled and has not begun to post since. A second signal is then unnecessary.
         var isAwake = false
     }
 
     private let state = Locked(State())
+    /// The current mode of the context.
     private let modes: ContextModes
+    /// The reference of the two sources to this pump.
     private let reference = Reference()
     private let asapSource: SignalledSource
     private let idleSource: SignalledSource
@@ -51,13 +57,13 @@ final class QueuePump: Sendable {
 
     deinit { reference.point(to: nil) }
 
-    /// The reference of the sources to their pump. A weak reference would make each use of the pump slow, and each
-    /// waiting notification has such uses.
+    /// An unretained reference of the sources to their pump, which owns them. A weak reference would cost more, in every
+    /// use of the pump.
     ///
-    /// The address stays valid: the context holds the pump until the actions at its end have run. The sources of a pump
-    /// that the context never held do nothing, because no code has signaled them.
+    /// The address is valid while a source uses it: the context retains the pump until the actions at its end have run. The
+    /// sources of a pump that lost the race to be attached to the context never run, because no code has signaled them.
     fileprivate final class Reference: Sendable {
-        /// 0 for none.
+        /// The address of the pump; 0 for none.
         private let address = Atomic<UInt>(0)
 
         func point(to pump: QueuePump?) {
@@ -71,6 +77,7 @@ final class QueuePump: Sendable {
         }
     }
 
+    /// The condition for running a source: a notification of its style may be posted in the current mode.
     private final class Gate: ContentGate {
         private let style: NotificationQueue.PostingStyle
         private let pump: Reference
@@ -86,12 +93,13 @@ final class QueuePump: Sendable {
         }
     }
 
-    /// Whether the context is in one of the modes.
+    /// Whether the context is in one of these modes, so that such a notification may be posted now.
     func allows(_ modes: ModeSet) -> Bool {
         self.modes.allow(modes)
     }
 
-    /// Adds a notification to be posted by the loop. It was enqueued on the thread of the context.
+    /// Adds a notification that the loop is to post. Called on the thread of the context. If the context has ended, the
+    /// notification is dropped.
     func append(_ item: QueuedNotification) {
         let (shallWake, isLate) = state.withLock { state in
             if modes.isEnded { return (false, true) }
@@ -101,11 +109,12 @@ final class QueuePump: Sendable {
         if isLate { drop([item]) }
     }
 
+    /// Returns the event source of a style.
     private func source(_ style: NotificationQueue.PostingStyle) -> SignalledSource {
         style == .asap ? asapSource : idleSource
     }
 
-    /// Notes that a notification which waits here is gone.
+    /// Records that a queue has taken one of the notifications that wait here.
     func hasHole(_ style: NotificationQueue.PostingStyle) {
         let removed = state.withLock { $0[style].addHole() }
         withExtendedLifetime(removed) {}
@@ -113,7 +122,8 @@ final class QueuePump: Sendable {
 
     // MARK: Posting
 
-    /// Posts the notifications that waited when the pass began, until the share of the turn is used up.
+    /// Posts the notifications of the style `asap` that wait at the beginning of the pass. It stops when the source has used
+    /// up its share of this iteration of the loop.
     private func postAll() {
         let limit = state.withLock { state in
             state.asap.isAwake = false
@@ -122,10 +132,11 @@ final class QueuePump: Sendable {
         repeat {
             let (item, shallWake) = state.withLock { $0.asap.next(in: modes, before: limit) }
             guard let item else { break }
-            // The wake-up is for a loop that is nested in an observer.
+            // An observer may run a nested loop. The signal lets that loop post the remaining notifications.
             if shallWake { asapSource.signal() }
             item.store.post(item)
         } while asapSource.hasTimeLeft
+        // `isLeft`: notifications remain. `isNew`: only notifications that were enqueued during the pass may be posted.
         let (isLeft, isNew) = state.withLock { state in
             state.asap.isAwake = !state.asap.lanes.isEmpty
             guard state.asap.isAwake else { return (false, false) }
@@ -133,12 +144,13 @@ final class QueuePump: Sendable {
             return (true, isDone && state.asap.lanes.hasAllowed(in: modes))
         }
         guard isLeft else { return }
-        // Notifications that observers enqueued meanwhile belong to the next pass, after all other work of the loop
-        // (Q5).
+        // Notifications that observers enqueued meanwhile belong to the next pass, behind all other work of the loop
+        // (Q5). Otherwise an observer that enqueues in every call would starve the loop.
         if isNew { asapSource.signalAfterOthers() } else { asapSource.signal() }
     }
 
-    /// Posts one notification; the loop itself then decides whether it is idle.
+    /// Posts one notification of the style `whenIdle`. The source is then signaled for the next one, and runs only if the
+    /// loop is still idle.
     private func postOne() {
         let (item, shallWake) = state.withLock { state in
             state.whenIdle.isAwake = false
@@ -155,11 +167,13 @@ final class QueuePump: Sendable {
 
     // MARK: End of the context
 
+    /// Drops all waiting notifications at the end of the context.
     private func contextEnded() {
         let items = state.withLock { $0.asap.lanes.removeAll() + $0.whenIdle.lanes.removeAll() }
         drop(items)
     }
 
+    /// Drops these notifications and logs their number.
     private func drop(_ items: [QueuedNotification]) {
         let count = items.count { $0.store.drop($0) }
         guard count > 0 else { return }
@@ -177,20 +191,26 @@ extension QueuePump.State {
 }
 
 extension QueuePump.Waiting {
-    /// - Returns: whether the source has to be signaled.
+    /// Adds a notification.
+    ///
+    /// - Returns: whether the source has to be signaled: for the first notification, and for the first in new modes, of
+    ///   which a sleeping loop knows nothing.
     fileprivate mutating func append(_ item: QueuedNotification) -> Bool {
         let isUnannounced = lanes.isUnannounced(item.modes)
         lanes.append(item, in: item.modes)
         return mustWake() || isUnannounced
     }
 
+    /// Whether the source has to be signaled, which is then recorded.
     fileprivate mutating func mustWake() -> Bool {
         guard !isAwake, !lanes.isEmpty else { return false }
         isAwake = true
         return true
     }
 
-    /// Returns the next waiting notification, and whether the source has to be signaled for others.
+    /// Removes the next waiting notification that the mode allows.
+    ///
+    /// - Returns: the notification, and whether the source has to be signaled for the remaining ones.
     fileprivate mutating func next(
         in modes: ContextModes, before limit: ModeLanes<QueuedNotification>.Number
     ) -> (QueuedNotification?, Bool) {
@@ -200,7 +220,10 @@ extension QueuePump.Waiting {
         return (nil, false)
     }
 
-    /// - Returns: the notifications that the caller must release.
+    /// Counts a notification that its queue has taken. When more than 64 and more than half of the entries are such, they
+    /// are all removed; the cost is constant for each entry, amortized.
+    ///
+    /// - Returns: the removed entries, which the caller releases outside of the lock.
     fileprivate mutating func addHole() -> [QueuedNotification] {
         holes += 1
         guard holes > 64, holes > lanes.count / 2 else { return [] }

@@ -2,12 +2,13 @@
 import CarillonCollections
 import Foundation
 
-/// An index of the waiting notifications of a queue, to find similar ones (Q3).
+/// The index by which a notification queue finds similar waiting notifications, which a new one replaces (coalescing, Q3).
 ///
-/// There is an index for each mask, from its first search on; programs that never coalesce pay for none. Notifications
-/// that are gone stay in an index until they outnumber the waiting ones.
+/// There is a hash table for each coalescing mask: by name, by sender, and by both. A table is built at the first search
+/// with its mask, so programs that never coalesce pay for none. Taken notifications stay in a table until they outnumber
+/// the waiting ones.
 ///
-/// A value type; used under the lock of its queue.
+/// A value type; used under the lock of its queue (``QueueStore``).
 struct SimilarNotifications {
     fileprivate enum Key: Hashable {
         case name(String)
@@ -15,20 +16,21 @@ struct SimilarNotifications {
         case both(String, SenderKey?)
     }
 
-    /// The notifications of one key: nearly always one.
+    /// The notifications with one key, in order. There is nearly always one, for which no array is allocated.
     fileprivate struct Entry {
         var newest: QueuedNotification
         var others: [QueuedNotification] = []
     }
 
+    /// The table for one mask.
     fileprivate struct Index {
-        /// The entry of the key in the last search. It is not in `entries`, because a busy notification is coalesced
-        /// again and again.
+        /// The entry of the last search, kept outside of `entries`. A program often coalesces the same notification many
+        /// times in a row; each further search then needs no table access.
         var last: (key: Key, entry: Entry)?
         var entries: [Key: Entry] = [:]
-        /// The approximate number of notifications in the index, including removed ones.
+        /// The number of notifications in the index, including taken ones.
         var count = 0
-        /// A lower bound of the number that waited when the index was last cleaned.
+        /// The number of notifications after the last cleaning, at least 64. The index is cleaned at twice this number.
         var limit = 64
     }
 
@@ -36,7 +38,7 @@ struct SimilarNotifications {
     private var bySender: Index?
     private var byBoth: Index?
 
-    /// The waiting notifications that are similar: nearly always one.
+    /// The result of a search: the similar waiting notifications, in order. There is nearly always at most one.
     struct Found {
         var others: [QueuedNotification] = []
         var newest: QueuedNotification?
@@ -50,7 +52,9 @@ struct SimilarNotifications {
 
     /// Finds the waiting notifications that are similar.
     ///
-    /// - Parameter all: the notifications in the queue.
+    /// - Parameters:
+    ///   - mask: the properties that make notifications similar; not empty.
+    ///   - all: the notifications in the queue, from which a missing table is built.
     mutating func find(
         _ notification: Notification, _ mask: NotificationQueue.NotificationCoalescing,
         among all: Deque<QueuedNotification>
@@ -73,7 +77,7 @@ struct SimilarNotifications {
         }
     }
 
-    /// Adds a notification that waits from now on.
+    /// Adds a notification that waits from now on to the existing tables.
     mutating func insert(_ item: QueuedNotification) {
         if byName != nil { byName!.insert(item, .name(item.name)) }
         guard bySender != nil || byBoth != nil else { return }
@@ -83,13 +87,16 @@ struct SimilarNotifications {
         if byBoth != nil { byBoth!.insert(item, .both(item.name, sender.key)) }
     }
 
-    /// Drops large indexes when no notification waits.
+    /// Releases the memory of large tables. Called when no notification waits.
     mutating func forgetTheGone() {
         byName?.forgetMany()
         bySender?.forgetMany()
         byBoth?.forgetMany()
     }
 
+    /// Searches one table, and builds it first if it does not exist.
+    ///
+    /// - Parameter keyOf: returns the key of a waiting notification; nil for a sender that can't be compared.
     private static func find(
         _ key: Key, in index: inout Index?, among all: Deque<QueuedNotification>,
         keyOf: (QueuedNotification) -> Key?
@@ -108,7 +115,9 @@ struct SimilarNotifications {
 }
 
 extension SimilarNotifications.Index {
-    /// - Returns: whether an entry with this key exists; it is then ``last``.
+    /// Makes the entry of this key the ``last`` one.
+    ///
+    /// - Returns: whether there is such an entry.
     fileprivate mutating func makeLast(_ key: SimilarNotifications.Key) -> Bool {
         if last?.key == key { return true }
         guard let entry = entries.removeValue(forKey: key) else { return false }
@@ -117,6 +126,7 @@ extension SimilarNotifications.Index {
         return true
     }
 
+    /// Returns the last entry to the table.
     private mutating func putLastBack() {
         if let last { entries[last.key] = last.entry }
         last = nil
@@ -130,7 +140,7 @@ extension SimilarNotifications.Index {
             last = (key, SimilarNotifications.Entry(newest: item))
         }
         count += 1
-        // The index is cleaned when as many notifications have been added as there are to examine.
+        // The index is cleaned when it has doubled, so the cost of cleaning is constant for each insertion, amortized.
         guard count > 2 * limit else { return }
         putLastBack()
         entries = entries.compactMapValues { $0.waiting }
@@ -138,6 +148,7 @@ extension SimilarNotifications.Index {
         limit = Swift.max(64, count)
     }
 
+    /// Empties the table if it is large. A small one is kept, because allocating it again would cost more.
     fileprivate mutating func forgetMany() {
         guard count > 64 else { return }
         (last, entries) = (nil, [:])
@@ -147,6 +158,7 @@ extension SimilarNotifications.Index {
 }
 
 extension SimilarNotifications.Entry {
+    /// Adds a notification, unless it is the newest already.
     fileprivate mutating func append(_ item: QueuedNotification) {
         guard newest !== item else { return }
         if newest.isGone, others.isEmpty {
@@ -158,7 +170,7 @@ extension SimilarNotifications.Entry {
         }
     }
 
-    /// The entry without the notifications that are gone; nil when none is left.
+    /// The entry without taken notifications; nil when none is left.
     fileprivate var waiting: SimilarNotifications.Entry? {
         let left = (others + [newest]).filter { !$0.isGone }
         guard let newest = left.last else { return nil }

@@ -4,10 +4,11 @@ import CarillonMainLoop
 import CarillonThreadDelivery
 import Foundation
 
-/// The waiting notifications of one queue, from all threads.
+/// The content of one ``NotificationQueue``: the waiting notifications of all threads, with the limits and the coalescing.
 ///
-/// The store ends with its queue, and so do its waiting notifications; pumps may hold remains of it for a moment
-/// longer.
+/// A notification is also in the list of the ``QueuePump`` of the thread that enqueued it. Each of the two skips
+/// notifications that the other has taken. ``close()`` drops all notifications with the queue; lists of pumps may retain
+/// the store for a moment longer.
 ///
 /// Threads: any.
 final class QueueStore: Sendable {
@@ -16,12 +17,16 @@ final class QueueStore: Sendable {
     private let state = Locked(State())
 
     fileprivate struct State {
-        /// The notifications in the order of their enqueueing; removed ones are skipped.
+        /// The notifications in the order of their enqueueing, with taken ones among them, which are skipped.
         var order = Deque<QueuedNotification>()
+        /// The index for coalescing.
         var similar = SimilarNotifications()
+        /// The number of waiting notifications, and their size in bytes.
         var count = 0
         var byteCount = 0
+        /// The number of notifications lost to the limits.
         var lost: UInt64 = 0
+        /// The same number, for the rate limit of the log.
         var timesLost: UInt64 = 0
     }
 
@@ -41,28 +46,33 @@ final class QueueStore: Sendable {
 
     // MARK: Insertion
 
+    /// The result of enqueueing a notification.
     enum Outcome {
+        /// The notification waits; the caller passes it to the pump.
         case waits(QueuedNotification)
+        /// The caller posts the notification at once.
         case isPostedNow
         /// The style is `now`, and the loop is in another mode.
         case isRefused
-        /// The notification is larger than the whole space.
+        /// The notification is larger than the size limit of the whole queue.
         case isLost
     }
 
-    /// Enqueues a notification, which replaces similar ones.
+    /// Enqueues a notification. It replaces similar waiting ones, and takes over the most urgent of their styles and all of
+    /// their modes. If a limit is reached, the oldest notifications are dropped.
     func enqueue(
         _ notification: Notification, _ style: NotificationQueue.PostingStyle, _ modes: ModeSet,
         mask: NotificationQueue.NotificationCoalescing, pump: QueuePump
     ) -> Outcome {
         let size = style == .now ? 0 : PayloadSize.of(notification)
         let carried = Carried(notification)
-        // Nearly always one notification at most.
+        // At most one notification is replaced in nearly all cases, which then allocates no array.
         var replaced: Removed?
         var (othersReplaced, dropped): ([Removed], [Removed]) = ([], [])
         let (outcome, told) = state.withLock { state -> (Outcome, UInt64?) in
             let earlier = mask.isEmpty ? .init() : state.similar.find(carried.value, mask, among: state.order)
             var (style, modes) = (style, modes)
+            // Sets of modes are shared objects, so equal ones are usually identical. A greater raw style is more urgent.
             earlier.forEach { other in
                 if other.modes !== modes { modes = .of(modes.modes.union(other.modes.modes)) }
                 if other.style.rawValue > style.rawValue { style = other.style }
@@ -81,7 +91,7 @@ final class QueueStore: Sendable {
             state.insert(item)
             return (.waits(item), dropped.isEmpty ? nil : state.lose(UInt64(dropped.count)))
         }
-        // The removed notifications are released here, and may run code of their own.
+        // The removed notifications are released after the lock, because a `deinit` of their content may use the queue.
         if let replaced { replaced.pump.hasHole(replaced.style) }
         Self.leaveHoles(othersReplaced)
         Self.leaveHoles(dropped)
@@ -93,14 +103,15 @@ final class QueueStore: Sendable {
 
     // MARK: Removal
 
-    /// A removed notification. It is released after the lock, because its sender may end with it.
+    /// A notification that was taken from the queue. It is released after the lock, because its sender may end with it and
+    /// have a `deinit` that uses the queue.
     fileprivate struct Removed: Sendable {
         let notification: Carried<Notification>
         let pump: QueuePump
         let style: NotificationQueue.PostingStyle
     }
 
-    /// Posts a notification, unless it is gone.
+    /// Posts a notification for the pump, unless it was taken before.
     func post(_ item: QueuedNotification) {
         guard let notification = state.withLock({ $0.take(item) })?.notification else { return }
         center.post(notification.value)
@@ -142,22 +153,25 @@ final class QueueStore: Sendable {
         return removed.count
     }
 
+    /// Informs the pumps that their lists contain taken notifications.
     private static func leaveHoles(_ removed: [Removed]) {
         for one in removed { one.pump.hasHole(one.style) }
     }
 }
 
 extension QueueStore.State {
+    /// Adds a waiting notification.
     fileprivate mutating func insert(_ item: QueuedNotification) {
         order.append(item)
         count += 1
         byteCount += item.byteCount
         similar.insert(item)
-        // A list in which most notifications are gone is shortened, so that coalescing keeps only the memory of waiting
-        // ones.
+        // Taken notifications are removed from the list when they are the majority, so that the memory is proportional to
+        // the number of waiting ones.
         if order.count > 64, order.count > 2 * count { order.removeAll { $0.isGone } }
     }
 
+    /// Takes a notification out of the queue; nil when it was taken before.
     fileprivate mutating func take(_ item: QueuedNotification) -> QueueStore.Removed? {
         guard let notification = item.take() else { return nil }
         count -= 1
@@ -167,7 +181,9 @@ extension QueueStore.State {
         return QueueStore.Removed(notification: Carried(notification), pump: item.pump, style: item.style)
     }
 
-    /// - Returns: the number of losses so far, if a message about them is due.
+    /// Counts losses.
+    ///
+    /// - Returns: the number of losses so far if a log message is due; otherwise nil.
     fileprivate mutating func lose(_ number: UInt64) -> UInt64? {
         lost += number
         return Log.throttle(&timesLost, times: number)

@@ -56,7 +56,7 @@ open class NotificationQueue: NSObject, @unchecked Sendable {
         public static let onSender = NotificationCoalescing(rawValue: 2)
     }
 
-    /// The limits of waiting notifications: see `DeliveryQueue.Limits`.
+    /// The limits of waiting notifications, in number and bytes.
     typealias Limits = DeliveryQueue.Limits
 
     /// The queue of the calling thread, for ``NotificationCenter/default``. It ends with the thread.
@@ -67,8 +67,10 @@ open class NotificationQueue: NSObject, @unchecked Sendable {
         return queue
     }
 
+    /// The default queue of each thread.
     private static let threadsQueue = ThreadLocal<NotificationQueue>()
 
+    /// The waiting notifications. Pumps may refer to it for a moment after the end of the queue.
     private let store: QueueStore
 
     /// Creates another queue, which lasts as long as the program holds it.
@@ -140,11 +142,14 @@ open class NotificationQueue: NSObject, @unchecked Sendable {
             forModes: modes.map { $0.map { RunLoopMode($0) } })
     }
 
+    /// Enqueues a notification and has it posted according to the outcome.
     private func enqueue(
         _ notification: Notification, _ style: PostingStyle, _ mask: NotificationCoalescing, _ modes: ModeSet
     ) {
         precondition(!notification.name.rawValue.isEmpty, "a notification's name must not be empty")
+        // The pump posts notifications on the calling thread's main context.
         let pump = QueuePump.current
+        // A waiting notification must not refer to a sender whose `deinit` has begun.
         let notification = style == .now ? notification : notification.withoutEndingSender
         switch store.enqueue(notification, style, modes, mask: mask, pump: pump) {
         case .waits(let item): pump.append(item)

@@ -6,7 +6,7 @@ import Synchronization
 extension NotificationCenter {
     /// Returns the notifications of a name, from now on, as an asynchronous sequence (C7).
     ///
-    /// The sequence buffers notifications that have been posted and not taken yet. When the buffer is full, **the
+    /// The sequence buffers notifications that the reader has not taken yet. When the buffer is full, **the
     /// oldest notification is discarded**, so that a slow reader receives the newest ones. ``Notifications/lost`` has
     /// the number of discarded ones.
     ///
@@ -60,6 +60,7 @@ extension NotificationCenter {
             }
         }
 
+        /// The readers of a sequence, and the count of their losses. It ends with the sequence and its iterators.
         fileprivate final class Source: Sendable {
             let readers: Readers<Carried<Notification>>
             let lost: Lost
@@ -67,6 +68,7 @@ extension NotificationCenter {
             init(_ center: NotificationCenter, _ name: Notification.Name?, _ object: Any?, _ limit: Int) {
                 let lost = Lost()
                 self.lost = lost
+                // Further readers are created later, when the sender may be gone.
                 let sender = LaterSender(object)
                 readers = Readers { [weak center] in
                     guard let center, case .some(let object) = sender.value else { return nil }
@@ -82,6 +84,7 @@ extension NotificationCenter {
                 }
             }
 
+            /// The number of discarded notifications, in an object of its own because the observer's block counts.
             final class Lost: Sendable {
                 let value = Atomic<UInt64>(0)
             }
@@ -89,10 +92,10 @@ extension NotificationCenter {
     }
 }
 
-/// The sender whose notifications further iterators receive. An object is not kept alive: when it is gone, nothing
-/// matches any more.
+/// A weak reference to the sender of a sequence, for iterators that are created later. An object is not kept alive. After
+/// its end the value is nil, so that further iterators receive nothing.
 private struct LaterSender: @unchecked Sendable {
-    // Sendable: a sender is compared on any thread that posts.
+    // Sendable: the runtime guards the weak reference, and a sender that is a value is only compared.
     private weak var object: AnyObject?
     private let isObject: Bool
     private let other: Any?
@@ -104,7 +107,7 @@ private struct LaterSender: @unchecked Sendable {
         other = isObject ? nil : sender
     }
 
-    /// The sender; nil when it is an object that is gone.
+    /// The sender, which may be nil for any sender; nil in the outer optional when it is an object that is gone.
     var value: Any?? {
         guard isObject else { return .some(other) }
         // The reference is read once, because the object may end at any moment.

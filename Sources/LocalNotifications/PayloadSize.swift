@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
 
-/// The approximate number of bytes that a notification keeps in memory while it waits (T2).
+/// An estimate of the memory that a waiting notification keeps, in bytes, by which queues are bounded (T2).
 ///
-/// Values count with everything that they hold: texts, data, collections, structs. An object counts with the values
-/// that it holds itself, and not with other objects, which usually have other owners as well. A sender that is an
-/// object does not count.
+/// Values count with all their content: texts, data, collections, structs. An object counts with the values in its own
+/// properties, and without other objects, which usually have other owners as well. A sender that is an object does not
+/// count.
 enum PayloadSize {
     /// The additional size of an entry in a queue, in bytes.
     static let ofEntry = 128
 
+    /// Returns the estimate for a notification with its userInfo. The constants are sizes of Foundation's storage.
     static func of(_ notification: Notification) -> Int {
         var meter = Meter()
         var size = 128 + notification.name.rawValue.utf8.count
@@ -22,26 +23,31 @@ enum PayloadSize {
     }
 }
 
-/// The measurement of values. The size of a large collection is estimated from its first elements.
+/// The measurement of the values of one notification. It examines at most 4,096 values and 32 levels. The size of a larger
+/// collection is estimated from its first elements.
 private struct Meter {
     /// The number of values that may still be examined.
     private var budget = 4_096
+    /// The number of values around the currently examined value.
     private var depth = 0
 
-    /// Returns the bytes that `value` has outside of its own storage.
+    /// Returns the bytes that `value` has outside of its inline storage, which its container counts.
     mutating func size(of value: Any) -> Int {
         guard budget > 0, depth < 32 else { return 0 }
         budget -= 1
         depth += 1
         defer { depth -= 1 }
         let type = _openExistential(value, do: typeOfValue)
-        // In an `Any`, a value of more than three words is stored in a box.
+        // In an `Any`, a value of more than 24 bytes is stored in a box with a header of 16 bytes.
         if type.isPlain { return type.size > 24 ? type.size + 16 : 0 }
         if let weighed = value as? any Weighed { return weighed.weigh(&self) }
         let own = type.isObject ? 16 : type.size
         return own + parts(of: Mirror(reflecting: value), withObjects: !type.isObject)
     }
 
+    /// Returns the bytes of the properties of a struct, an enum or an object, found by reflection.
+    ///
+    /// - Parameter withObjects: whether objects of known types in the properties count; other objects never do.
     private mutating func parts(of mirror: Mirror, withObjects: Bool) -> Int {
         var size = 0
         var next: Mirror? = mirror
@@ -56,7 +62,8 @@ private struct Meter {
         return size
     }
 
-    /// Returns the bytes of the elements of a collection, without their storage in it, which the caller counts.
+    /// Returns the bytes of the elements of a collection, without their inline storage, which the caller counts. If the
+    /// budget ends, the average of the examined elements is extrapolated.
     mutating func elements(of collection: some Collection) -> Int {
         var (size, seen) = (0, 0)
         for element in collection {
@@ -68,13 +75,15 @@ private struct Meter {
     }
 }
 
-/// The properties of a value that are known without looking into it: whether it holds nothing but its own bytes.
+/// The properties of a value's type: whether the value has no references (`isPlain`), whether it is an object, and its
+/// inline size in bytes.
 private func typeOfValue<Value>(_: Value) -> (isPlain: Bool, isObject: Bool, size: Int) {
     (_isPOD(Value.self), Value.self is AnyClass, MemoryLayout<Value>.size)
 }
 
-/// A type that can measure its own content.
+/// A type whose content is measured without reflection.
 private protocol Weighed {
+    /// Returns the bytes outside of the value's inline storage.
     func weigh(_ meter: inout Meter) -> Int
 }
 

@@ -5,25 +5,31 @@ import CarillonThreadDelivery
 import Foundation
 import Synchronization
 
+/// The center's index of registrations by name and sender.
 typealias RegistrationIndex = ObserverIndex<String, SenderKey, Registration>
 
-/// A registration: an observer, its name and sender, and its place. The center's index holds it, and so does a post
-/// while it calls it.
+/// A registration of an observer: the name and sender that it matches, its handler, and the thread or queue that runs the
+/// handler. The center's index retains it, and so does a post until it has called the observer.
 final class Registration: @unchecked Sendable {
     // Sendable: the variables are accessed only under the center's lock, or are atomic or weak; the rest never changes.
 
+    /// The action of the observer.
     enum Handler {
         case block(@Sendable (Notification) -> Void)
         /// Called with the target, which is held weakly.
         case method((AnyObject, Notification) -> Void)
     }
 
+    /// The thread, queue or context that runs the handler.
     enum Place {
+        /// The posting thread, within the post.
         case postingThread
         /// The main thread: a post on that thread calls the observer at once, a post on another thread does not wait
         /// for it.
         case mainActor
+        /// An operation queue; the post waits for the handler.
         case operationQueue(OperationQueue)
+        /// The thread of a main context, in these modes; the post does not wait.
         case context(ContextDelivery, modes: ModeSet)
     }
 
@@ -33,19 +39,21 @@ final class Registration: @unchecked Sendable {
     let sender: SenderKey?
     let place: Place
     private let handler: Handler
-    /// The object that the registration belongs to, if it calls a method.
+    /// The object of an observing method, with which the registration ends; nil for a block.
     let target: Target?
-    /// Reserves the address of the sender as long as the registration lives (C12), without keeping the sender alive. It
-    /// is never read, because the sender may be gone.
+    /// An unowned reference to the sender. The runtime keeps the memory of the ended object for it, so that no later object
+    /// has the address in ``sender`` while the registration exists (C12). It is never read, because the sender may be gone.
     private unowned let senderAddress: AnyObject?
-    /// Shows the end of the sender, where that ends the registration.
+    /// A weak reference to the sender, for a registration that ends with its sender; see ``isDead``.
     private weak var mortalSender: AnyObject?
     private let hasMortalSender: Bool
 
+    /// Whether the center has removed the registration, so that it must not be called any more.
     private let removed = Atomic(false)
 
     // MARK: State of the center
 
+    /// The position in the center's index; nil after the removal.
     var position: RegistrationIndex.Position?
     /// The positions of the registration in the lists of its target.
     var targetSlots = Target.Slots()
@@ -59,7 +67,7 @@ final class Registration: @unchecked Sendable {
         self.place = place
         self.handler = handler
         senderAddress = sender.object
-        // A block belongs to its token until the token is removed.
+        // Only the registration of a method ends with its sender. That of a block exists until its token is removed.
         hasMortalSender = target != nil && sender.object != nil
         if hasMortalSender { mortalSender = sender.object }
     }

@@ -1,21 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The comparison key of a sender (N2): objects compare by identity, values by equality.
+/// The key by which the center compares senders, which are the objects of notifications (N2). Objects are compared by
+/// identity, values by equality.
 ///
-/// The key of an object is valid only while the address belongs to that object; the holder of a key ensures that (C12).
+/// The key of an object is its address. A later object could get the same address, so the holder of such a key must
+/// prevent the reuse of the address while the key is in use (C12).
 enum SenderKey: Hashable {
+    /// An object, or a metatype.
     case object(ObjectIdentifier)
     case text(String)
-    /// Boxed, so that the other cases are copied without examining their content.
+    /// A `Hashable` value other than a `String`. Boxed, so that copies of the other cases stay cheap.
     indirect case value(AnyHashable)
-    /// A sender that equals nothing, not even itself: each has its own number.
+    /// A value that is neither an object nor `Hashable`: it equals nothing, not even itself. Each has its own number.
     case incomparable(UInt64)
 }
 
-/// A sender in its comparable form. Of an Optional, the wrapped value counts; an empty one is no sender (N2).
+/// The sender of a post or a registration with its comparison key. Of an Optional, the wrapped value counts; an empty one
+/// is no sender (N2).
 struct Sender {
     /// Nil when there is no sender.
     let key: SenderKey?
-    /// The sender itself, if it is an object, which can end.
+    /// The sender itself if it is an object. The center watches objects, because they can end.
     let object: AnyObject?
 
     init(_ sender: Any?) {
@@ -44,13 +48,14 @@ struct Sender {
     }
 }
 
-// The type is compared first, because casts of an `Any` cost more than the rest of a post.
+/// Returns the sender of a value. The static type is compared before any cast, because casts of an `Any` cost more than
+/// the remaining work of a post.
 private func makeSender<Value>(of value: Value) -> Sender {
     if Value.self == String.self { return Sender(comparedBy: .text(unsafeBitCast(value, to: String.self))) }
     if Value.self is AnyClass { return Sender(object: unsafeBitCast(value, to: AnyObject.self)) }
     if let optional = value as? any OptionalSender { return Sender(optional.held) }
     if let hashable = value as? AnyHashable {
-        // A value in an `AnyHashable` equals the value itself.
+        // An `AnyHashable` counts as the value that it wraps.
         if Value.self == AnyHashable.self { return Sender(hashable.base as Any?) }
         return Sender(comparedBy: .value(hashable))
     }
@@ -59,6 +64,7 @@ private func makeSender<Value>(of value: Value) -> Sender {
     return Sender(comparedBy: .incomparable(0))
 }
 
+/// An Optional of any type, in a value of unknown type.
 private protocol OptionalSender {
     var held: Any? { get }
 }

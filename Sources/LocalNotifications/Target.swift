@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A weak reference to an object with observing methods (C5).
+/// A weak reference to an object with observing methods, shared by all registrations of that object (C5).
 ///
-/// A weak reference does not report when it becomes empty, and Swift's runtime has no other hook at the end of an
-/// object of a foreign class. Therefore the center searches for the registrations of ended objects
-/// (`NotificationCenter.State.sweep`). It examines all registrations once for as many insertions; examining some of
-/// them with each insertion would not find them sooner.
+/// Swift does not report the end of an object of a foreign class. Therefore the center searches for the registrations of
+/// ended objects from time to time (`NotificationCenter.State.sweep`). One search follows after as many insertions as it
+/// has registrations to examine.
 ///
 /// Threads: any.
 final class Target: @unchecked Sendable {
@@ -12,7 +11,7 @@ final class Target: @unchecked Sendable {
 
     /// Nil when the object is gone, and during its `deinit`.
     private(set) weak var object: AnyObject?
-    /// The address of the object, which another object may have later.
+    /// The address of the object. Another object may have it after the end of this one.
     let id: ObjectIdentifier
 
     init(_ object: AnyObject) {
@@ -20,9 +19,11 @@ final class Target: @unchecked Sendable {
         id = ObjectIdentifier(object)
     }
 
+    /// Whether the object has ended or its `deinit` has begun.
     var isOver: Bool { object == nil }
 
-    /// The positions of a registration in the lists of its target.
+    /// The positions of a registration in the lists of its target (``TargetRegistrations``): among all registrations, and
+    /// among those with the same name, the same sender, or both.
     struct Slots {
         var all = 0
         var named = 0

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The registrations of one object with observing methods. A lookup by name, sender or both costs time in the number of
-/// registrations found (C6, C11). Used under the center's lock.
+/// The registrations of one object with observing methods, for `removeObserver(_:name:object:)`. A lookup by name, sender
+/// or both takes time in proportion to the registrations found (C6, C11). Used under the center's lock.
 final class TargetRegistrations {
     let target: Target
 
+    /// The key of a list of registrations.
     private enum Key: Hashable {
         case name(String)
         case sender(SenderKey)
@@ -13,6 +14,7 @@ final class TargetRegistrations {
     private var all: [Registration] = []
     /// The lists by name and sender; nil while there are few registrations, which are then searched one by one.
     private var lists: [Key: [Registration]]?
+    /// The number of registrations up to which no lists are kept.
     private static let few = 16
 
     init(of target: Target) {
@@ -44,6 +46,7 @@ final class TargetRegistrations {
         }
     }
 
+    /// Adds a registration to the lists by name and sender.
     private func list(_ registration: Registration) {
         if let name = registration.name {
             registration.targetSlots.named = lists![.name(name), default: []].append(returningSlotOf: registration)
@@ -69,20 +72,25 @@ final class TargetRegistrations {
         }
     }
 
+    /// Removes the registration at a position of a list.
+    ///
+    /// - Parameter moved: receives the registration that moves into the gap, and its new position.
     private func unlist(_ key: Key, _ slot: Int, moved: (Registration, Int) -> Void) {
         lists![key]!.fillGap(at: slot, moved: moved)
         if lists![key]!.isEmpty { lists![key] = nil }
     }
 }
 
-/// Unordered lists from which an element is removed by its position.
+/// An unordered list, from which an element is removed by its position in constant time.
 extension [Registration] {
+    /// Appends a registration and returns its position.
     mutating func append(returningSlotOf registration: Registration) -> Int {
         append(registration)
         return count - 1
     }
 
-    /// Removes an element by putting the last one in its place. `moved` receives that one and its new position.
+    /// Removes the element at a position, and moves the last element into the gap. `moved` receives the moved element and
+    /// its new position.
     mutating func fillGap(at slot: Int, moved: (Registration, Int) -> Void) {
         let last = removeLast()
         guard slot < count else { return }

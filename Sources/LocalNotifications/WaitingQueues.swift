@@ -2,15 +2,20 @@
 import CarillonMainLoop
 import Foundation
 
-/// Synchronous calls on operation queues (C4), without deadlocks between threads that wait for each other.
+/// Synchronous calls on operation queues (C4), with detection and resolution of deadlocks between waiting threads. A post
+/// uses it for an observer with a queue: the post waits until the observer has run there.
 ///
-/// A thread that waits here represents its queue: no other operation uses the queue's place before the thread
-/// continues. Threads can wait in a cycle: q→q2→q, or the main thread and a queue that post to each other. When the
-/// last thread of a cycle begins to wait, the thread that represents the body's queue runs the body, on top of its own
-/// wait. Therefore a body always runs on a thread of its queue, and a body for the main queue on the main thread; a
-/// serial queue stays serial.
+/// A thread that waits inside an operation occupies a slot of that operation's queue: a serial queue has one slot, and
+/// runs nothing else meanwhile. Threads can therefore wait in a cycle. For example, an observer on queue 1 posts to an
+/// observer on queue 2, which posts to an observer on queue 1.
+///
+/// When a wait would complete a cycle, a thread of the cycle that occupies a slot of the called queue runs the call
+/// itself, on top of its own wait. Therefore a call always runs on a thread of its queue, a call on the main queue runs on
+/// the main thread, and a serial queue stays serial.
 enum WaitingQueues {
-    /// - Returns: what `body` returned, or nil when the queue cancelled the operation.
+    /// Runs `body` on `queue` and waits for it. On a thread of `queue` itself, `body` runs at once.
+    ///
+    /// - Returns: the result of `body`, or nil when the queue cancelled the operation.
     static func run<Result: Sendable>(
         on queue: OperationQueue, _ body: @escaping @Sendable () -> Result
     ) -> Result? {
@@ -27,20 +32,24 @@ enum WaitingQueues {
         return outcome.result.withLock { $0.take() }
     }
 
+    /// The result of the body, which the queue's thread sets.
     private final class Outcome<Result: Sendable>: Sendable {
         let result = Locked<Result?>(nil)
     }
 }
 
-/// The waits of all threads in the process.
+/// The graph of all waits in the process, in which cycles are found.
 private struct Waits {
-    /// The threads that wait and represent a queue.
+    /// The threads that wait and occupy a slot of a queue.
     var threads: [WaitingThread] = []
 
-    /// Returns the threads that wait for each other and can't continue by themselves, if `thread` is one of them.
+    /// Returns the deadlocked threads if `thread` is one of them; otherwise an empty array.
     ///
-    /// A thread waits for an operation. An operation that runs ends when its thread continues. An operation that its
-    /// queue has not started yet starts when one of the threads in the queue's places continues.
+    /// It begins with all waiting threads, and removes threads that can continue, repeatedly, until none of them can. A
+    /// thread can continue if the operation that it waits for can:
+    ///
+    /// - An operation that runs can end unless its own thread is deadlocked.
+    /// - An operation that waits can start unless deadlocked threads occupy all slots of its queue.
     func cycle(with thread: WaitingThread) -> [WaitingThread] {
         var cycle = threads.filter(\.isWaiting)
         while true {
@@ -58,10 +67,10 @@ private struct Waits {
         return cycle.contains { $0 === thread } ? cycle : []
     }
 
-    /// Lets a thread of a cycle run an operation of its queue for which another thread of the cycle waits. Then that
-    /// thread continues, and with it the others.
+    /// Resolves a deadlock, if `thread` is part of one. It assigns an operation that waits to a thread of the cycle that
+    /// occupies a slot of its queue. The thread that waits for the operation can then continue, and with it the others.
     ///
-    /// - Returns: the thread, which the caller must wake.
+    /// - Returns: the thread with the assigned operation, which the caller must wake; nil without a deadlock.
     func breakCycle(with thread: WaitingThread) -> WaitingThread? {
         // Usually no other thread waits.
         guard threads.count > 1 else { return nil }
@@ -78,18 +87,21 @@ private struct Waits {
     }
 }
 
+/// The waits of the process; its lock guards the variables of all types in this file.
 private let allWaits = Locked(Waits())
 
-/// The state of a thread that waits for operations.
+/// A thread that waits for operations, or has waited.
 private final class WaitingThread: @unchecked Sendable {
     // Sendable: the variables are touched only under the lock of `allWaits`.
 
+    /// A wait for an operation.
     struct Wait {
         let operation: WaitedOperation
-        /// The queue of the operation in which the thread waits; nil when it belongs to none.
+        /// The queue of which the waiting thread occupies a slot; nil when the thread runs no operation.
         let queue: OperationQueue?
     }
 
+    /// The object of the calling thread.
     static var current: WaitingThread {
         if let thread = threads.value { return thread }
         let thread = WaitingThread()
@@ -101,12 +113,14 @@ private final class WaitingThread: @unchecked Sendable {
 
     /// The nested waits of the thread, the innermost last.
     var waits: [Wait] = []
-    /// Whether the thread waits now and runs no job meanwhile.
+    /// Whether the thread waits now. False while it runs an assigned operation during its wait.
     var isWaiting = false
-    /// The operations that the thread must run while it waits.
+    /// The operations that are assigned to the thread, which it runs during its wait.
     var jobs: [WaitedOperation] = []
+    /// The semaphore that ends the sleep of the thread.
     private let alarm = DispatchSemaphore(value: 0)
 
+    /// Whether the thread occupies a slot of this queue in its innermost wait.
     func stands(for queue: OperationQueue) -> Bool {
         waits.last?.queue === queue
     }
@@ -115,14 +129,15 @@ private final class WaitingThread: @unchecked Sendable {
         alarm.signal()
     }
 
-    /// Announces that the thread will wait.
+    /// Records that the thread will wait for an operation, and resolves the deadlock that this may complete.
     ///
-    /// - Returns: whether another thread runs the operation, so that the queue need not.
+    /// - Parameter queue: the queue of which the thread occupies a slot; nil for none.
+    /// - Returns: whether a waiting thread runs the operation, so that it must not be added to its queue.
     func begin(_ operation: WaitedOperation, on queue: OperationQueue?) -> Bool {
         let (server, isServed) = allWaits.withLock { all -> (WaitingThread?, Bool) in
             waits.append(Wait(operation: operation, queue: queue))
             isWaiting = true
-            // A thread that represents no queue blocks no other thread.
+            // A thread that occupies no slot blocks no other thread, so it is not part of a cycle.
             guard queue != nil else { return (nil, false) }
             if waits.count(where: { $0.queue != nil }) == 1 { all.threads.append(self) }
             let server = all.breakCycle(with: self)
@@ -133,7 +148,7 @@ private final class WaitingThread: @unchecked Sendable {
         return isServed
     }
 
-    /// Waits until the operation is over, and runs assigned jobs meanwhile.
+    /// Waits until the operation is over, and runs assigned operations meanwhile.
     func wait(for operation: WaitedOperation) {
         while true {
             let (job, isOver) = allWaits.withLock { all -> (WaitedOperation?, Bool) in
@@ -157,7 +172,7 @@ private final class WaitingThread: @unchecked Sendable {
             job.runBody()
             let server = allWaits.withLock { all -> WaitingThread? in
                 isWaiting = true
-                // A thread that began to wait meanwhile may wait for this thread.
+                // Another thread may have begun to wait meanwhile, so that this wait completes a cycle now.
                 return all.breakCycle(with: self)
             }
             server?.wake()
@@ -165,21 +180,26 @@ private final class WaitingThread: @unchecked Sendable {
     }
 }
 
-/// An operation that a thread waits for. The wait ends at once when the operation is cancelled. Foundation's own wait
-/// would end only when the queue reaches the operation, which a suspended queue never does.
+/// An operation for which a thread waits. Either its queue or an assigned thread runs it. The wait ends at once when the
+/// operation is cancelled. Foundation's own wait would end only when the queue reaches the operation, and a suspended
+/// queue never does.
 private final class WaitedOperation: Operation, @unchecked Sendable {
     // Sendable: the variables are touched only under the lock of `allWaits`.
+    /// The progress of the operation: it runs once, or is cancelled.
     enum Stage {
         case waiting
         case running(on: WaitingThread)
         case over
     }
 
+    /// The queue that runs the operation.
     let queue: OperationQueue
-    /// The number of operations that the queue runs at once.
+    /// The number of slots of the queue: the operations that it runs at once.
     let width: Int
     var stage = Stage.waiting
+    /// The body; nil once it has been taken.
     private var body: (@Sendable () -> Void)?
+    /// The thread that waits for the operation.
     private let waiter: WaitingThread
 
     init(for queue: OperationQueue, waiter: WaitingThread, _ body: @escaping @Sendable () -> Void) {
@@ -190,6 +210,7 @@ private final class WaitedOperation: Operation, @unchecked Sendable {
         self.body = body
     }
 
+    /// Runs the body on a thread of the queue, unless an assigned thread does.
     override func main() {
         let thread = WaitingThread.current
         let isMine = allWaits.withLock { _ in
@@ -200,10 +221,10 @@ private final class WaitedOperation: Operation, @unchecked Sendable {
         if isMine { runBody() }
     }
 
-    /// Runs the body, which no other thread runs.
+    /// Runs the body. The caller must have set the stage to `running`, so that no other thread runs it.
     func runBody() {
         takeBody()?()
-        // The body is released by now: objects that it holds may end when the post returns.
+        // The body was released before this, because its objects may have to end before the post returns.
         allWaits.withLock { _ in stage = .over }
         waiter.wake()
     }
@@ -214,6 +235,8 @@ private final class WaitedOperation: Operation, @unchecked Sendable {
 
     override func cancel() {
         super.cancel()
+        // The outer optional is nil if the operation has begun, so that it can't be cancelled. The body is released outside
+        // of the lock.
         let body = allWaits.withLock { _ -> (@Sendable () -> Void)?? in
             guard case .waiting = stage else { return nil }
             stage = .over

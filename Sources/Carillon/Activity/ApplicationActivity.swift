@@ -2,8 +2,8 @@
 import Dispatch
 import Synchronization
 
-/// Suspension by the application's own statement about its activity, as with AppKit (A1). It serves desktops that do
-/// not report the active application, and programs that know their activity better.
+/// Suspension by the application's own activity, as with AppKit (A1): by the program's statement ``isActive``, or by reports
+/// of its toolkit. It serves desktops that do not report the active application to the service.
 extension DistributedNotificationCenter {
     /// The time for which an application has to be inactive before it is suspended. Switching through windows passes
     /// many of them for a moment only.
@@ -28,8 +28,8 @@ extension DistributedNotificationCenter {
         }
     }
 
-    /// Takes over a toolkit's report of whether a window is active. The report has no effect while the program states
-    /// that it is inactive, because its windows are not visible then.
+    /// Handles a toolkit's report of whether a window is active. While the program states that it is inactive, the report is
+    /// recorded and has no effect: the program does so when its windows are hidden.
     func toolkitReports(_ isActive: Bool) {
         let isNews = state.withLock { state in
             defer { state.toolkitActivity = isActive }
@@ -47,9 +47,12 @@ extension DistributedNotificationCenter {
             state.suspendedByProgram = nil
             submit(.suspend(nil))
         }
+        // The toolkit's last report now applies.
         if state.withLock({ $0.toolkitActivity == false }) { toolkitReports(false) }
     }
 
+    /// Changes the activity. An active application is resumed at once; an inactive one is suspended after
+    /// ``suspensionDelay``, unless the activity changes meanwhile.
     private func changeActivity(_ change: (inout State) -> Void) {
         let (isActive, generation) = state.withLock { state in
             change(&state)
@@ -64,7 +67,7 @@ extension DistributedNotificationCenter {
         DispatchQueue.global().asyncAfter(deadline: .now() + Self.suspensionDelay) { [weak self] in
             guard let self else { return }
             state.withLock { state in
-                // A later change has a higher number, and takes precedence.
+                // A later change, or the end of the statement, has increased the number.
                 guard state.activityGeneration == generation else { return }
                 (state.suspendedByProgram, state.isSuspendedByActivity) = (true, true)
                 submit(.suspend(true))

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A toolkit that reports whether the application is active.
+/// A graphical toolkit that reports whether the application is active, for
+/// ``DistributedNotificationCenter/followActivity(of:)``.
 public enum ApplicationToolkit: String, Sendable, CaseIterable {
     /// GTK 3 or GTK 4: active while one of its windows has the keyboard focus.
     case gtk = "GTK"

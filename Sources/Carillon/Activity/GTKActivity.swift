@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMainLoop
 
-/// The activity of a GTK 3 or GTK 4 application.
+/// The activity of a GTK 3 or GTK 4 application: whether one of its windows is active, which means that it has the keyboard
+/// focus. GTK's signals trigger an evaluation of all windows, and its result is reported.
 ///
-/// The functions are found by name in the library that the process has loaded; the types are those of GTK's and
-/// GObject's C interfaces, which are stable. Threads: GTK's, the main thread.
+/// The library is not linked with GTK. It finds the functions by name in the GTK library that the process has loaded; the
+/// types are those of the stable C interfaces of GTK and GObject. Threads: GTK's, the main thread.
 enum GTKActivity {
     private typealias Pointer = UnsafeMutableRawPointer
     private typealias ListToplevels = @convention(c) () -> Pointer?
@@ -26,7 +27,7 @@ enum GTKActivity {
         ) -> UInt
     private typealias AddEmissionHook = @convention(c) (UInt32, UInt32, EmissionHook, Pointer?, Pointer?) -> UInt
 
-    /// `GList`.
+    /// The layout of a node of a `GList`.
     private struct ListNode {
         var data: Pointer?
         var next: Pointer?
@@ -35,15 +36,20 @@ enum GTKActivity {
 
     /// The state for the C hooks. It is global, because no code would free a context that is passed to a hook.
     private struct Followed {
+        /// The source whose action evaluates the windows; nil before the first call of ``follow(_:)``.
         var source: SignalledSource?
+        /// The closures that receive the activity, one for each following center.
         var reports: [@Sendable (Bool) -> Void] = []
     }
 
+    /// The key of a window's data that marks it as watched.
     private static let mark = "org.carillon.followed"
+    /// The key of a window's data that marks it as having been active.
     private static let activeMark = "org.carillon.active-once"
 
     private static let followed = Locked(Followed())
 
+    /// Reports the activity from now on. The hooks and the source are created once for all centers.
     static func follow(_ report: @escaping @Sendable (Bool) -> Void) throws(ActivityError) {
         let library = try initialisedLibrary()
         guard let listToplevels: ListToplevels = library.function("gtk_window_list_toplevels"),
@@ -68,8 +74,8 @@ enum GTKActivity {
         let evaluate: @Sendable () -> Void = {
             let toplevels = listToplevels()
             defer { freeList(toplevels) }
-            // A window counts from its first activity on. A window that is never active, such as a panel or a popup,
-            // does not make the application inactive.
+            // The application is inactive if no window is active and a visible one has been active before. A window that is
+            // never active, such as a panel or a popup, does not make the application inactive.
             var (isActive, wasActive) = (false, false)
             var node = toplevels
             while let entry = node?.load(as: ListNode.self) {
@@ -94,8 +100,8 @@ enum GTKActivity {
         followed.withLock {
             $0.source = SignalledSource(on: .default, priority: .default, action: evaluate)
         }
-        // Windows of any class come and go, so the signals of the base class are hooked. Each window then reports its
-        // own activity.
+        // Emission hooks on the base class report when any window is shown or hidden. A shown window is then watched for
+        // its own activity.
         for name in ["map", "unmap"] {
             _ = addHook(lookUp(name, windowType), 0, { _, _, _, _ in GTKActivity.hook() }, nil, nil)
         }
@@ -111,8 +117,7 @@ enum GTKActivity {
             let parentType: TypeFunction = any.function("g_type_parent"),
             let typeName: TypeName = any.function("g_type_name")
         else { throw .toolkitNotLoaded(.gtk) }
-        // The type is registered when GTK is initialized, and is looked up by name. In GTK 3 a window is a container
-        // (`GtkBin`).
+        // GTK registers the type when it is initialized. The parent of the type shows the version: `GtkBin` in GTK 3.
         let windowType = typeFromName("GtkWindow")
         guard windowType != 0 else { throw .toolkitNotInitialised(.gtk) }
         let parent = typeName(parentType(windowType)).map { String(cString: $0) }
@@ -120,8 +125,8 @@ enum GTKActivity {
         return library
     }
 
-    /// Returns a check of whether a window can have the keyboard focus as an application's window. In GTK 4 all windows
-    /// can.
+    /// Returns a function that tells whether a window is an application's window that can have the keyboard focus. In GTK 4
+    /// all windows are. Nil if a function of GTK 3 is missing.
     private static func focusability(in library: LoadedLibrary) -> (@Sendable (Pointer?) -> Bool)? {
         guard let windowType: Number = library.function("gtk_window_get_window_type") else { return { _ in true } }
         guard let typeHint: Number = library.function("gtk_window_get_type_hint"),
@@ -145,6 +150,7 @@ enum GTKActivity {
     /// screens, menus and tooltips.
     private static let applicationHints: Set<Int32> = [0, 1, 3, 5]
 
+    /// The handler of an emission hook. The result 1 keeps the hook.
     private static func hook() -> Int32 {
         changed()
         return 1

@@ -4,19 +4,22 @@ import CarillonMainLoop
 import Foundation
 import Synchronization
 
-/// The link between the program's threads and the bus. It has an outbox, and a library thread that runs a
-/// ``ServiceSession``.
+/// The link between the program's threads and the bus: an outbox, and a thread of the library (the **bus thread**) that runs
+/// a ``ServiceSession``. Each ``DistributedNotificationCenter`` has one.
 ///
-/// The program's threads never wait for the service, and the service's pings are answered while the main thread is busy
-/// (A4, B4). The first request starts the thread. It sleeps in a poll while nothing happens, and ends after this object
-/// is released and the waiting requests are sent.
+/// The program's threads append requests and never wait for the service. The bus thread answers the Pings of the service
+/// even while the main thread is busy (A4, B4). The first request starts the thread. It ends after this object is released
+/// and the waiting requests are sent.
 final class BusLink: Sendable {
+    /// The loop of the bus thread.
     private let context = MainContext()
     private let outbox: SharedOutbox
     /// The requested transport of posts and notifications.
     let transport = TransportWish(ofUser: .ofEnvironment)
     private let session: BusThreadConfined<ServiceSession>
+    /// Wakes the bus thread, which then sends requests.
     private let source: SignalledSource
+    /// Whether the bus thread was started.
     private let hasStarted = Atomic(false)
 
     /// - Parameters:
@@ -66,8 +69,9 @@ final class BusLink: Sendable {
     /// Whether no request was ever submitted.
     var isUnused: Bool { !hasStarted.load(ordering: .acquiring) }
 
+    /// Starts the bus thread, which finds the first request in the outbox.
     private func startThread() {
-        // Nothing of self is captured: the thread must not keep this object alive.
+        // The thread captures the properties and not `self`, so that it does not keep this object alive.
         let (session, outbox, context) = (session, outbox, context)
         Thread {
             // Set on the running thread, because Foundation would lose a name that is set before the start.
@@ -79,9 +83,9 @@ final class BusLink: Sendable {
     }
 }
 
-/// An object that is created on one thread, and from then on used on the bus thread only.
+/// An object that is created on one thread, and afterwards used on the bus thread only. The compiler can't check this.
 struct BusThreadConfined<Value>: @unchecked Sendable {
-    // Sendable: see above; the start of the thread orders creation and use.
+    // Sendable: one thread at a time uses the object, and the start of the bus thread follows the creation.
     let value: Value
 
     init(_ value: Value) {

@@ -5,7 +5,7 @@ import CarillonMainLoop
 import CarillonThreadDelivery
 import Foundation
 
-/// A type whose values are posted as notifications, with their properties as userInfo.
+/// A `Codable` type whose values are posted and observed as notifications, with their properties as userInfo.
 ///
 /// ```swift
 /// struct Saved: DistributedMessage {
@@ -24,10 +24,10 @@ import Foundation
 /// A nil within a value, for example in an array of optionals, is encoded as the text `$null`, because property lists
 /// have no nil. A message that contains this text itself is refused.
 ///
-/// A post of such a message throws if the message is invalid, and can wait for its outcome.
-/// ``DistributedNotificationCenter/MainActorMessage`` and ``DistributedNotificationCenter/AsyncMessage`` correspond to
-/// the messages of Foundation's center. Observers of each kind also receive the messages of the other kinds with the
-/// same name.
+/// There are two other kinds of messages, which correspond to the messages of Foundation's center:
+/// ``DistributedNotificationCenter/MainActorMessage`` and ``DistributedNotificationCenter/AsyncMessage``. Unlike these, a
+/// post of a `DistributedMessage` throws if the message is invalid, and can wait for its outcome. Observers of each kind
+/// also receive the messages of the other kinds with the same name.
 public protocol DistributedMessage: Codable, Sendable {
     /// The name of the notification; not empty.
     static var name: Foundation.Notification.Name { get }
@@ -67,6 +67,8 @@ extension DistributedNotificationCenter {
     /// Posts a message, and waits until the service has accepted it.
     ///
     /// - Returns: the number of clients of the service that the post matched.
+    /// - Throws: the errors of ``postAndWait(named:object:userInfo:options:style:coalescing:retention:isolation:)``, and
+    ///   ``DistributedNotificationError/encodingFailed(type:reason:)``.
     @discardableResult
     public func postAndWait<Message: DistributedMessage>(
         _ message: Message, object: String? = nil, options: Options = [],
@@ -157,6 +159,7 @@ extension DistributedNotificationCenter {
         }
     }
 
+    /// Decodes the message of a notification; nil if that fails, which is logged and counted.
     private func decode<Message: DistributedMessage>(_ type: Message.Type, from received: Received) -> Message? {
         do {
             return try MessageCoder.message(type, from: received.userInfo)

@@ -3,7 +3,7 @@ import CarillonMainLoop
 import CarillonThreadDelivery
 import Foundation
 
-/// Messages for asynchronous functions, on any executor.
+/// Observing and posting messages that asynchronous functions receive, on any executor, and sequences of them.
 extension DistributedNotificationCenter {
     /// Calls an asynchronous closure with each message of a subject, one after the other, in their order.
     ///
@@ -85,16 +85,19 @@ extension DistributedNotificationCenter {
         MessageSequence<Message>(self, subject?.notificationObject, suspensionBehavior, limit)
     }
 
+    /// Posts a message of a subject, or of none.
     private func post<Message: AsyncMessage>(_ message: Message, of subject: String?, _ options: Options) {
         postNoting(Message.self, named: Message.name, subject: subject, options) {
             try Message.makeNotification(message)
         }
     }
 
+    /// Returns the message of a notification; nil if it has none, which is logged and counted.
     private func message<Message: AsyncMessage>(of type: Message.Type, in received: Received) -> Message? {
         message(of: type, in: received) { try type.makeMessage($0) }
     }
 
+    /// Observes the messages of a subject; nil for all subjects.
     private func observe<Message: AsyncMessage>(
         _ type: Message.Type, of subject: String?, _ behavior: SuspensionBehavior,
         _ observer: @escaping @Sendable (Message) async -> Void
@@ -103,13 +106,14 @@ extension DistributedNotificationCenter {
         let observation = observation(
             name: type.name, object: subject, suspensionBehavior: behavior, on: DirectTarget()
         ) { [weak self] received in
-            // Decoded in the task: the program's code must not run on the bus thread.
+            // The message is decoded in the observer's task, because the program's decoding must not run on the bus thread.
             let lost = delivery.append(byteCount: received.byteCount) { [weak self] in
                 guard let message = self?.message(of: type, in: received) else { return }
                 await Origin.$current.withValue(received.origin) { await observer(message) }
             }
             self?.noteOverflow(lost)
         }
+        // The end of the token ends the observer and discards the messages that wait for it.
         let both = Observation {
             observation.cancel()
             delivery.end()
@@ -117,6 +121,7 @@ extension DistributedNotificationCenter {
         return ObservationToken(both, of: self)
     }
 
+    /// An asynchronous sequence of messages. Each iterator observes from its own creation on.
     private struct MessageSequence<Message: AsyncMessage>: AsyncSequence, Sendable {
         typealias Element = Message
         typealias Failure = Never
@@ -144,8 +149,8 @@ extension DistributedNotificationCenter {
     }
 }
 
-/// The messages of received notifications. They are decoded where the reader runs, because the program's code must not
-/// run on the bus thread. Notifications that cannot be decoded are skipped.
+/// An iterator over the messages of received notifications. It decodes them in the reader's task, because the program's
+/// decoding must not run on the bus thread. Notifications that cannot be decoded are skipped.
 struct DecodedMessages<Message: Sendable>: AsyncIteratorProtocol {
     typealias Element = Message
     typealias Failure = Never

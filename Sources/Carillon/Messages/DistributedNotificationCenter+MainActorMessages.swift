@@ -3,7 +3,7 @@ import CarillonMainLoop
 import CarillonThreadDelivery
 import Foundation
 
-/// Messages on the main actor.
+/// Observing and posting messages of the main actor.
 extension DistributedNotificationCenter {
     /// Calls a closure on the main actor with each message of a subject.
     ///
@@ -54,6 +54,7 @@ extension DistributedNotificationCenter {
         post(message, of: nil, options)
     }
 
+    /// Posts a message of a subject, or of none.
     @MainActor
     private func post<Message: MainActorMessage>(_ message: Message, of subject: String?, _ options: Options) {
         postNoting(Message.self, named: Message.name, subject: subject, options) {
@@ -61,6 +62,7 @@ extension DistributedNotificationCenter {
         }
     }
 
+    /// Observes the messages of a subject; nil for all subjects.
     private func observe<Message: MainActorMessage>(
         _ type: Message.Type, of subject: String?, _ behavior: SuspensionBehavior,
         _ observer: @escaping @MainActor (Message) -> Void

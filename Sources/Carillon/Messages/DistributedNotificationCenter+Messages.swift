@@ -3,8 +3,8 @@ import CarillonMainLoop
 import CarillonThreadDelivery
 import Foundation
 
-/// Typed messages, with the names and the behavior of those of Foundation's center, as far as these apply between
-/// processes.
+/// The protocols of typed messages. Names and behavior are those of Foundation's center, as far as they apply between
+/// processes. The observing and posting methods are in `+MainActorMessages` and `+AsyncMessages`.
 extension DistributedNotificationCenter {
     #if compiler(>=6.2)
         /// The requirement on a message type that observers on other threads use.
@@ -78,7 +78,7 @@ extension DistributedNotificationCenter {
         associatedtype MessageType
     }
 
-    /// The base of identifiers: `extension DistributedNotificationCenter.MessageIdentifier where Self ==
+    /// The type of identifiers, declared as `extension DistributedNotificationCenter.MessageIdentifier where Self ==
     /// DistributedNotificationCenter.BaseMessageIdentifier<DidStart> { static var didStart: Self { .init() } }`.
     public struct BaseMessageIdentifier<MessageType>: MessageIdentifier, Sendable {
         public init() where MessageType: MainActorMessage {}
@@ -97,6 +97,8 @@ extension DistributedNotificationCenter {
     // MARK: Both kinds of messages
 
     /// Posts the notification of a message. A post that is refused is logged, counted and reported.
+    ///
+    /// - Parameter makeNotification: returns the notification of the message, of which only the userInfo is used.
     func postNoting(
         _ type: Any.Type, named name: Foundation.Notification.Name, subject: String?, _ options: Options,
         _ makeNotification: () throws -> Foundation.Notification
@@ -121,7 +123,8 @@ extension DistributedNotificationCenter {
         }
     }
 
-    /// Returns the message of a received notification. A notification without a message is logged and counted.
+    /// Returns the message of a received notification. A notification without a message is logged and counted, and the
+    /// result is nil.
     func message<Message>(
         of type: Message.Type, in received: Received, _ makeMessage: (Foundation.Notification) throws -> Message?
     ) -> Message? {
@@ -134,6 +137,7 @@ extension DistributedNotificationCenter {
         return nil
     }
 
+    /// Counts and logs a notification that is not a message of the expected type.
     func noteUndecodable(_ received: Received, as type: Any.Type, _ reason: String) {
         noteUndecodable(received.arrived.name, from: received.arrived.poster.rawValue, as: type, reason)
     }
@@ -144,7 +148,8 @@ extension DistributedNotificationCenter {
             "a notification is not a \(type): \(reason)", ["CARILLON_NAME": name, "CARILLON_CLIENT": poster])
     }
 
-    /// Returns the name of a type, which is the same in all processes of a program.
+    /// Returns the default name of a message type: the name of the type with its module. It is the same in all processes
+    /// of a program.
     fileprivate static func name(of type: Any.Type) -> Foundation.Notification.Name {
         let name = String(reflecting: type)
         guard name.contains("(unknown context at ") else { return .init(name) }

@@ -7,16 +7,19 @@ import CarillonWire
 import Foundation
 import Synchronization
 
-/// A received notification on its way to the program's observers.
+/// A received notification during its delivery to the program's observers.
 ///
-/// The userInfo is decoded when the first observer reads it. With several observers it is decoded once for all (F3).
+/// It decodes lazily, on the thread of an observer: the userInfo is decoded when an observer reads it. Several observers
+/// share one decoded form (F3).
 final class Received: Sendable {
+    /// The notification in the encoded form of the wire.
     let arrived: ArrivedNotification
     /// The approximate memory that the notification retains, in bytes.
     let byteCount: Int
-    /// The decoded forms so far; nil with a single observer, for which nothing is kept.
+    /// The decoded forms so far, for several observers; nil with a single observer.
     private let shared: Shared?
 
+    /// The decoded forms: as property-list values, and as Foundation's notification.
     private final class Shared: Sendable {
         let values = Locked<[String: PropertyList]?>(nil)
         let notification = Locked<MadeNotification?>(nil)
@@ -33,17 +36,18 @@ final class Received: Sendable {
         byteCount = bytes
     }
 
-    /// The approximate memory of a decoded value besides its content, in bytes: its entries in the dictionary of values
-    /// and in that of a notification.
+    /// The approximate memory of a decoded value besides its content, in bytes: its entries in the dictionaries of both
+    /// decoded forms.
     private static let decodedValue = 192
 
+    /// The poster, the numbers and the requested details.
     var origin: Origin {
         var origin = Origin(poster: arrived.poster.rawValue, serial: arrived.serial, sequence: arrived.sequence)
         arrived.details?.forEachEntry { origin.note($0, $1) }
         return origin
     }
 
-    /// Threads: any.
+    /// The userInfo as property-list values, for typed messages and values. Threads: any.
     var userInfo: [String: PropertyList] {
         guard let shared else { return arrived.userInfo.decoded() }
         return shared.values.withLock { values in
@@ -66,8 +70,8 @@ final class Received: Sendable {
     }
 
     private func makeNotification() -> MadeNotification {
-        // For several observers the values are decoded once, also for observers that read the property list. For a
-        // single observer they are decoded directly.
+        // Several observers share the decoded property-list values. For a single observer, the bytes are decoded directly
+        // into Foundation's types, without that intermediate form.
         let entries = shared == nil ? UserInfoDecoder.decode(arrived.userInfo) : UserInfoDecoder.decode(userInfo)
         return MadeNotification(
             value: Foundation.Notification(
@@ -76,13 +80,13 @@ final class Received: Sendable {
     }
 }
 
-/// A notification for observers on several threads.
+/// A decoded notification that observers on several threads share.
 private struct MadeNotification: @unchecked Sendable {
     // Sendable: the notification contains values and numbers of Foundation, which do not change.
     let value: Foundation.Notification
 }
 
-/// One observer of the program.
+/// An observer of the program: a block or a method, the registration that it shares, and the thread or queue that runs it.
 final class Observer: Sendable {
     /// The action of an observer on a notification.
     enum Action: Sendable {
@@ -94,8 +98,10 @@ final class Observer: Sendable {
     let key: RegistrationKey
     /// The position among all observers of the center, which are called in this order (C3).
     let order: UInt64
+    /// The thread or queue that runs the action.
     let target: any DeliveryTarget
     private let action: Action
+    /// False once the observer has been removed.
     private let isActive = Atomic(true)
 
     init(key: RegistrationKey, order: UInt64, target: any DeliveryTarget, action: Action) {
@@ -110,7 +116,9 @@ final class Observer: Sendable {
         isActive.store(false, ordering: .releasing)
     }
 
-    /// - Returns: false if the target is gone, so that the observer can be removed.
+    /// Runs the action with a notification, unless the observer was removed. Called on the thread of the target.
+    ///
+    /// - Returns: false if the object of the method is gone, so that the observer can be removed.
     func call(with received: Received) -> Bool {
         guard isActive.load(ordering: .acquiring) else { return true }
         return Origin.$current.withValue(received.origin) {

@@ -4,13 +4,14 @@ import CarillonCollections
 import CarillonCore
 import CarillonThreadDelivery
 
-/// The table of the program's observers, grouped by the registration at the service that they share (C11).
+/// The table of a center's observers. Observers with equal keys share one registration at the service (C11), so the table
+/// counts the observers of each key. Its methods return the registrations to add and remove, which the caller submits.
 ///
-/// Its methods return the changed registrations, which the caller submits to the service. Not thread-safe by itself.
-///
-/// The end of an observer may run a `deinit` of the program, which may use the center again. Therefore the table
-/// releases no object: the caller takes the removed objects with ``takeReleased()``, and releases them with no lock
+/// The release of an observer may run a `deinit` of the program, which may use the center again. Therefore the table
+/// releases no object itself: the caller takes the removed objects with ``takeReleased()``, and releases them with no lock
 /// held.
+///
+/// Not thread-safe by itself; used under the center's lock.
 struct ObserverTable: ~Copyable {
     /// The owner of observers: a token, or the object whose methods observe.
     ///
@@ -29,14 +30,17 @@ struct ObserverTable: ~Copyable {
         var unregistered: [RegistrationKey] = []
     }
 
+    /// The observers by their keys.
     private var index = ObserverIndex<RegistrationKey, Never, Observer>()
+    /// The owners by their address.
     private var owners: [ObjectIdentifier: Owner] = [:]
     /// The number of observers of each key.
     private var counts: [RegistrationKey: Int] = [:]
     private var lastOrder: UInt64 = 0
+    /// The removed objects, which the caller releases.
     private var released: [AnyObject] = []
-    /// The result of the last lookup, because notifications of the same registrations often follow each other. It is
-    /// cleared before an observer is removed, so that it keeps none alive.
+    /// The result of the last lookup, because notifications of the same registrations often follow each other. Every change
+    /// clears it, so that it keeps no removed observer alive.
     private var recent: (keys: [RegistrationKey], observers: [Observer]) = ([], [])
     /// The number of owners at which the table removes the observers of objects that are gone.
     private var sweepAt = 64
@@ -52,12 +56,14 @@ struct ObserverTable: ~Copyable {
     ) -> Change {
         recent = ([], [])
         var change = Change()
+        // A different owner at this address has ended, and its observers with it.
         if let known = owners[ObjectIdentifier(owner)], known.object !== owner {
             change.unregistered = remove(known.positions)
             owners[ObjectIdentifier(owner)] = nil
         }
-        // Objects whose notifications never arrive would otherwise leave their registrations behind for ever (E1). The
-        // doubling makes the cost O(1) for each observer, amortized.
+        // Observers of ended objects are usually found when a notification arrives for them. Those without notifications
+        // are removed here; they would otherwise keep their registrations for ever (E1). The search runs when the number
+        // of owners has doubled, so the cost is O(1) for each observer, amortized.
         if owners.count >= sweepAt {
             change.unregistered += removeDead().unregistered
             sweepAt = max(64, owners.count * 2)
@@ -69,6 +75,7 @@ struct ObserverTable: ~Copyable {
             .positions.insert(position)
         counts[key, default: 0] += 1
         if counts[key] == 1 {
+            // A registration that was removed in the same change is kept.
             if let again = change.unregistered.firstIndex(of: key) {
                 change.unregistered.remove(at: again)
             } else {
@@ -82,13 +89,15 @@ struct ObserverTable: ~Copyable {
     mutating func remove(of owner: AnyObject, where condition: (RegistrationKey) -> Bool = { _ in true }) -> Change {
         guard let known = owners[ObjectIdentifier(owner)] else { return Change() }
         guard known.object === owner else {
-            // The former owner is gone, or is in its `deinit`, which removes its observers as usual on macOS.
+            // The weak reference is empty: the former owner at this address is gone, or the owner calls this from its
+            // `deinit`, as is usual on macOS. All observers are removed in both cases.
             owners[ObjectIdentifier(owner)] = nil
             return Change(unregistered: remove(known.positions))
         }
         let removed = known.positions.filter { condition(index[$0].key) }
         owners[ObjectIdentifier(owner)]!.positions.subtract(removed)
         if removed.count == known.positions.count { owners[ObjectIdentifier(owner)] = nil }
+        // The strong reference of this call may have become the last one, if other threads released the owner.
         released.append(owner)
         return Change(unregistered: remove(removed))
     }
@@ -97,7 +106,7 @@ struct ObserverTable: ~Copyable {
     mutating func removeDead() -> Change {
         var unregistered: [RegistrationKey] = []
         for (identifier, owner) in owners {
-            // This strong reference may become the last one, if all others are released at this moment.
+            // The object still exists. This strong reference may become the last one, so the object is released later.
             if let object = owner.object {
                 if owner.token == nil { released.append(object) }
                 continue
@@ -142,6 +151,9 @@ struct ObserverTable: ~Copyable {
         return observers
     }
 
+    /// Removes observers by their positions.
+    ///
+    /// - Returns: the registrations that have no observer left.
     private mutating func remove(
         _ positions: Set<ObserverIndex<RegistrationKey, Never, Observer>.Position>
     ) -> [RegistrationKey] {

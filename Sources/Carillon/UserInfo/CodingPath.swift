@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The path to an encoded value. A step is appended for each level; the array of keys is built on demand.
+/// The path to a value that is being encoded or decoded, from the root of the message. It is a linked list, so that the
+/// steps of a value's parents are shared. The array of keys, which `Codable` requires, is built on demand.
 indirect enum CodingPath {
     case root
     case step(any CodingKey, after: CodingPath)
 
+    /// The keys from the root to the value.
     var keys: [any CodingKey] {
         var keys: [any CodingKey] = []
         var rest = self
@@ -19,11 +21,13 @@ indirect enum CodingPath {
         keys.map { $0 is PlaceKey ? "[\($0.intValue ?? 0)]" : ".\($0.stringValue)" }.joined()
     }
 
+    /// Returns the path to a value in a dictionary.
     func appending(_ key: any CodingKey) -> CodingPath { .step(key, after: self) }
+    /// Returns the path to an element of an array.
     func appending(place: Int) -> CodingPath { .step(PlaceKey(place: place), after: self) }
 }
 
-/// An index in an array.
+/// The index of an element in an array, as a coding key.
 private struct PlaceKey: CodingKey {
     let place: Int
 

@@ -3,7 +3,8 @@ import CarillonCore
 import CarillonWire
 import Foundation
 
-/// The conversion of Codable types into a userInfo and back.
+/// The conversion of `Codable` messages and values into a userInfo and back. A type that is encoded with keys becomes the
+/// userInfo itself. Any other type becomes its one entry, under the key `value`.
 enum MessageCoder {
     /// The key of a value that is not encoded as a keyed container.
     private static let key = "value"
@@ -21,17 +22,20 @@ enum MessageCoder {
         }
     }
 
+    /// Returns the userInfo of a message with Foundation's types.
     static func userInfo(of message: some Encodable) throws(DistributedNotificationError) -> [AnyHashable: Any] {
         UserInfoDecoder.decode(try entries(of: message))
     }
 
+    /// Decodes a message from the entries of a userInfo.
     static func message<Message: Decodable>(
         _ type: Message.Type, from userInfo: [String: PropertyList]
     ) throws -> Message {
         do {
             return try MessageDecoder.decode(type, from: .dictionary(userInfo))
         } catch {
-            // The entry may be a single value, whose type is not encoded with keys.
+            // The type may be encoded without keys; the value is then under `value`. If that fails as well, the error of the
+            // more likely form is thrown.
             let isSingle = wantsNoKeys(error)
             guard userInfo.count == 1, let value = userInfo[key] else {
                 guard isSingle else { throw error }
@@ -47,12 +51,13 @@ enum MessageCoder {
         }
     }
 
-    /// Whether an error means that the type is encoded without keys.
+    /// Whether an error means that the type is encoded without keys: it expected another value than a dictionary.
     private static func wantsNoKeys(_ error: any Error) -> Bool {
         guard case DecodingError.typeMismatch(_, let context) = error else { return false }
         return context.codingPath.isEmpty
     }
 
+    /// The coding key of the single entry.
     private struct ValueKey: CodingKey {
         var stringValue: String { key }
         var intValue: Int? { nil }
@@ -62,6 +67,8 @@ enum MessageCoder {
         init?(intValue: Int) { nil }
     }
 
+    /// Decodes a message from a notification with Foundation's types.
+    ///
     /// - Throws: the errors of decoding, and the error of a userInfo with a value that is not a property-list value.
     static func message<Message: Decodable>(
         _ type: Message.Type, from notification: Foundation.Notification
@@ -69,7 +76,7 @@ enum MessageCoder {
         try message(type, from: UserInfoEncoder.encode(notification.userInfo ?? [:]))
     }
 
-    /// Returns the coding path and the cause of a coding error, in a sentence.
+    /// Returns a text with the path to the value and the cause of a coding error.
     static func describe(_ error: any Error) -> String {
         let (path, reason): ([any CodingKey], String)
         switch error {

@@ -3,18 +3,20 @@ import CarillonCore
 import CarillonWire
 import Foundation
 
-/// A decoder of property lists as values of `Decodable` types, with the results of Foundation's decoder of property
-/// lists.
+/// A decoder of property lists into values of `Decodable` types, for received messages. The results are those of
+/// Foundation's decoder of property lists. Errors contain the path to the value.
 struct MessageDecoder: Decoder {
+    /// The value to decode.
     private let value: PropertyList
     private let path: CodingPath
 
     var codingPath: [any CodingKey] { path.keys }
     var userInfo: [CodingUserInfoKey: Any] { [:] }
 
-    /// - Throws: `DecodingError`, and the errors of the type's own decoding.
+    /// Decodes a value.
     ///
-    /// - Parameter path: the path to the list.
+    /// - Parameter path: the path to the value, for errors.
+    /// - Throws: `DecodingError`, and the errors of the type's own decoding.
     static func decode<Value: Decodable>(
         _ type: Value.Type, from value: PropertyList, at path: CodingPath = .root
     ) throws -> Value {
@@ -35,10 +37,12 @@ struct MessageDecoder: Decoder {
 
     // MARK: Values
 
+    /// Whether the value is the text that represents nil.
     private var isNull: Bool { value == MessageEncoder.null }
 
     private func decode<Value: Decodable>(_ type: Value.Type) throws -> Value {
-        // The own decoding of Foundation's types would expect other representations.
+        // Data and Date are native types of the wire format; their own decoding would expect other representations. The
+        // other comparisons are shortcuts for common types.
         if type == Data.self { return try data() as! Value }
         if type == Date.self { return try date() as! Value }
         if type == String.self { return try string() as! Value }
@@ -52,8 +56,8 @@ struct MessageDecoder: Decoder {
     }
 
     private func string() throws -> String {
-        // The text that stands for nil is accepted here: an optional has been checked for nil before, and other
-        // programs post it as a text.
+        // The text that represents nil is accepted here, because other programs may post it as an ordinary text. For an
+        // optional, `decodeNil` has recognized it before.
         guard case .string(let value) = value else { throw mismatch("a string") }
         return value
     }
@@ -68,6 +72,7 @@ struct MessageDecoder: Decoder {
         return date
     }
 
+    /// Decodes an integer of any width on the wire, if the wanted type can hold it.
     private func integer<Integer: FixedWidthInteger>(_ type: Integer.Type) throws -> Integer {
         let result: Integer? =
             switch value {
@@ -102,6 +107,7 @@ struct MessageDecoder: Decoder {
 
     // MARK: Errors
 
+    /// Returns the error of a value with another type than the wanted one.
     private func mismatch(_ wanted: String) -> DecodingError {
         let context = DecodingError.Context(
             codingPath: codingPath, debugDescription: "there is \(isNull ? "nothing" : value.kind) instead of \(wanted)"
@@ -109,12 +115,14 @@ struct MessageDecoder: Decoder {
         return isNull ? .valueNotFound(Any.self, context) : .typeMismatch(Any.self, context)
     }
 
+    /// Returns the error of a number outside of the range of its type.
     private func unfit(_ type: String) -> DecodingError {
         .dataCorrupted(.init(codingPath: codingPath, debugDescription: "the number does not fit in \(type)"))
     }
 
     // MARK: Containers
 
+    /// A dictionary whose keys are the properties of a type.
     private struct Keyed<Key: CodingKey>: KeyedDecodingContainerProtocol {
         let entries: [String: PropertyList]
         let path: CodingPath
@@ -165,6 +173,7 @@ struct MessageDecoder: Decoder {
         func superDecoder(forKey key: Key) throws -> any Decoder { try decoder(key) }
     }
 
+    /// An array whose elements are decoded one after the other.
     private struct Unkeyed: UnkeyedDecodingContainer {
         let elements: [PropertyList]
         let path: CodingPath
@@ -178,7 +187,7 @@ struct MessageDecoder: Decoder {
             self.path = path
         }
 
-        /// Reads the next element. An element that cannot be decoded is not consumed.
+        /// Decodes the next element. If that fails, the position does not change, so that another type can be tried.
         private mutating func next<Value>(_ read: (MessageDecoder) throws -> Value) throws -> Value {
             let place = path.appending(place: currentIndex)
             guard !isAtEnd else {
@@ -192,6 +201,7 @@ struct MessageDecoder: Decoder {
 
         mutating func decodeNil() throws -> Bool {
             let isNull = try next { $0.isNull }
+            // Only a nil is consumed; any other element remains the next one.
             if !isNull { currentIndex -= 1 }
             return isNull
         }
@@ -223,6 +233,7 @@ struct MessageDecoder: Decoder {
         mutating func superDecoder() throws -> any Decoder { try next { $0 } }
     }
 
+    /// A value that is decoded as a whole.
     private struct Single: SingleValueDecodingContainer {
         let decoder: MessageDecoder
         var codingPath: [any CodingKey] { decoder.codingPath }

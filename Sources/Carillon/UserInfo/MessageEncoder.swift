@@ -3,13 +3,17 @@ import CarillonCore
 import CarillonWire
 import Foundation
 
-/// An encoder of `Encodable` values as property lists. The result is that of Foundation's encoder of property lists,
-/// without Foundation's intermediate representation.
+/// An encoder of `Encodable` messages into property lists. The result is that of Foundation's encoder of property lists. It
+/// is produced directly in the types of the wire format, without Foundation's objects.
 struct MessageEncoder: Encoder {
-    /// A value under construction, to which containers may still add.
+    /// A value under construction. It is an object, because a type may encode through several containers that share it, and
+    /// may add to a nested container at any time until the whole message is encoded.
     private final class Node {
+        /// The form of the value, which the first container decides.
         enum Kind {
+            /// No container has been requested.
             case nothing
+            /// A value that is no collection.
             case single
             case dictionary
             case array
@@ -20,10 +24,11 @@ struct MessageEncoder: Encoder {
         var entries: [String: Element] = [:]
         var elements: [Element] = []
 
+        /// The finished value.
         var value: PropertyList {
             switch kind {
             case .single: single!
-            // A type that encodes nothing is a type without properties.
+            // A type that encodes nothing has no properties, and becomes an empty dictionary.
             case .nothing, .dictionary: .dictionary(entries.mapValues(\.value))
             case .array: .array(elements.map(\.value))
             }
@@ -36,6 +41,7 @@ struct MessageEncoder: Encoder {
         }
     }
 
+    /// An element of a collection: a finished value, or one under construction.
     private enum Element {
         case ready(PropertyList)
         case growing(Node)
@@ -54,12 +60,14 @@ struct MessageEncoder: Encoder {
 
     private let node: Node
     private let path: CodingPath
-    /// The number of collections around the value.
+    /// The number of collections around the value, which is limited.
     private let depth: Int
 
     var codingPath: [any CodingKey] { path.keys }
     var userInfo: [CodingUserInfoKey: Any] { [:] }
 
+    /// Encodes a message.
+    ///
     /// - Throws: the errors of the value's own encoding, and
     ///   ``DistributedNotificationError/invalidUserInfo(keyPath:reason:)``.
     static func encode(_ value: some Encodable) throws -> PropertyList {
@@ -67,10 +75,11 @@ struct MessageEncoder: Encoder {
         try element(of: value, at: .root, depth: 0).value
     }
 
+    /// Encodes a value at a path.
     private static func element<Value: Encodable>(
         of value: Value, at path: @autoclosure () -> CodingPath, depth: Int
     ) throws -> Element {
-        // Checked before the recursion, which would never end for an object that contains itself.
+        // The depth is checked before the recursion, which would never end for an object that contains itself.
         if depth > 0 { try UserInfoEncoder.checkDepth(depth - 1, at: { path().text }) }
         if let leaf = try leaf(of: value, at: path()) { return .ready(leaf) }
         let node = Node()
@@ -78,7 +87,7 @@ struct MessageEncoder: Encoder {
         return .growing(node)
     }
 
-    /// Returns the encoding of a simple value; nil for a type that encodes itself.
+    /// Returns the encoding of a value of a native type; nil for a type that encodes itself with containers.
     private static func leaf<Value>(of value: Value, at path: @autoclosure () -> CodingPath) throws -> PropertyList? {
         if Value.self == String.self || Value.self == Date.self { return try checked(value, at: path()) }
         if Value.self == Int.self { return .int64(Int64(value as! Int)) }
@@ -100,6 +109,7 @@ struct MessageEncoder: Encoder {
         return list
     }
 
+    /// Encodes an integer: as a signed 64-bit integer, or as an unsigned one if it is greater than that type's maximum.
     private static func integer(_ value: some FixedWidthInteger) -> PropertyList {
         Int64(exactly: value).map { .int64($0) } ?? .uint64(UInt64(truncatingIfNeeded: value))
     }
@@ -118,12 +128,14 @@ struct MessageEncoder: Encoder {
 
     func singleValueContainer() -> any SingleValueEncodingContainer { Single(encoder: self) }
 
+    /// A dictionary whose keys are the properties of a type.
     private struct Keyed<Key: CodingKey>: KeyedEncodingContainerProtocol {
         let node: Node
         let path: CodingPath
         let depth: Int
         var codingPath: [any CodingKey] { path.keys }
 
+        /// Adds an entry. A key with a NUL character is refused.
         private func put(_ element: Element, _ key: some CodingKey) throws {
             try UserInfoEncoder.checkDepth(depth, at: { path.text })
             let text = key.stringValue
@@ -163,7 +175,7 @@ struct MessageEncoder: Encoder {
         func superEncoder() -> any Encoder { later(SuperKey()) }
         func superEncoder(forKey key: Key) -> any Encoder { later(key) }
 
-        /// Returns an encoder whose value may grow until the whole message is read.
+        /// Returns an encoder for a nested value, to which the type may add until the whole message is encoded.
         private func later(_ key: some CodingKey) -> MessageEncoder {
             let other = Node()
             node.entries[key.stringValue] = .growing(other)
@@ -171,12 +183,14 @@ struct MessageEncoder: Encoder {
         }
     }
 
+    /// An array whose elements are encoded one after the other.
     private struct Unkeyed: UnkeyedEncodingContainer {
         let node: Node
         let path: CodingPath
         let depth: Int
         var codingPath: [any CodingKey] { path.keys }
         var count: Int { node.elements.count }
+        /// The path of the next element.
         private var here: CodingPath { path.appending(place: count) }
 
         private func put(_ element: Element) throws {
@@ -213,6 +227,7 @@ struct MessageEncoder: Encoder {
         func nestedUnkeyedContainer() -> any UnkeyedEncodingContainer { later().unkeyedContainer() }
         func superEncoder() -> any Encoder { later() }
 
+        /// Returns an encoder for a nested value as the next element.
         private func later() -> MessageEncoder {
             let (other, place) = (Node(), here)
             node.elements.append(.growing(other))
@@ -220,6 +235,7 @@ struct MessageEncoder: Encoder {
         }
     }
 
+    /// A value that is encoded as a whole.
     private struct Single: SingleValueEncodingContainer {
         let encoder: MessageEncoder
         var codingPath: [any CodingKey] { encoder.codingPath }

@@ -3,8 +3,9 @@ import CarillonCore
 import CarillonWire
 import Foundation
 
-/// A decoder of property-list values into the types that a Swift program expects in a userInfo.
+/// The conversion of property-list values of the wire into the Swift and Foundation types of a notification's userInfo.
 enum UserInfoDecoder {
+    /// Decodes the entries of a userInfo.
     static func decode(_ userInfo: [String: PropertyList]) -> [AnyHashable: Any] {
         var result: [AnyHashable: Any] = Dictionary(minimumCapacity: userInfo.count)
         for (key, value) in userInfo { result[key] = decode(value) }

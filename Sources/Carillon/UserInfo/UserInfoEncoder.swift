@@ -4,11 +4,13 @@ import CarillonDBus
 import CarillonWire
 import Foundation
 
-/// An encoder of a userInfo with Swift and Foundation types as property-list values. It refuses other types (N3).
+/// The conversion of a userInfo with Swift and Foundation types into property-list values of the wire. It refuses values
+/// of other types, with the path to the first one (N3).
 ///
 /// The article *Property lists between processes* lists the types, and their types on arrival.
 enum UserInfoEncoder {
-    /// Returns the entries in no order. A dictionary would hash each key, and a post does not need one.
+    /// Returns the entries of a userInfo in no order. The result is an array, because a post needs no dictionary, which would
+    /// cost the hashing of each key.
     ///
     /// - Throws: ``DistributedNotificationError/invalidUserInfo(keyPath:reason:)`` with the path to the first value
     ///   that is not a property-list value.
@@ -16,7 +18,8 @@ enum UserInfoEncoder {
         of userInfo: [AnyHashable: Any]
     ) throws(DistributedNotificationError) -> [(key: String, value: PropertyList)] {
         do throws(Fault) {
-            // Keys of several types may have the same text.
+            // Keys of different types, such as String and NSString, may have the same text. A dictionary then removes
+            // duplicates.
             guard userInfo.keys.allSatisfy({ type(of: $0.base) == String.self }) else {
                 return Array(try encode(entries: userInfo, depth: 0))
             }
@@ -45,6 +48,8 @@ enum UserInfoEncoder {
         }
     }
 
+    /// Throws if a value is nested too deep.
+    ///
     /// - Parameters:
     ///   - depth: the number of collections around the collection that holds a value.
     ///   - path: the path to the value, below the userInfo.
@@ -56,7 +61,9 @@ enum UserInfoEncoder {
         }
     }
 
-    /// - Parameter depth: the depth of the collection that holds the value.
+    /// Encodes a value of any property-list type.
+    ///
+    /// - Parameter depth: the number of collections around the value.
     fileprivate static func encode(_ value: Any, depth: Int) throws(Fault) -> PropertyList {
         // Most values have one of these types. A comparison of two pointers is faster than a cast to a protocol, which
         // searches tables.
@@ -74,6 +81,7 @@ enum UserInfoEncoder {
         return try value.propertyList(depth: depth)
     }
 
+    /// Encodes a dictionary. Of keys with the same text, the last one counts.
     fileprivate static func encode(
         entries: some Sequence<(key: AnyHashable, value: Any)>, depth: Int
     ) throws(Fault) -> [String: PropertyList] {
@@ -86,7 +94,9 @@ enum UserInfoEncoder {
         return result
     }
 
-    /// - Parameter depth: the depth of the collection that holds the entry.
+    /// Encodes an entry of a dictionary.
+    ///
+    /// - Parameter depth: the number of collections around the dictionary.
     private static func encode(
         _ key: AnyHashable, _ value: Any, depth: Int
     ) throws(Fault) -> (key: String, value: PropertyList) {
@@ -101,6 +111,7 @@ enum UserInfoEncoder {
         }
     }
 
+    /// Encodes an array.
     fileprivate static func encode(elements: some Sequence, depth: Int) throws(Fault) -> PropertyList {
         try checkDepth(depth)
         var result: [PropertyList] = []
@@ -119,10 +130,12 @@ enum UserInfoEncoder {
         guard depth < maxDepth else { throw Fault("collections are nested more than \(maxDepth) deep") }
     }
 
+    /// The limit of the service's interface for nested collections.
     private static let maxDepth = Limits.row(.userInfoDepth).hardMaximum
 }
 
-/// The reason of a refusal, and the path to the refused value, which is built from the inside out.
+/// The reason of a refusal, and the path to the refused value. Each collection adds its part of the path while the error
+/// passes through it.
 private struct Fault: Error {
     let reason: String
     var path = ""
@@ -131,6 +144,7 @@ private struct Fault: Error {
         self.reason = reason
     }
 
+    /// Returns the fault with the key or index of the surrounding collection in front of its path.
     func inside(_ component: String) -> Fault {
         var outer = self
         outer.path = component + path
@@ -138,9 +152,12 @@ private struct Fault: Error {
     }
 }
 
-/// A type with a property-list representation. A cast to this protocol depends on the type of the value, while a cast
-/// to a concrete number type would accept any `NSNumber`.
+/// A type with a property-list representation. Values are cast to this protocol, and not to each concrete type: a cast to a
+/// concrete number type would accept any `NSNumber` and lose its own type.
 private protocol PropertyListEncodable {
+    /// Encodes the value.
+    ///
+    /// - Parameter depth: the number of collections around the value.
     func propertyList(depth: Int) throws(Fault) -> PropertyList
 }
 

@@ -7,16 +7,20 @@ import CarillonThreadDelivery
 import CarillonWire
 import Foundation
 
-/// The requests of a value to the service, and their results. Completions run on the bus thread, where nothing is
-/// decoded, because the program's code must not run there.
+/// The requests of a ``DistributedValue`` to the service, and their results: notifications, reads and changes.
+///
+/// Notifications and answers arrive on the bus thread, where they only get a position. They are decoded later, on the
+/// thread of the center's observers or of the caller, because the program's decoding must not run on the bus thread.
 extension DistributedValue {
     // MARK: Incoming notifications
 
+    /// Handles a notification on the bus thread.
     func arrived(_ received: Received) {
         guard let place = state.withLock({ $0.followed.arrived(serial: received.arrived.serial) }) else { return }
         deliver(byteCount: received.byteCount) { $0.take(received, at: place) }
     }
 
+    /// Decodes a notification and shows its content.
     private func take(_ received: Received, at place: UInt64) {
         do throws(DistributedNotificationError) {
             let content = try content(of: received.userInfo)
@@ -39,14 +43,16 @@ extension DistributedValue {
 
     // MARK: Reading
 
-    /// The value that the service keeps.
+    /// The value that the service keeps, as a read returned it.
     struct Kept: Sendable {
+        /// The position of the answer among all arrivals.
         let place: UInt64
         /// The entries of the userInfo; nil if there is no value.
         let entries: [String: PropertyList]?
         let poster: String
     }
 
+    /// The result of a read, which is not decoded yet.
     struct Answer: Sendable {
         let reading: FollowedValue<Content>.Reading
         let result: Result<Kept, DistributedNotificationError>
@@ -54,7 +60,8 @@ extension DistributedValue {
 
     /// Reads the value from the service. If this object is released before the answer, `completion` is not called.
     ///
-    /// - Parameter rounds: the maximum number of attempts, if notifications arrive during an attempt.
+    /// - Parameter rounds: the maximum number of attempts. An attempt is repeated if its answer may be out of date, because
+    ///   a notification arrived meanwhile.
     func read(rounds: Int = 3, _ completion: @escaping @Sendable (Answer) -> Void) {
         let reading = state.withLock { $0.followed.beginReading() }
         get { [weak self] result in
@@ -73,7 +80,9 @@ extension DistributedValue {
         }
     }
 
-    /// Takes over the result of a read.
+    /// Decodes the result of a read, and shows it.
+    ///
+    /// - Throws: the error of the read, or of content that cannot be decoded.
     @discardableResult
     func take(_ answer: Answer) throws(DistributedNotificationError) -> Content? {
         do throws(DistributedNotificationError) {
@@ -87,7 +96,7 @@ extension DistributedValue {
         }
     }
 
-    /// Starts a read for which no caller waits. One such read is in progress at a time.
+    /// Starts a background read, for which no caller waits. One such read is in progress at a time.
     private func readForItself() {
         guard state.withLock({ $0.ownReading.begin() }) else { return }
         read { [weak self] answer in
@@ -98,6 +107,7 @@ extension DistributedValue {
         }
     }
 
+    /// Shows the result of a background read. An error is logged, because no caller receives it.
     func takeForItself(_ answer: Answer) {
         do throws(DistributedNotificationError) {
             try take(answer)
@@ -111,6 +121,7 @@ extension DistributedValue {
         }
     }
 
+    /// Requests the values of the name and the object.
     private func get(_ completion: @escaping @Sendable (Result<[KeptValue], DistributedNotificationError>) -> Void) {
         // An empty name would match any name.
         if let refusal { return completion(.failure(refusal)) }
@@ -126,6 +137,7 @@ extension DistributedValue {
         return values.last { ExactText($0.object) == key }
     }
 
+    /// Decodes a userInfo. Known content with the same entries is reused.
     private func content(of entries: [String: PropertyList]) throws(DistributedNotificationError) -> Content {
         let (shown, known) = state.withLock { ($0.followed.shown, $0.followed.known) }
         if let shown, shown.entries == entries { return shown }
@@ -141,6 +153,7 @@ extension DistributedValue {
 
     typealias Outcome = Result<Void, DistributedNotificationError>
 
+    /// Sets or removes the value, and waits for the service's answer. If it is a refusal, the change is reverted.
     func written(
         _ value: Value?, _ isolation: isolated (any Actor)?
     ) async throws(DistributedNotificationError) {
@@ -148,6 +161,7 @@ extension DistributedValue {
             answer in
             do throws(DistributedNotificationError) {
                 try write(value) { [weak self] outcome in
+                    // After the cancellation of the task no caller receives the outcome, so a refusal is reverted here.
                     guard !answer.answer(outcome), case .failure = outcome else { return }
                     self?.update { $0.followed.undoRefused() }
                 }
@@ -182,8 +196,8 @@ extension DistributedValue {
         }
     }
 
-    /// Removes the value. Its serial is read first: earlier notifications that are still on their way become obsolete
-    /// with the removal.
+    /// Removes the value. Its serial is read first, because notifications up to this serial that arrive later have to be
+    /// ignored.
     private func remove(
         _ completion: @escaping @Sendable (Outcome) -> Void
     ) throws(DistributedNotificationError) {
@@ -202,17 +216,20 @@ extension DistributedValue {
         }
     }
 
-    /// - Returns: whether a removal was requested; false if there is nothing to remove.
+    /// Requests the removal of the value that was read.
+    ///
+    /// - Returns: whether the removal was requested; false if there is no value, or if the program has changed it since.
     private func remove(
         _ values: [KeptValue], _ number: UInt64, _ completion: @escaping @Sendable (Outcome) -> Void
     ) throws(DistributedNotificationError) -> Bool {
         guard let own = ownValue(in: values) else { return false }
+        // Without an object, the request would remove the values of all objects of the name.
         guard values.allSatisfy({ ExactText($0.object) == ExactText(object ?? "") }) else {
             throw .unsupportedOption(
                 reason: "the value without an object can't be removed alone, and \(name.rawValue) has others")
         }
         return state.withLock { state in
-            // A value that was set since replaces the old one, and the request would remove it.
+            // A value that this program has set since replaces the old one, and the request would remove it.
             guard state.followed.isLast(number) else { return false }
             state.followed.willRemove(serial: own.serial ?? 0)
             center.submit(
@@ -225,6 +242,7 @@ extension DistributedValue {
         }
     }
 
+    /// Records the outcome of a change. After the last unanswered change, the value is read to show its effect.
     private func ended(_ number: UInt64, _ content: Content?, _ outcome: Outcome) {
         let isMade = if case .success = outcome { true } else { false }
         var isToBeRead = false

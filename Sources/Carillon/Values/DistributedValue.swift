@@ -66,11 +66,15 @@ public final class DistributedValue<Value: Codable & Sendable>: Observable, Send
         let entries: [String: PropertyList]
     }
 
+    /// The mutable state, under the lock.
     struct State: Sendable {
         var followed = FollowedValue<Content>()
         var error: DistributedNotificationError?
+        /// The state of background reads.
         var ownReading = OwnReading.none
 
+        /// Begins a change.
+        ///
         /// - Parameter submit: the closure that sends the request of the change. If it throws, the change is undone.
         mutating func begin(
             _ content: Content?, _ submit: (_ number: UInt64) throws(DistributedNotificationError) -> Void
@@ -92,6 +96,7 @@ public final class DistributedValue<Value: Codable & Sendable>: Observable, Send
     /// The error of an invalid name or object, for which the service is never asked.
     let refusal: DistributedNotificationError?
     private let registrar = ObservationRegistrar()
+    /// The observers of notifications and events, which end with this object.
     private let observations = Locked<[Observation]>([])
 
     /// Creates a property that follows a value from now on.
@@ -240,6 +245,7 @@ public final class DistributedValue<Value: Codable & Sendable>: Observable, Send
         withExtendedLifetime(before) {}
     }
 
+    /// Notifies observers of a change that has happened.
     private func tell<Member>(_ member: KeyPath<DistributedValue, Member>) {
         registrar.willSet(self, keyPath: member)
         registrar.didSet(self, keyPath: member)
@@ -255,6 +261,7 @@ public final class DistributedValue<Value: Codable & Sendable>: Observable, Send
         try update { state throws(DistributedNotificationError) in try state.begin(content, submit) }
     }
 
+    /// Sets ``error``, and reverts the last change if it was refused.
     func note(_ error: DistributedNotificationError) {
         update { state in
             state.error = error
@@ -262,8 +269,8 @@ public final class DistributedValue<Value: Codable & Sendable>: Observable, Send
         }
     }
 
-    /// Runs a closure where observers of the center see changes of other programs. Threads: any; called with no lock
-    /// held.
+    /// Runs a closure on the thread or queue where changes of other programs are shown: that of the center's observers when
+    /// this object was created. Threads: any; called with no lock held.
     func deliver(
         byteCount: Int = DeliveryQueue.assumedByteCount, _ work: @escaping @Sendable (DistributedValue) -> Void
     ) {

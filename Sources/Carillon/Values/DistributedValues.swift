@@ -39,6 +39,7 @@ public final class DistributedValues<Value: Codable & Sendable>: Observable, Sen
     /// The name of the values' notifications.
     public let name: Foundation.Notification.Name
 
+    /// A value with its wire representation, by which values are compared.
     private struct Content: Equatable, Sendable {
         let value: Value
         let entries: [String: PropertyList]
@@ -46,17 +47,21 @@ public final class DistributedValues<Value: Codable & Sendable>: Observable, Sen
         static func == (left: Content, right: Content) -> Bool { left.entries == right.entries }
     }
 
+    /// The mutable state, under the lock.
     private struct State: Sendable {
         var followed = FollowedValues<Content>()
         var error: DistributedNotificationError?
+        /// The state of background reads.
         var ownReading = OwnReading.none
     }
 
     private let state = Locked(State())
+    /// The delivery target of changes by other programs.
     private let target: any DeliveryTarget
     /// The error of an invalid name, for which the service is never asked.
     private let refusal: DistributedNotificationError?
     private let registrar = ObservationRegistrar()
+    /// The observers of notifications and events, which end with this object.
     private let observations = Locked<[Observation]>([])
 
     /// Creates a collection that follows the values of a name from now on.
@@ -129,6 +134,8 @@ public final class DistributedValues<Value: Codable & Sendable>: Observable, Sen
 
     // MARK: Incoming notifications
 
+    /// Handles a notification on the bus thread. It gets its position there, and is decoded later where observers of the
+    /// center run.
     private func arrived(_ received: Received) {
         let object = ExactText(received.arrived.object)
         let (place, isFull) = state.withLock {
@@ -146,6 +153,7 @@ public final class DistributedValues<Value: Codable & Sendable>: Observable, Sen
         }
     }
 
+    /// Reads the values again, because a missed notification may have changed them.
     private func mayHaveMissed(_ gap: DistributedNotificationCenter.Gap) {
         if gap == .serviceChanged { state.withLock { $0.followed.serviceChanged() } }
         readForItself()
@@ -153,6 +161,7 @@ public final class DistributedValues<Value: Codable & Sendable>: Observable, Sen
 
     // MARK: Reading
 
+    /// The values that the service keeps, as a read returned them; they are not decoded yet.
     private struct Kept: Sendable {
         let answered: FollowedValues<Content>.Answered
         /// The newest value of each object, regardless of its origin.
@@ -166,7 +175,10 @@ public final class DistributedValues<Value: Codable & Sendable>: Observable, Sen
 
     private typealias Answer = Result<Kept, DistributedNotificationError>
 
-    /// - Parameter rounds: the maximum number of attempts, if notifications arrive during an attempt.
+    /// Reads the values from the service.
+    ///
+    /// - Parameter rounds: the maximum number of attempts. An attempt is repeated if its answer may be out of date, because
+    ///   a notification arrived meanwhile.
     private func read(rounds: Int = 3, _ completion: @escaping @Sendable (Answer) -> Void) {
         if let refusal { return completion(.failure(refusal)) }
         let reading = state.withLock { $0.followed.beginReading() }
@@ -188,6 +200,7 @@ public final class DistributedValues<Value: Codable & Sendable>: Observable, Sen
             })
     }
 
+    /// Decodes the result of a read, and shows it.
     private func take(_ kept: Kept) {
         update { state in
             state.error = nil
@@ -200,7 +213,7 @@ public final class DistributedValues<Value: Codable & Sendable>: Observable, Sen
         update { $0.followed.take(contents, kept.answered) }
     }
 
-    /// Starts a read for which no caller waits. One such read is in progress at a time.
+    /// Starts a background read, for which no caller waits. One such read is in progress at a time.
     private func readForItself() {
         guard state.withLock({ $0.ownReading.begin() }) else { return }
         read { [weak self] answer in
@@ -215,6 +228,8 @@ public final class DistributedValues<Value: Codable & Sendable>: Observable, Sen
         }
     }
 
+    /// Decodes a userInfo. Known content of the object with the same entries is reused.
+    ///
     /// - Returns: the content; nil if it cannot be decoded as the type.
     private func content(of entries: [String: PropertyList], known object: ExactText, poster: String) -> Content? {
         if let known = state.withLock({ $0.followed.content(of: object) }), known.entries == entries { return known }
@@ -248,12 +263,13 @@ public final class DistributedValues<Value: Codable & Sendable>: Observable, Sen
         withExtendedLifetime(released) {}
     }
 
+    /// Notifies observers of a change that has happened.
     private func tell<Member>(_ member: KeyPath<DistributedValues, Member>) {
         registrar.willSet(self, keyPath: member)
         registrar.didSet(self, keyPath: member)
     }
 
-    /// Runs a closure where observers of the center see changes of other programs.
+    /// Runs a closure on the thread or queue where changes of other programs are shown.
     private func deliver(
         byteCount: Int = DeliveryQueue.assumedByteCount, _ work: @escaping @Sendable (DistributedValues) -> Void
     ) {

@@ -1,40 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The known state of a retained value, with the changes that this program made to it.
+/// The local copy of one retained value, merged from three sources: notifications, answers of the service to reads, and
+/// changes by this program that the service has not confirmed. ``DistributedValue`` shows it.
 ///
-/// Answers and notifications arrive on different paths, and are decoded on different threads. Each gets its position
-/// when it arrives, on the bus thread. Only content of a later position replaces the known content, so older content
-/// never replaces newer content.
+/// **Order of arrivals.** Answers and notifications are decoded on different threads, and may be decoded out of order. Each
+/// gets a position, a rising number, when it arrives on the bus thread. Content replaces the known content only if its
+/// position is later.
 ///
-/// A change of this program is shown until the service has answered with the value that it keeps after the change.
-/// Therefore older content that is still on its way is not shown in between.
+/// **Own changes.** A change of this program is shown at once. It stays shown until all changes are answered and a read
+/// has returned the value that the service keeps. Older content that arrives in between is recorded and not shown.
 ///
-/// A plain value without input and output. Not thread-safe by itself.
+/// A plain value without input and output. Not thread-safe by itself; used under the lock of ``DistributedValue``.
 struct FollowedValue<Content: Sendable>: Sendable {
     /// A read request to the service that is in progress.
     struct Reading: Sendable {
         fileprivate let number: UInt64
-        /// The number of the last change when the read began; nil if a change was unanswered then.
+        /// The number of the last change when the read began. Nil if a change was unanswered then: the result of the read
+        /// may precede that change.
         fileprivate let change: UInt64?
     }
 
     /// The last known value of the service; nil if there is none.
     private(set) var known: Content?
-    /// The change of this program since; nil if there is none. The content of a removal is nil.
+    /// The content of this program's last change, until a read shows its effect; nil if there is none. The inner optional is
+    /// nil for a removal.
     private var change: Content??
-    /// The last change that the service accepted, until a read shows its effect. A refused change reverts to it.
+    /// The last change that the service accepted, until a read shows its effect. After a refused change, its content is
+    /// shown again.
     private var made: Change?
     /// The content to show.
     var shown: Content? { change ?? known }
 
     /// The position of the last arrival.
     private var lastPlace: UInt64 = 0
+    /// The position of the known content.
     private var knownPlace: UInt64 = 0
-    /// Posts up to this serial are older than the value read last.
+    /// The serial of the value that the last read returned, or that is being removed. Posts with serials up to it are
+    /// older, and are ignored. A **serial** is the number of a post among all that the service has accepted.
     private var readSerial: UInt64 = 0
-    /// The greatest serial that arrived during each read in progress.
+    /// The greatest serial of a notification that arrived during each read in progress, by the number of the read.
     private var readings: [UInt64: UInt64] = [:]
     private var lastReading: UInt64 = 0
 
+    /// A change that the service accepted.
     private struct Change {
         let number: UInt64
         let content: Content?
@@ -42,11 +49,14 @@ struct FollowedValue<Content: Sendable>: Sendable {
         let place: UInt64
     }
 
+    /// The number of the last change.
     private var lastChange: UInt64 = 0
     /// The number of changes that the service has not answered.
     private var unanswered = 0
-    /// The number of removals among them. A removal reaches the service one request later than a new value.
+    /// The number of removals among them. A removal first reads the value and then removes it, so a read that begins in
+    /// between still returns the value.
     private var removals = 0
+    /// Whether the service refused the last change.
     private var isLastChangeRefused = false
 
     // MARK: Arrivals
@@ -67,6 +77,7 @@ struct FollowedValue<Content: Sendable>: Sendable {
         readSerial = 0
     }
 
+    /// Records that a read begins.
     mutating func beginReading() -> Reading {
         lastReading += 1
         readings[lastReading] = 0
@@ -83,9 +94,9 @@ struct FollowedValue<Content: Sendable>: Sendable {
     ///   0, so that the answer is ignored.
     mutating func answered(_ reading: Reading, serial: UInt64, isLast: Bool) -> UInt64? {
         let greatest = readings.removeValue(forKey: reading.number) ?? 0
-        // The newest value arrives as a notification.
+        // On the last attempt the answer can be ignored: the newer value arrives as a notification.
         if greatest > serial || removals > 0 { return isLast ? 0 : nil }
-        // Without a value there is no serial that identifies older posts.
+        // Without a value there is no serial by which older posts could be recognized.
         if serial > 0 { readSerial = serial }
         lastPlace += 1
         return lastPlace
@@ -93,20 +104,22 @@ struct FollowedValue<Content: Sendable>: Sendable {
 
     // MARK: Known content
 
-    /// Takes over content of a position, unless newer content is known.
+    /// Records decoded content as known, unless content of a later position is known.
     mutating func take(_ content: Content?, at place: UInt64) {
         guard place > knownPlace else { return }
         knownPlace = place
         known = content
     }
 
-    /// Takes over the result of a read, and shows it if no change began since.
+    /// Records the decoded result of a read. It is shown if no change was unanswered when the read began and no change began
+    /// since.
     mutating func take(_ content: Content?, at place: UInt64, from reading: Reading) {
         take(content, at: place)
         if reading.change == lastChange { (change, made) = (nil, nil) }
     }
 
-    /// Records that a read had no answer, or an answer that cannot be decoded.
+    /// Records that a read had no answer, or an answer that cannot be decoded. The accepted changes are then the best
+    /// knowledge of the value.
     mutating func failed(_ reading: Reading) {
         readings[reading.number] = nil
         guard reading.change == lastChange else { return }
@@ -116,8 +129,9 @@ struct FollowedValue<Content: Sendable>: Sendable {
 
     // MARK: Changes
 
-    /// Begins a change by new content or a removal, which is shown from now on.
+    /// Records a change of this program, which is shown from now on.
     ///
+    /// - Parameter content: the new content; nil for a removal.
     /// - Returns: the number of the change.
     mutating func begin(_ content: Content?) -> UInt64 {
         lastChange += 1
@@ -131,7 +145,7 @@ struct FollowedValue<Content: Sendable>: Sendable {
     /// Whether no change began after this one.
     func isLast(_ number: UInt64) -> Bool { number == lastChange }
 
-    /// Records the serial of the value that is about to be removed. The removal also covers all earlier posts.
+    /// Records the serial of the value that is about to be removed. Earlier posts that arrive later are then ignored.
     mutating func willRemove(serial: UInt64) {
         readSerial = serial
     }
@@ -139,7 +153,7 @@ struct FollowedValue<Content: Sendable>: Sendable {
     /// Records that the service accepted or refused a change; called once for each change.
     ///
     /// - Parameter content: the content of the change.
-    /// - Returns: whether the value has to be read from the service now.
+    /// - Returns: whether the value has to be read from the service now, because no change is unanswered.
     mutating func ended(_ number: UInt64, _ content: Content?, isMade: Bool) -> Bool {
         unanswered -= 1
         if content == nil { removals -= 1 }
@@ -150,7 +164,7 @@ struct FollowedValue<Content: Sendable>: Sendable {
         return unanswered == 0
     }
 
-    /// Shows the content before the last change, if that change was refused.
+    /// Shows the last accepted change, or else the known content, if the last change was refused.
     mutating func undoRefused() {
         if isLastChangeRefused { change = newestMade.map(\.content) }
     }

@@ -1,22 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// The known values of a name that the service keeps, by their objects.
+/// The local copy of all retained values of a name, by their objects. It is merged from notifications and from answers of
+/// the service to reads; ``DistributedValues`` shows it.
 ///
-/// As in ``FollowedValue``, answers and notifications arrive on different paths, and are decoded on different threads.
-/// Each gets its position when it arrives, on the bus thread, and older content never replaces newer content.
+/// As in ``FollowedValue``, each answer and notification gets a position, a rising number, when it arrives on the bus
+/// thread. They may be decoded out of order; content of an earlier position never replaces content of a later one.
 ///
-/// A plain value without input and output. Not thread-safe by itself.
+/// A plain value without input and output. Not thread-safe by itself; used under the lock of ``DistributedValues``.
 struct FollowedValues<Content: Equatable & Sendable>: Sendable {
+    /// The state of one object.
     private struct Entry: Sendable {
         /// The content; nil if there is none, or if it is not known yet.
         var content: Content?
+        /// The position of the content.
         var place: UInt64 = 0
-        /// The number of notifications that have arrived and are not taken over yet.
+        /// The number of notifications that have arrived and are not decoded yet.
         var waiting = 0
     }
 
-    /// The service's answer to a read: its position, and the objects that it does not apply to.
+    /// The record of the service's answer to a read: its position, and the objects for which it is out of date.
     struct Answered: Sendable {
         fileprivate let place: UInt64
         /// The objects with a newer notification that arrived during the read.
@@ -26,15 +29,17 @@ struct FollowedValues<Content: Equatable & Sendable>: Sendable {
     private var entries: [ExactText: Entry] = [:]
     /// A number that changes with the contents.
     private(set) var version = 0
+    /// The position of the last arrival.
     private var lastPlace: UInt64 = 0
-    /// The position of the newest answer taken over. Older answers are ignored.
+    /// The position of the latest recorded answer. Answers of earlier positions are ignored.
     private var readPlace: UInt64 = 0
-    /// The greatest serial of each object that arrived during each read in progress.
+    /// The greatest serial of each object in the notifications that arrived during each read in progress, by the number of
+    /// the read. A **serial** is the number of a post among all that the service has accepted.
     private var readings: [UInt64: [ExactText: UInt64]] = [:]
     private var lastReading: UInt64 = 0
-    /// Posts up to this serial are older than the last answer.
+    /// The greatest serial in the last answer. Posts with serials up to it are older, and are ignored.
     private var readSerial: UInt64 = 0
-    /// The number of entries when the last answer arrived or was taken over.
+    /// The number of entries when the last answer arrived or was recorded.
     private var countRead = 0
 
     /// The values in no order.
@@ -42,9 +47,11 @@ struct FollowedValues<Content: Equatable & Sendable>: Sendable {
         entries.compactMap { entry in entry.value.content.map { (entry.key, $0) } }
     }
 
+    /// The content of an object; nil if there is none, or if it is not known yet.
     func content(of object: ExactText) -> Content? { entries[object]?.content }
 
-    /// Whether the number of entries requires a read: posts that are not retained may be among them.
+    /// Whether there are so many entries that the values must be read again. Entries of posts that are not retained may be
+    /// among them; a read removes those.
     var isFull: Bool { entries.count > 1_024 + 2 * countRead }
 
     // MARK: Notifications
@@ -68,8 +75,9 @@ struct FollowedValues<Content: Equatable & Sendable>: Sendable {
         readSerial = 0
     }
 
-    /// Takes over content of a position, unless newer content is known; nil for content that cannot be decoded.
+    /// Records the decoded content of a notification, unless content of a later position is known.
     ///
+    /// - Parameter content: the content; nil if it cannot be decoded.
     /// - Returns: the replaced content, which the caller releases with no lock held.
     mutating func take(_ content: Content?, of object: ExactText, at place: UInt64) -> Content? {
         guard let entry = entries[object] else { return nil }
@@ -79,6 +87,7 @@ struct FollowedValues<Content: Equatable & Sendable>: Sendable {
         return entry.content
     }
 
+    /// Sets the content of an object. An entry without content and waiting notifications is removed.
     private mutating func put(_ content: Content?, of object: ExactText, at place: UInt64) {
         let entry = entries[object] ?? Entry()
         if entry.content != content { version += 1 }
@@ -89,6 +98,8 @@ struct FollowedValues<Content: Equatable & Sendable>: Sendable {
 
     // MARK: Answers of the service
 
+    /// Records that a read begins.
+    ///
     /// - Returns: the number of the read.
     mutating func beginReading() -> UInt64 {
         lastReading += 1
@@ -101,8 +112,9 @@ struct FollowedValues<Content: Equatable & Sendable>: Sendable {
     /// - Parameters:
     ///   - serials: the serials of the values.
     ///   - isLast: whether this is the last attempt.
-    /// - Returns: the position of the answer; nil if the service has to be asked again. The reason is a notification
-    ///   that arrived during the read with an object that the answer lacks: its value may have been removed afterwards.
+    /// - Returns: the record of the answer; nil if the service has to be asked again. The reason is a notification that
+    ///   arrived during the read, for an object that the answer lacks. It is unknown whether the notification precedes
+    ///   the answer and its value was removed, or follows the answer.
     mutating func answered(_ reading: UInt64, serials: [ExactText: UInt64], isLast: Bool) -> Answered? {
         let newer = (readings.removeValue(forKey: reading) ?? [:]).filter { $0.value > serials[$0.key] ?? 0 }
         guard isLast || newer.keys.allSatisfy({ serials[$0] != nil }) else { return nil }
@@ -112,11 +124,12 @@ struct FollowedValues<Content: Equatable & Sendable>: Sendable {
         return Answered(place: lastPlace, newer: Set(newer.keys))
     }
 
+    /// Records that a read had no answer.
     mutating func failed(_ reading: UInt64) {
         readings[reading] = nil
     }
 
-    /// Takes over the contents of an answer, including removals.
+    /// Records the decoded contents of an answer. Objects that it lacks have been removed.
     ///
     /// - Returns: the previous contents, which the caller releases with no lock held.
     mutating func take(_ contents: [ExactText: Content], _ answered: Answered) -> [Content] {

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The byte stream of a channel between the program and the service (F2): a socket, or its replacement in a test or
-/// simulation. It closes when its last reference is released.
+/// The byte stream of a channel between the program and the service (F2): a socket (``SocketLine``), or its replacement
+/// in a test or simulation. ``ClientChannel`` reads and closes it; ``ChannelSender`` writes to it. It closes when its
+/// last reference is released.
 ///
 /// Threads: all members are used on the session's thread.
 public protocol ChannelLine: AnyObject {
-    /// Called from the loop when the awaited input or space is available, or when the line has ended.
+    /// Called from the loop when the awaited input or space is available, or when the stream has ended.
     var onReady: (() -> Void)? { get set }
-    /// Whether the line waits for input or its end. Initially false.
+    /// Whether the loop waits for input or the end of the stream. Initially false.
     var isReading: Bool { get set }
-    /// Whether the line waits for space to write.
+    /// Whether the loop waits for space in the socket's send buffer.
     var isWaitingForSpace: Bool { get set }
 
     /// Reads as many available bytes as fit into `room`, which is not empty. Does not block.
@@ -19,12 +20,13 @@ public protocol ChannelLine: AnyObject {
     func endWriting()
 }
 
-/// The writing end of a line. Threads: any, one at a time.
+/// The writing end of the stream. Threads: any, one at a time.
 public protocol ChannelWriting: Sendable {
-    /// Writes as many of `bytes` as there is space for. Does not block.
+    /// Writes as many of `bytes` as the stream has space for. Does not block.
     func write(_ bytes: UnsafeRawBufferPointer) -> LineWriting
 }
 
+/// The result of reading from the stream.
 public enum LineReading: Equatable {
     /// The number of bytes read, at least one.
     case bytes(Int)
@@ -34,9 +36,10 @@ public enum LineReading: Equatable {
     case end
 }
 
+/// The result of writing to the stream.
 public enum LineWriting: Equatable {
     /// The number of bytes written; smaller than requested when there is no more space.
     case bytes(Int)
-    /// The reader is gone.
+    /// The other side has closed the stream, so it takes no bytes.
     case broken
 }

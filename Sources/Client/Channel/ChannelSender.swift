@@ -4,48 +4,58 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// The sending half of a channel: encodes posts, writes them, and keeps them until their outcomes arrive.
+/// The sending half of a channel: encodes posts as frames, writes them, and keeps each post until its outcome arrives.
 ///
-/// Threads: any. The session uses it, and so do posting threads while it is lent out (``SharedOutbox``); the order is
-/// that of the calls.
+/// Not every post requests an outcome. The service takes posts in order, so the next requested outcome also confirms
+/// the posts before it.
+///
+/// Threads: any. The session uses it, and so do posting threads while the session lends it out (``SharedOutbox``). The
+/// order of posts is that of the calls.
 final class ChannelSender: Sendable {
-    /// The result of passing a post.
+    /// The result of a posting thread's attempt to send a post.
     enum Passing {
         /// The post was written after all earlier ones.
         case passed
-        /// The post was written in part, after all earlier ones: the session must call ``flush()``.
+        /// The post was written in part, after all earlier ones. The session must call ``flush()`` for the remaining
+        /// bytes.
         case partly
-        /// The post has to wait.
+        /// The post was not sent. It has to wait in the outbox.
         case refused
     }
 
     /// The result of writing the encoded bytes.
     enum Flushing {
+        /// All bytes were written.
         case all
+        /// Bytes remain, because the stream has no more space.
         case rest
         /// The reader is gone.
         case broken
     }
 
+    /// A post in flight.
     private struct Flight {
         let post: OutgoingPost
-        /// 0 when no outcome was requested: the next outcome with a number shows that the post was taken.
+        /// The number under which the outcome arrives; 0 when no outcome was requested. The next requested outcome then
+        /// confirms the post.
         let number: UInt64
-        /// The position of the end of its frame among all bytes that were ever encoded.
+        /// The position of the end of its frame in the stream, in bytes since the opening of the channel.
         let end: UInt64
     }
 
     private struct State {
+        /// The encoder, with the bytes that are not written.
         let writer = ChannelFrameWriter()
         var flights = Deque<Flight>()
         var lastNumber: UInt64 = 0
+        /// The number of posts since the last requested outcome.
         var unnumbered = 0
         var isOpen = true
     }
 
-    /// Of the posts whose outcome nobody awaits, every 64th is answered, and so is the last post of a batch.
+    /// Of the posts without a completion, every 64th requests an outcome, and so does the last post of a batch.
     static let answeredEvery = 64
-    /// The size of the largest post that a posting thread writes itself.
+    /// The size of the largest post that a posting thread writes itself, in bytes.
     private static let maxBytesAtOnce = 16 << 10
 
     private let line: any ChannelWriting
@@ -55,13 +65,14 @@ final class ChannelSender: Sendable {
         self.line = line
     }
 
-    /// Whether posts may be sent now: the line has taken all earlier bytes.
+    /// Whether a post may be written now: the stream has taken all earlier bytes.
     var hasRoom: Bool { state.withLock { $0.isOpen && $0.writer.byteCount == 0 } }
 
-    /// The number of posts without an outcome.
+    /// The number of posts in flight.
     var unsettled: Int { state.withLock { $0.flights.count } }
 
-    /// Sends a post and requests its outcome, if the line can take the post at once.
+    /// Sends a post from a posting thread and requests its outcome, if the stream has taken all earlier bytes. A large
+    /// post is refused.
     func pass(_ post: OutgoingPost) -> Passing {
         guard post.byteCount <= Self.maxBytesAtOnce else { return .refused }
         return state.withLock { state in
@@ -88,6 +99,7 @@ final class ChannelSender: Sendable {
         state.withLock { state in state.isOpen ? Self.write(&state, to: line) : .all }
     }
 
+    /// Encodes a post and records it as in flight.
     private static func append(_ post: OutgoingPost, isAnswered: Bool, to state: inout State) {
         state.unnumbered += 1
         if isAnswered {
@@ -101,6 +113,7 @@ final class ChannelSender: Sendable {
         state.flights.append(Flight(post: post, number: number, end: state.writer.position))
     }
 
+    /// Writes as many encoded bytes as the stream takes.
     private static func write(_ state: inout State, to line: any ChannelWriting) -> Flushing {
         var isBroken = false
         state.writer.write { bytes in
@@ -114,12 +127,13 @@ final class ChannelSender: Sendable {
         return isBroken ? .broken : state.writer.byteCount > 0 ? .rest : .all
     }
 
-    /// Removes the post whose outcome the service has reported.
+    /// Removes the post whose outcome the service has reported, and the posts before it that requested no outcome.
     ///
-    /// - Returns: the post, and the number of posts that are no longer in flight; nil when no post has this number.
+    /// - Returns: the post, and the number of removed posts; nil when no post has this number.
     func settle(_ number: UInt64) -> (post: OutgoingPost, count: Int)? {
         state.withLock { state in
             guard number != 0, let place = state.flights.firstIndex(where: { $0.number == number }) else { return nil }
+            // Earlier posts with their own numbers stay in flight until their outcomes arrive.
             var others: [Flight] = []
             for _ in 0..<place {
                 let flight = state.flights.popFirst()!
@@ -131,12 +145,13 @@ final class ChannelSender: Sendable {
         }
     }
 
-    /// Removes the posts without an outcome: posts whose outcome remains unknown, and posts that were not sent
-    /// completely.
+    /// Removes all posts in flight at the end of the channel.
+    ///
+    /// - Returns: the completely written posts, whose outcome remains unknown, and the posts that may be sent again.
     func takeFlights() -> (unknown: [OutgoingPost], unsent: [OutgoingPost]) {
         state.withLock { state in
             var (unknown, unsent): ([OutgoingPost], [OutgoingPost]) = ([], [])
-            // The service ignores an incomplete frame.
+            // The service ignores an incomplete frame, so its post was not made.
             while let flight = state.flights.popFirst() {
                 if flight.end <= state.writer.written {
                     unknown.append(flight.post)
@@ -148,6 +163,6 @@ final class ChannelSender: Sendable {
         }
     }
 
-    /// Ends writing.
+    /// Refuses all further writes.
     func close() { state.withLock { $0.isOpen = false } }
 }

@@ -3,15 +3,20 @@ import CarillonBusNames
 import CarillonDBus
 import CarillonWire
 
-/// The program's end of a channel (F2): reads frames, sends posts (``ChannelSender``), and handles the end.
+/// The program's end of a channel (F2), a private socket between the program and the service. It reads frames, sends
+/// posts through a ``ChannelSender``, and handles the end of the stream.
 ///
-/// It knows neither the bus nor the meaning of frames; ``ServiceSession`` does. Threads: all members are used on the
-/// session's thread.
+/// It knows neither the bus nor the meaning of frames: ``ServiceSession`` handles frames in ``onFrame``. A channel has
+/// three states: `open`; `closing`, after this side stopped writing; and `over`.
+///
+/// Threads: all members are used on the session's thread.
 final class ClientChannel {
-    /// The result of handling a frame.
+    /// The session's result of handling a frame.
     enum Taking: Equatable {
+        /// The frame was handled.
         case taken
-        /// The frame can't be handled yet, nor can later frames. ``goOn()`` delivers it again.
+        /// The frame can't be handled yet: an observer's number is still missing. Later frames wait behind it, to keep the
+        /// order. ``goOn()`` delivers it again.
         case notYet
         /// The frame is invalid: the channel is closed.
         case malformed(String)
@@ -19,7 +24,8 @@ final class ClientChannel {
 
     private enum State {
         case open
-        /// Writing has ended, and the end of the stream is awaited. Frames until then are handled or discarded.
+        /// This side has ended writing and awaits the end of the stream. Frames until then are handled, or discarded if
+        /// `passesOver` is true.
         case closing(reason: String, passesOver: Bool)
         case over
     }
@@ -31,18 +37,19 @@ final class ClientChannel {
         let body: UnsafeRawBufferPointer
     }
 
+    /// The limit of reads in one iteration of the loop, so that other sources of the loop get their share.
     private static let readsPerTurn = 4
-    /// The limit of bytes read in one step. It exceeds the capacity of any socket, so all bytes in the socket are read,
-    /// but later input can't prolong the step forever.
+    /// The limit of bytes read in one call, 8 MiB. It exceeds the capacity of any socket, so a drain reads all bytes that
+    /// are in the socket. Input that keeps arriving can't prolong the call forever.
     private static let maxBytesAtOnce = 8 << 20
 
     /// The service that provided the channel.
     let service: UniqueName
     /// Called with every frame. The bytes of the frame are valid only during the call.
     ///
-    /// - Parameter mayWait: whether the result may be `notYet`.
+    /// - Parameter mayWait: whether the result may be `notYet`. It may not while the channel is drained.
     var onFrame: ((_ frame: Frame, _ mayWait: Bool) -> Taking)?
-    /// Called at the end of a turn in which input arrived or space became free.
+    /// Called after input arrived or space became free, when the frames of this iteration have been handled.
     var onTurn: (() -> Void)?
     /// Called when this side closes the channel and awaits its end.
     ///
@@ -59,10 +66,15 @@ final class ClientChannel {
     private let line: any ChannelLine
     private var state = State.open
     private let reader = ChannelFrameReader(from: .service)
+    /// Whether a frame is being handled. Handling may call back into this object; such a call must not read further
+    /// frames.
     private var isTaking = false
-    /// The frame that waits for ``goOn()``.
+    /// The frame that waits for ``goOn()``, as a copy, because the reader's bytes are valid only during the call.
     private var held: (kind: ChannelFrame.Kind, number: UInt64, body: [UInt8])?
 
+    /// Starts reading.
+    ///
+    /// - Parameter service: the service that provided the channel.
     init(_ line: any ChannelLine, from service: UniqueName) {
         self.line = line
         sender = ChannelSender(line.writing)
@@ -82,12 +94,14 @@ final class ClientChannel {
         wrote(sender.send(posts))
     }
 
-    /// Writes as many of the remaining bytes as there is space for, including the rest of posts by posting threads.
+    /// Writes as many of the remaining bytes as there is space for. This includes the remaining bytes of posts that
+    /// posting threads have written in part.
     func flush() {
         guard case .open = state else { return }
         wrote(sender.flush())
     }
 
+    /// Handles the result of a write.
     private func wrote(_ outcome: ChannelSender.Flushing) {
         // Frames that the service wrote before are still to be read.
         if outcome == .broken { close("it has no reader") } else { line.isWaitingForSpace = outcome == .rest }
@@ -95,19 +109,20 @@ final class ClientChannel {
 
     // MARK: Receiving
 
+    /// Called by the loop when input or space is available.
     private func ready() {
         flush()
         read(Self.readsPerTurn, mayWait: true)
         onTurn?()
     }
 
-    /// Reads and handles everything that the service has written until now.
+    /// Reads and handles all frames that the service has written until now. No frame may wait.
     func drain() {
         goOn(mayWait: false)
         read(.max, mayWait: false)
     }
 
-    /// Delivers again the frame that could not be handled before.
+    /// Delivers again the frame that could not be handled before, and then the frames behind it.
     func goOn() {
         if held != nil { goOn(mayWait: true) }
     }
@@ -119,6 +134,9 @@ final class ClientChannel {
 
     private var isOver: Bool { if case .over = state { true } else { false } }
 
+    /// Reads and handles frames until no input is left.
+    ///
+    /// - Parameter most: the maximum number of reads; `.max` for a drain.
     private func read(_ most: Int, mayWait: Bool) {
         var (reads, bytes) = (0, 0)
         while !isOver, held == nil, !isTaking, reads < most, bytes < Self.maxBytesAtOnce {
@@ -142,17 +160,19 @@ final class ClientChannel {
             reads += 1
             bytes += count
             takeFrames(mayWait: mayWait)
-            // Without a full buffer there may be no more input. A complete drain continues, to find the end of the
-            // stream.
+            // A read that did not fill the buffer has probably taken all input. Only a drain reads on, to find the end of
+            // the stream.
             guard isFull || most == .max else { return }
         }
     }
 
+    /// Reads and discards input of a channel whose frames can't be understood, to find its end.
     private func passOver() {
         let result = withUnsafeTemporaryAllocation(byteCount: 16 << 10, alignment: 8) { line.read(into: $0) }
         if result == .end { finish("the service closed it") }
     }
 
+    /// Handles the waiting frame and all complete frames behind it.
     private func takeFrames(mayWait: Bool) {
         guard !isTaking else { return }
         isTaking = true
@@ -166,12 +186,13 @@ final class ClientChannel {
                 guard let frame = try reader.next() else { return }
                 take(Frame(kind: frame.kind, number: frame.number, body: frame.body), mayWait: mayWait)
             } catch {
-                // An invalid frame ends the reader.
+                // Behind an invalid frame no frame boundary is known, so the rest of the stream is discarded.
                 return close(error.description, passesOver: true)
             }
         }
     }
 
+    /// Passes a frame to the session, and applies its result.
     private func take(_ frame: Frame, mayWait: Bool) {
         if case .closing(_, passesOver: true) = state { return }
         switch onFrame?(frame, mayWait) ?? .taken {
@@ -185,8 +206,8 @@ final class ClientChannel {
 
     // MARK: End
 
-    /// Ends writing and waits for the service to end the channel, which it does after reading all frames. Later
-    /// messages on the bus must not overtake these frames.
+    /// Ends writing in an orderly way and waits for the service to end the channel. The service does so after it has read
+    /// all frames, so later messages on the bus do not overtake posts in these frames.
     ///
     /// - Parameter passesOver: whether later frames are discarded, because they can't be understood.
     func close(_ reason: String, passesOver: Bool = false) {
@@ -198,9 +219,10 @@ final class ClientChannel {
         onClosing?(reason, passesOver)
     }
 
-    /// Ends the channel at once, independently of the service.
+    /// Ends the channel at once, without waiting for the service.
     func finish(_ reason: String) {
         guard !isOver else { return }
+        // The reason of this side's close precedes the reason of the end that follows it.
         let told = if case .closing(let ours, _) = state { ours } else { reason }
         state = .over
         sender.close()

@@ -8,7 +8,7 @@ import CarillonMainLoop
     import Musl
 #endif
 
-/// A channel's socket, served by a main context beside the socket of the bus.
+/// The byte stream of a channel over a Unix socket, which a main context polls together with the socket of the bus.
 public final class SocketLine: ChannelLine, PolledSourceDelegate {
     public var onReady: (() -> Void)?
     public var isReading = false { didSet { if isReading != oldValue { poll() } } }
@@ -39,6 +39,7 @@ public final class SocketLine: ChannelLine, PolledSourceDelegate {
         tag = source.add(descriptor: socket.rawValue, waitingFor: conditions)
     }
 
+    /// No input is buffered here, so only the polled socket makes this source ready.
     public func hasPendingWork() -> Bool { false }
 
     public func dispatch() {
@@ -47,12 +48,13 @@ public final class SocketLine: ChannelLine, PolledSourceDelegate {
 
     public func read(into room: UnsafeMutableRawBufferPointer) -> LineReading {
         while true {
-            // The kernel closes descriptors that arrive with the bytes, because they are not received here.
+            // Descriptors that a peer attaches to the bytes are closed by the kernel, because `recv` does not accept them.
             let count = recv(socket.rawValue, room.baseAddress!, room.count, Int32(MSG_DONTWAIT))
             if count > 0 { return .bytes(count) }
             guard count < 0 else { return .end }
             if errno == EINTR { continue }
-            // If the other side has closed with unread input, the error arrives here after everything that it wrote.
+            // Another error means the end: the other side has closed with unread input. The kernel reports it after all
+            // bytes that the other side wrote.
             return errno == EAGAIN || errno == EWOULDBLOCK ? .nothing : .end
         }
     }
@@ -61,6 +63,7 @@ public final class SocketLine: ChannelLine, PolledSourceDelegate {
     public func endWriting() { _ = shutdown(socket.rawValue, Int32(SHUT_WR)) }
 }
 
+/// The writing end of the socket. It reports a full send buffer as zero written bytes.
 private struct SocketWriting: ChannelWriting {
     let socket: FileDescriptor
 
