@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The application of the active window, for display to people.
+/// The application of the active window, as the service's status shows it to the user.
 package enum ActiveApplication: Equatable {
+    /// The process id, and the short name of the program.
     case process(UInt32, name: String)
     /// An application of which only the id is known.
     case application(String)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The source of activity that the configuration selects, by its name there.
+/// The configured source of activity: the desktop interface from which the service learns the active window. The raw
+/// values are the names in the configuration.
 package enum ActivityChoice: RawRepresentable, CaseIterable, Equatable, Sendable {
     /// The best source that the session offers.
     case automatic

@@ -4,22 +4,25 @@ import CarillonCore
 import CarillonDBus
 import CarillonMainLoop
 
-/// The state of the activity source.
+/// The state of the activity source. Only in the state `following` clients are suspended for inactivity.
 package enum ActivityState: String {
-    /// There is no source: the configuration wants none, or the session offers none.
+    /// There is no source: the configuration selects none, or the session offers none.
     case off = "off"
     /// The source has not reported yet, or cannot report for now.
     case waiting = "waiting"
+    /// The source reports the active window.
     case following = "following"
-    /// The source failed.
+    /// The source failed; another attempt may follow.
     case lost = "lost"
 }
 
-/// The component that selects a source of activity, keeps it running, and forwards its events to the tracker.
+/// The supervisor of the activity source: it selects a source for the desktop, starts it, restarts it after failures, and
+/// forwards its events to the ``ActivityTracker``. ``ActivityMonitor`` owns it.
 ///
-/// A lost source is retried after 1, 2, 4 … seconds, with a last pause of about one minute. After that the follower
-/// waits for a reason to retry: a new client, whose environment is examined, or a new configuration. A session without
-/// a desktop therefore costs no wake-ups. While no source reports, all clients count as active.
+/// An attempt is a *round* in which all possible sources are tried, the best first. A failed round is repeated after 1,
+/// 2, 4 … seconds, with a last pause of 64 seconds. After that the follower retries only for a reason: a new client,
+/// whose environment may name the desktop, or a new configuration. A session without a desktop therefore costs no
+/// wake-ups. While no source reports, all clients count as active.
 final class ActivityFollower {
     /// A function that creates a source; tests replace it.
     typealias Factory = (ActivitySourceKind, SessionEnvironment) -> any ActivitySource
@@ -32,8 +35,9 @@ final class ActivityFollower {
     /// Called after a change of ``kind``, ``state`` or ``reason``.
     var onChange: (() -> Void)?
     private var status = Status() { didSet { if status != oldValue, !isRestarting { onChange?() } } }
-    /// Whether a restart is in progress. Only its result is reported, not its steps.
+    /// Whether a restart is in progress. Then ``onChange`` is called only at its end.
     private var isRestarting = false
+    /// The values of ``kind``, ``state`` and ``reason``.
     private struct Status: Equatable {
         var kind: ActivitySourceKind?
         var state = ActivityState.off
@@ -59,13 +63,16 @@ final class ActivityFollower {
     private var session: SessionEnvironment
     private var choice: ActivityChoice
     private var source: (any ActivitySource)?
-    /// The liveness check, while the source is followed.
+    /// The liveness check; nil unless the state is `following`.
     private var liveness: LivenessCheck?
-    /// The sources left to try before the next pause, the best first.
+    /// The sources left to try in this round, the best first.
     private var candidates: [ActivitySourceKind] = []
+    /// The number of failed rounds since a source last reported, or since a restart.
     private var failures = 0
-    /// The first appearance of each client whose process is not known yet.
+    /// The time of the first appearance of each client whose process is not known yet, on the clock of
+    /// ``ProcessTable/now``.
     private var appearances: [ClientName: UInt64] = [:]
+    /// The timer of the next attempt; nil if none is scheduled.
     private var retryTimer: EventSource?
     /// Whether the loss of the source was logged, so that it is logged once.
     private var hasWarned = false
@@ -107,13 +114,14 @@ final class ActivityFollower {
         restart()
     }
 
-    /// Notes a use of the service. If the source is silent, clients that it keeps suspended are now treated wrongly.
+    /// Called for each call of a client. If clients are suspended for inactivity, the source's liveness is checked: a
+    /// silent source would leave them suspended wrongly.
     func noteUse() {
         guard tracker.isAnyoneInactive else { return }
         liveness?.noteUse()
     }
 
-    /// Notes a new client. Its process is reported later, if at all.
+    /// Records a new client. The bus reports its process later, if at all.
     func clientAppeared(_ client: ClientName) {
         appearances[client] = processes.now
     }
@@ -124,13 +132,14 @@ final class ActivityFollower {
         tracker.releaseMemory()
     }
 
+    /// Removes a client that left.
     func forget(_ client: ClientName) {
         appearances[client] = nil
         tracker.forget(client)
     }
 
-    /// Notes the process of a client. While no source reports, the client's environment may name a desktop unknown to
-    /// the service.
+    /// Records the process of a client. If the follower has no source, it also reads the client's environment, which may
+    /// name a desktop that is missing in the service's own environment.
     func clientIdentified(_ client: ClientName, processID: UInt32) {
         guard let seen = appearances.removeValue(forKey: client) else { return }
         tracker.clientIdentified(client, processID: processID, seen: seen)
@@ -142,6 +151,7 @@ final class ActivityFollower {
 
     private var isLookingForDesktop: Bool { (state == .off || state == .lost) && choice != .none }
 
+    /// Uses a client's environment: restarts with its desktop if that is new, or else begins a new round.
     private func found(_ theirs: SessionEnvironment?, of client: ClientName) {
         guard isLookingForDesktop else { return }
         if let theirs, theirs.hasDesktop, theirs != session {
@@ -155,6 +165,7 @@ final class ActivityFollower {
         }
     }
 
+    /// The sources that the configuration and the session allow, the best first.
     private var wanted: [ActivitySourceKind] {
         switch choice {
         case .automatic: ActivitySourceKind.offered(by: session)
@@ -163,6 +174,7 @@ final class ActivityFollower {
         }
     }
 
+    /// Discards the source and all failures, and starts again.
     private func restart() {
         (source, liveness, retryTimer, failures, hasWarned) = (nil, nil, nil, 0, false)
         tracker.handle(.undecided(reason: ""))
@@ -176,6 +188,7 @@ final class ActivityFollower {
 
     // MARK: Source
 
+    /// Starts the next source of this round; without one the round has failed.
     private func tryNext() {
         guard !candidates.isEmpty else { return pause() }
         let next = candidates.removeFirst()
@@ -188,12 +201,14 @@ final class ActivityFollower {
         self.source = source
         source.watchesVisibility = tracker.rules.needVisibility
         source.onEvent = { [weak self, weak source] event in
+            // A discarded source may still report.
             guard let self, let source, self.source === source else { return }
             handle(event)
         }
         source.start()
     }
 
+    /// Updates the state by an event of the source, and forwards the event to the tracker.
     private func handle(_ event: ActivityEvent) {
         liveness?.noteSign()
         switch event {
@@ -227,11 +242,14 @@ final class ActivityFollower {
         case .closed(let id): if focused?.id == id { focused = nil }
         default: break
         }
+        // While the screen is locked, no window counts as active.
         if case .focused = event, isLocked { return tracker.handle(.focused(nil)) }
         tracker.handle(event)
     }
 
-    /// - Parameter reason: The reason why no window is followed now.
+    /// Sets the state, and the text for the user.
+    ///
+    /// - Parameter reason: The reason why the active window is unknown; unused for `following`.
     private func enter(_ state: ActivityState, _ reason: String = "") {
         let why = state == .following ? "" : "\(kind?.rawValue ?? ""): \(reason); \(kind?.advice ?? "")"
         status = Status(kind: kind, state: state, reason: why)
@@ -244,6 +262,7 @@ final class ActivityFollower {
     }
 
     private func retry() {
+        // The timer is held until the end, because its closure is the caller.
         let timer = retryTimer
         retryTimer = nil
         withExtendedLifetime(timer) { tryNext() }

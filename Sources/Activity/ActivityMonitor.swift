@@ -4,15 +4,19 @@ import CarillonCore
 import CarillonDBus
 import CarillonMainLoop
 
-/// The monitor of the clients' activity (A1 to A3), the interface of this module to the service.
+/// The interface of this module to the service: it reports for each client whether its application is active on the
+/// desktop (A1 to A3). The service suspends the notifications of inactive clients.
 ///
-/// It never blocks: a desktop that does not answer delays no client. Threads: all members on the thread that runs the
-/// bus's context.
+/// It connects the ``ActivityFollower``, which gets the active window from the desktop, with the ``ActivityTracker``,
+/// which maps windows to clients. It never blocks: a desktop that does not answer delays no client. Threads: all members
+/// on the thread that runs the bus's context.
 package final class ActivityMonitor {
     /// The kind of the source; nil without a source.
     package var kind: ActivitySourceKind? { follower.kind }
+    /// The state of the source.
     package var state: ActivityState { follower.state }
-    /// The reason why activity suspends no client now, with a remedy for the user; empty while ``kind`` is followed.
+    /// The reason why no client is suspended for inactivity now, with a remedy for the user; empty in the state
+    /// `following`.
     package var reason: String { follower.reason }
     /// The application of the active window; nil while no source reports.
     package var activeApplication: ActiveApplication? { follower.tracker.activeApplication }
@@ -33,8 +37,9 @@ package final class ActivityMonitor {
     ///   - uniqueName: The unique name on `bus`, for desktops that report to it.
     ///   - choice: The configured source.
     ///   - rules: The configured rules of inactivity.
-    ///   - session: The environment that is searched first for a desktop.
-    ///   - lookups: Runs queries that may block.
+    ///   - session: The environment that is searched first for a desktop; those of clients follow.
+    ///   - processes: The facts about processes.
+    ///   - lookups: The runner of process queries that may block.
     ///   - tell: Called with each change of a client's activity.
     package init(
         bus: any MessageBus, uniqueName: UniqueName, choice: ActivityChoice, rules: InactivityRules,
@@ -62,6 +67,7 @@ package final class ActivityMonitor {
             lookups: lookups,
             tracker: tracker
         ) { [unowned bus] kind, session in
+            // The factory of sources.
             let source = kind.makeSource(in: session, bus: bus, uniqueName: uniqueName)
             reports.source = source as? ReportedSource
             screenLock.start()
@@ -76,7 +82,7 @@ package final class ActivityMonitor {
     /// Releases memory that departed clients leave unused (E8).
     package func releaseMemory() { follower.releaseMemory() }
 
-    /// Notes a use of the service. Call it for each served call; its cost is negligible.
+    /// Called for each call that the service serves; checks at most every 2 seconds whether the desktop still answers.
     package func noteUse() { follower.noteUse() }
 
     /// Applies a new configuration, and restarts the source.
@@ -84,14 +90,15 @@ package final class ActivityMonitor {
 
     // MARK: Clients
 
-    /// Notes a new client. Its process is reported later, if at all.
+    /// Records a new client. The bus reports its process later, if at all.
     package func clientAppeared(_ client: ClientName) { follower.clientAppeared(client) }
 
-    /// Notes the process of a client, as reported by the bus.
+    /// Records the process of a client, as reported by the bus.
     package func clientIdentified(_ client: ClientName, processID: UInt32) {
         follower.clientIdentified(client, processID: processID)
     }
 
+    /// Removes a client that left.
     package func forget(_ client: ClientName) { follower.forget(client) }
 
     // MARK: Bus

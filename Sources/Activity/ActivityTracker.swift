@@ -2,15 +2,17 @@
 import CarillonCollections
 import CarillonCore
 
-/// The mapping from windows to clients, which determines the active applications (A1, A2).
+/// The mapping from windows to clients, which determines the activity of each client: active, inactive or unknown (A1, A2).
+/// The ``ActivityFollower`` passes it the events of the source, and the service receives the changes.
 ///
-/// It knows the clients' processes, and the windows that the source *reported as active*. A client is inactive only if
-/// a window of its application was active before, still exists, and is not the active one now. A client without
-/// certainty is unknown, which counts as active. This concerns processes without such a window, services, the
-/// compositor, reused ids, and applications that cannot be distinguished. It also concerns programs in a terminal,
-/// whose window is the terminal's.
+/// - A client is **active** if its application owns the active window.
+/// - A client is **inactive** only if a window of its application was active before, still exists, and is not the active
+///   one now. With the rule `hidden`, it is inactive only if no window of its application is visible.
+/// - In all other cases its activity is **unknown**, which counts as active. This concerns processes without such a
+///   window, services, the compositor, reused process ids, several runs of one application that can't be distinguished,
+///   and programs in a terminal, whose window belongs to the terminal.
 final class ActivityTracker {
-    /// A process with clients, possibly thousands. All of them have the same activity.
+    /// A process with its clients, possibly thousands. All clients of a process have the same activity.
     private final class Tracked {
         let facts: ProcessFacts
         /// The parsed ``ProcessFacts/unitApplication``.
@@ -18,6 +20,7 @@ final class ActivityTracker {
         /// The name of the program.
         let program: String
         var clients: Set<ClientName> = []
+        /// The activity that was last reported to the service.
         var told = Activity.unknown
 
         init(_ facts: ProcessFacts, program: String) {
@@ -32,6 +35,7 @@ final class ActivityTracker {
         case process(ProcessFacts)
         /// An application of which only the id is known.
         case application(String)
+        /// An unknown owner.
         case nobody
     }
 
@@ -40,10 +44,11 @@ final class ActivityTracker {
         var kind: ActivityWindow.Kind
         /// The application's id; nil if the desktop does not report it.
         var application: String?
-        /// Whether the window was active before, or is part of the desktop.
+        /// Whether the window was active at any time, or is part of the desktop. Other windows are known only by their
+        /// visibility.
         var counts = false
         var isHidden = false
-        /// The number of its last event.
+        /// The number of the window's last event. An owner that was looked up for an earlier event is ignored.
         let number: UInt64
 
         init(_ window: ActivityWindow, owner: Owner, number: UInt64) {
@@ -57,18 +62,21 @@ final class ActivityTracker {
     private let processes: any ProcessTable
     private let lookups: ProcessLookups
     private let tell: (ClientName, Activity) -> Void
-    /// Requests the process that owns a name from the bus.
+    /// Asks the bus for the process that owns a well-known name.
     private let ownerOfName: (String, @escaping (UInt32?) -> Void) -> Void
     private var clients: [ClientName: Tracked] = [:]
     private var tracked: [ProcessIdentity: Tracked] = [:]
-    /// Clients whose process facts are being looked up.
+    /// The process ids of clients whose process facts are being looked up.
     private var pending: [ClientName: UInt32] = [:]
     private var windows: [WindowID: Window] = [:]
+    /// The active window; nil if none is active.
     private var focused: WindowID?
-    /// The owners of the windows that the focused window is transient for.
+    /// The owners of the windows that the active window is transient for. A dialog of another process thus makes the
+    /// application of its main window active.
     private var focusedFor: [Owner] = []
-    /// The number of the last event of a window, and of the last change of focus.
+    /// The number of the last event. Events are numbered, so that the result of an older lookup is ignored.
     private var lastNote: UInt64 = 0
+    /// The number of the last change of focus.
     private var focusNumber: UInt64 = 0
     /// The rules by which applications are inactive.
     var rules = InactivityRules() { didSet { if rules != oldValue { update() } } }
@@ -76,7 +84,7 @@ final class ActivityTracker {
     var isLocked = false { didSet { if isLocked != oldValue { update() } } }
     /// The number of clients reported as inactive.
     private var inactiveCount = 0
-    /// Whether the source keeps any client suspended.
+    /// Whether any client is reported as inactive.
     var isAnyoneInactive: Bool { inactiveCount > 0 }
     /// Whether a source reports the active window.
     private(set) var isFollowing = false
@@ -112,8 +120,9 @@ final class ActivityTracker {
         [process.facts.sandbox?.application, process.unitApplication].compactMap(\.self) + windows + [process.program]
     }
 
+    /// The process of the compositor or window manager, which is never inactive.
     private var compositor: UInt32?
-    /// Processes that own application ids as bus names.
+    /// The processes that own a well-known name equal to an application id, by that id.
     private var nameOwners: [String: UInt32] = [:]
 
     /// The maximum number of known windows. It bounds the memory if a source does not report closed windows.
@@ -131,10 +140,10 @@ final class ActivityTracker {
 
     // MARK: Clients
 
-    /// Notes the process of a client, as reported by the bus.
+    /// Records the process of a client, as reported by the bus, and looks up its facts.
     ///
-    /// - Parameter seen: The time of the client's first appearance. A process with a later start reuses the id of the
-    ///   client's process.
+    /// - Parameter seen: The time of the client's first appearance, on the clock of ``ProcessTable/now``. A later start
+    ///   time means that another process reuses the id; then the client's process is unknown.
     func clientIdentified(_ client: ClientName, processID: UInt32, seen: UInt64) {
         pending[client] = processID
         lookups.find(processes.facts(of: processID), of: processID) { [weak self] facts in
@@ -144,6 +153,7 @@ final class ActivityTracker {
         }
     }
 
+    /// Assigns a client to its process, and reports the activity if it is known. `facts` is nil for an unknown process.
     private func identified(_ client: ClientName, processID: UInt32, _ facts: ProcessFacts?) {
         leave(client)
         guard let facts else { return }
@@ -152,7 +162,7 @@ final class ActivityTracker {
         let process = isKnown ? before! : Tracked(facts, program: processes.name(of: processID))
         if !isKnown {
             tracked[facts.identity] = process
-            // A changed process is now in another unit or in a sandbox.
+            // The same process may have entered another unit or a sandbox. The new entry takes over its clients.
             process.told = before?.told ?? .unknown
             process.clients = before?.clients ?? []
             for other in process.clients { clients[other] = process }
@@ -160,7 +170,8 @@ final class ActivityTracker {
         join(client, process)
         if process.told != .unknown { tell(client, process.told) }
         guard !isKnown else { return }
-        // Other processes are affected only if an application now has several groups.
+        // A new process affects others only if a window is known by its application id alone: the application may now
+        // have several runs that can't be distinguished.
         let isAlone = !owners.contains { if case .application = $0 { true } else { false } }
         update(only: isAlone ? process : nil)
     }
@@ -171,6 +182,7 @@ final class ActivityTracker {
         if process.told == .inactive { inactiveCount += 1 }
     }
 
+    /// Removes a client that left.
     func forget(_ client: ClientName) {
         pending[client] = nil
         leave(client)
@@ -185,6 +197,7 @@ final class ActivityTracker {
 
     // MARK: Source
 
+    /// Applies an event of the source, and reports the changes of activity.
     func handle(_ event: ActivityEvent) {
         switch event {
         case .compositor(let processID): compositor = processID
@@ -213,8 +226,12 @@ final class ActivityTracker {
         nameOwners = [:]
     }
 
+    /// Records a window and looks up its owner.
+    ///
+    /// - Parameter counts: Whether the window is active now, or is part of the desktop.
     private func note(_ window: ActivityWindow, counts: Bool = true, isHidden: Bool) {
         let before = windows[window.id]
+        // A table at its limit is cleared: then the activity of these applications is unknown.
         if before == nil, windows.count >= Self.maximumWindows { windows = [:] }
         lastNote += 1
         let number = lastNote
@@ -231,6 +248,7 @@ final class ActivityTracker {
         lookForName(of: noted.owner)
     }
 
+    /// Records the owners of the windows that the active window is transient for.
     private func noteFocusedFor(_ parties: [ActivityWindow.Party]) {
         lastNote += 1
         let number = lastNote
@@ -269,7 +287,7 @@ final class ActivityTracker {
         return .application(application)
     }
 
-    /// Looks up the owner of an application id as a bus name.
+    /// Asks the bus for the process that owns an application id as a well-known name, as many desktop applications do.
     private func lookForName(of owner: Owner) {
         guard case .application(let application) = owner else { return }
         ownerOfName(application) { [weak self] processID in
@@ -283,7 +301,7 @@ final class ActivityTracker {
 
     // MARK: Activity
 
-    /// Reports changes of activity, of one process or of all.
+    /// Computes the activity of one process or of all, and reports the changes.
     private func update(only process: Tracked? = nil) {
         var news: [(ClientName, Activity)] = []
         let groups = applicationGroups()
@@ -300,17 +318,17 @@ final class ActivityTracker {
         for (name, activity) in news where activity == .inactive { tell(name, activity) }
     }
 
+    /// Returns the activity of a process; the rules are in the description of this class.
     private func activity(of process: Tracked, groups: [String: Set<Group>]) -> Activity {
         let facts = process.facts
         guard isFollowing, !facts.isEssential, facts.identity.id != compositor else { return .unknown }
-        // The properties of the process's windows: existence, activity before now, visibility, membership in the
-        // desktop, and an active helper.
+        // About the windows of the process's application: whether one exists, was active before, is visible, or is part
+        // of the desktop; and whether a helper process of the application owns the active window.
         var (hasWindow, wasActive, isVisible, isShell, isHelperActive) = (false, false, false, false, false)
         var applications: [String] = []
         for (id, window) in windows {
             guard isOwner(process, of: window.owner, groups) else {
-                // A process with a window is active with the window of its helper, too. A process without a window is
-                // not affected.
+                // The active window of a helper makes its main process active, too, if the main process has a window.
                 if id == focused, case .process(let helper) = window.owner {
                     isHelperActive = helper.belongs(to: facts)
                 }
@@ -337,6 +355,8 @@ final class ActivityTracker {
         return isHelperActive ? .active : .inactive
     }
 
+    /// Whether the process belongs to the owner of a window. An owner that is known only by its application id counts only
+    /// if the application has one run.
     private func isOwner(_ process: Tracked, of owner: Owner, _ groups: [String: Set<Group>]) -> Bool {
         switch owner {
         case .nobody: return false
@@ -349,14 +369,15 @@ final class ActivityTracker {
 
     // MARK: Windows with only an application id
 
-    /// The common container of the processes of one run of an application.
+    /// One run of an application, identified by the container of its processes: a sandbox instance, a systemd unit, or a
+    /// single process.
     private enum Group: Hashable {
         case sandbox(ProcessFacts.Sandbox)
         case unit(String)
         case process(ProcessIdentity)
     }
 
-    /// Returns the group of a process within this application; nil if the process does not belong to it.
+    /// Returns the run of `application` to which a process belongs; nil if the process does not belong to it.
     private func group(of process: Tracked, for application: String) -> Group? {
         let facts = process.facts
         if let sandbox = facts.sandbox {
@@ -366,7 +387,8 @@ final class ActivityTracker {
         return nameOwners[application] == facts.identity.id ? .process(facts.identity) : nil
     }
 
-    /// Returns the groups of clients for each application with such a window. Several groups cannot be distinguished.
+    /// Returns the runs, among the clients, of each application that owns a window and is known only by its id. With several
+    /// runs, it is unknown which of them owns the window.
     private func applicationGroups() -> [String: Set<Group>] {
         var groups: [String: Set<Group>] = [:]
         for case .application(let application) in owners where groups[application] == nil {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The condition under which an application is inactive (A1), by its name in the configuration.
+/// The condition under which an application counts as inactive, so that its notifications are suspended (A1). The raw
+/// values are the names in the configuration.
 package enum InactiveWhen: String, CaseIterable, Sendable {
     /// None of its windows has the focus, as in AppKit.
     case unfocused = "unfocused"
@@ -7,10 +8,12 @@ package enum InactiveWhen: String, CaseIterable, Sendable {
     case hidden = "hidden"
 }
 
-/// The configured conditions, for all applications and for single ones.
+/// The configured conditions of inactivity, a general one and exceptions for single applications. ``ActivityTracker``
+/// applies them.
 package struct InactivityRules: Equatable, Sendable {
+    /// The condition for applications without an exception.
     package var general: InactiveWhen
-    /// The conditions by the id of an application, or the name of a program.
+    /// The exceptions, by the id of an application or the name of a program.
     package var applications: [String: InactiveWhen]
 
     package init(general: InactiveWhen = .unfocused, applications: [String: InactiveWhen] = [:]) {
@@ -18,13 +21,13 @@ package struct InactivityRules: Equatable, Sendable {
         self.applications = applications
     }
 
-    /// Whether a rule requires the visibility of windows.
+    /// Whether any condition depends on the visibility of windows, so that the source has to report it.
     var needVisibility: Bool { general == .hidden || applications.values.contains(.hidden) }
 
     /// Returns the condition for an application.
     ///
-    /// - Parameter names: The names of the application; the first with a rule counts. It is evaluated only if there are
-    ///   such rules.
+    /// - Parameter names: The ids and names of the application; the first one with an exception counts. The expression is
+    ///   evaluated only if there are exceptions.
     func rule(for names: @autoclosure () -> [String]) -> InactiveWhen {
         guard !applications.isEmpty else { return general }
         return names().lazy.compactMap { applications[$0] }.first ?? general

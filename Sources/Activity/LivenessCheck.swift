@@ -1,28 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMainLoop
 
-/// A check that detects a silent source while its desktop lives, without wake-ups of an idle service.
+/// A keep-alive check of the activity source: it detects a source that has stopped answering although its desktop is still
+/// on the bus or socket. ``ActivityFollower`` owns it while the source reports the active window.
 ///
-/// Silence matters only to suspended clients, and only when the service is used. Each use therefore leads to a query of
-/// the source, at most once per ``interval``. A query without an answer within ``limit`` means that the source is
-/// silent. Each use is followed by a query, so silence is detected at the latest after the sum of both times.
+/// There is no periodic timer, because it would wake an idle service. A silent source does harm only while clients are
+/// suspended and the service is used. Therefore a *use* of the service, a call while clients are suspended, leads to a
+/// query of the source, at most once per ``interval``. Without an answer within ``limit``, the source counts as silent.
+/// Silence is detected at the latest ``interval`` plus ``limit`` after a use.
 ///
 /// Threads: all members on the thread that runs the context.
 final class LivenessCheck {
     /// The minimum time between a sign of life and the next query, in milliseconds.
     static let interval = 2000
-    /// The maximum time for an answer, in milliseconds. A desktop that is busy for longer loses only its suspensions.
+    /// The maximum time for an answer, in milliseconds. If a desktop is busy for longer, its clients are only resumed.
     static let limit: UInt32 = 8000
 
     private let context: MainContext
     private let ask: () -> Void
     private let onSilence: () -> Void
     private var lastSign: SuspendingClock.Instant
-    /// The timer of the next query, or of the late answer.
+    /// The timer until the next query, or until the limit of a pending one; nil if no query is scheduled or pending.
     private var timer: EventSource?
 
     /// - Parameters:
-    ///   - ask: Queries the source, whose answer has to call ``noteSign()``.
+    ///   - ask: Queries the source; the owner calls ``noteSign()`` when the answer arrives.
     ///   - onSilence: Called if there was no answer; then the check has ended.
     init(context: MainContext, ask: @escaping () -> Void, onSilence: @escaping () -> Void) {
         self.context = context
@@ -31,7 +33,7 @@ final class LivenessCheck {
         lastSign = context.now
     }
 
-    /// Notes a use of the service while the source keeps clients suspended.
+    /// Schedules a query after a use of the service; called while clients are suspended for inactivity.
     func noteUse() {
         guard timer == nil else { return }
         let pause = lastSign + .milliseconds(Self.interval) - context.now
@@ -39,7 +41,7 @@ final class LivenessCheck {
         timer = .once(milliseconds: UInt32(pause / .milliseconds(1)) + 1, on: context) { [unowned self] in askNow() }
     }
 
-    /// Notes an event or an answer of the source.
+    /// Called for each event or answer of the source, which shows that it works.
     func noteSign() {
         timer = nil
         lastSign = context.now

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 import CCarillonGLib
 
-/// A source of this library on a context: attached when this object is created, and removed when it is released.
+/// The ownership of one `GSource` on a context: the source is attached when this object is created, and removed when
+/// this object is released. All sources of this module with a ``SourceHandler`` use it.
 ///
-/// A handler that runs at the moment of the release is finished. The context is not kept alive.
+/// A handler call in progress at the release runs to its end. This object does not keep the context alive.
 ///
 /// Threads: any.
 final class AttachedSource: @unchecked Sendable {
@@ -11,7 +12,7 @@ final class AttachedSource: @unchecked Sendable {
     let pointer: UnsafeMutablePointer<GSource>
     private let context: ContextState
 
-    /// - Parameter canRecurse: whether a nested loop inside the handler's `dispatch` may call that again.
+    /// - Parameter canRecurse: whether a nested loop inside the handler's `dispatch` may call `dispatch` again.
     init(
         _ handler: any SourceHandler, on context: MainContext, priority: EventSource.Priority, canRecurse: Bool = false
     ) {

@@ -5,20 +5,25 @@
     import Musl
 #endif
 
-/// Work that may block, such as a question to a file system that does not answer. It runs on another thread, and the
-/// result goes to the thread of a loop.
+/// A work queue for calls that may block, such as reads from a network file system that does not answer. The work runs
+/// on other threads, and the loop's thread receives the results. The service, its activity tracker and the MQTT client
+/// use it.
 ///
-/// Each item of work has its own thread, which ends with it. Items begin in their order, and up to `width` of them run
-/// at a time. An item that takes longer than the bound is given up. No call can end a system call that does not return,
-/// so the thread of that item is abandoned and later items get another one. While ``maxStuck`` threads are stuck in
-/// this way, further work is given up at once.
+/// Each item of work has its own thread, which ends with the item. Items begin in their order, and up to `width` of
+/// them run at a time. An item has a timeout, `bound`; after it, the item's completion receives nil. Nothing can end a
+/// system call that does not return, so the item's thread remains *stuck*, and the next item begins on a new thread.
+/// While ``maxStuck`` threads are stuck, new items fail at once.
 ///
 /// Threads: all members are used on the thread of the loop. Only the work itself runs on another thread.
 package final class BlockingWork {
     private final class Item {
+        /// Starts the work, and returns false if there is no thread for it. The work's thread calls `whenDone`.
         let begin: (_ whenDone: @escaping @Sendable () -> Void) -> Bool
+        /// Whether the work has stored its result.
         let isDone: () -> Bool
+        /// Calls the item's completion on the loop's thread: with the result if `isDone`, else with nil.
         let end: (_ isDone: Bool) -> Void
+        /// The timeout.
         var timer: EventSource?
 
         init(
@@ -47,21 +52,27 @@ package final class BlockingWork {
 
     private let context: MainContext
     private let priority: EventSource.Priority
+    /// The timeout of an item, in milliseconds.
     private let bound: UInt32
     private let width: Int
     private let usesThreads: Bool
+    /// The items that have not begun.
     private var line: [Item] = []
+    /// The items that run, or are done and not reported.
     private var current: [Item] = []
+    /// The items after their timeout whose threads still run.
     private var stuck: [Item] = []
-    /// The items without a thread, until the loop reports them.
+    /// The items without a thread, until the loop calls their completions with nil.
     private var refused: [Item] = []
+    /// Calls ``dispatch()`` on the loop; attached only while there are items.
     private var source: PolledSource?
 
     /// - Parameters:
     ///   - priority: the priority of the results on the loop.
-    ///   - bound: the time after which work is given up, in milliseconds.
+    ///   - bound: the timeout of an item, in milliseconds.
     ///   - width: the number of items that may run at a time.
-    ///   - usesThreads: false in a test whose work never blocks: the work then runs at once, on the calling thread.
+    ///   - usesThreads: false in a test or a simulation whose work never blocks: the work then runs on the loop's thread
+    ///     when the item begins.
     package init(
         on context: MainContext, priority: EventSource.Priority, bound: UInt32 = 2000, width: Int = 1,
         usesThreads: Bool = true
@@ -73,19 +84,20 @@ package final class BlockingWork {
         self.usesThreads = usesThreads
     }
 
-    /// Whether no work is left, except for work that was given up.
+    /// Whether no item waits, runs or has an unreported result. Stuck items do not count.
     package var isIdle: Bool { current.isEmpty && line.isEmpty && refused.isEmpty }
 
-    /// The number of items that wait for others.
+    /// The number of items that have not begun.
     package var waitingCount: Int { line.count }
 
     /// The number of stuck threads.
     package var stuckCount: Int { stuck.count }
 
-    /// Runs `work` after all earlier work.
+    /// Appends `work` to the queue.
     ///
-    /// - Parameter completion: called from the loop, later, with the result of the work. It receives nil when the work
-    ///   took too long, or when there is no thread for it. It is not called any more when this object is gone.
+    /// - Parameter completion: called on the loop's thread, after this call has returned, with the result of the work.
+    ///   It receives nil after the timeout, or when there is no thread for the work. It is not called after this object
+    ///   is released.
     package func run<Value: Sendable>(
         _ work: @escaping @Sendable () -> Value, then completion: @escaping (Value?) -> Void
     ) {
@@ -109,6 +121,7 @@ package final class BlockingWork {
         beginNext()
     }
 
+    /// Begins waiting items until `width` items run.
     private func beginNext() {
         while current.count < width, !line.isEmpty {
             let next = line.removeFirst()
@@ -124,8 +137,10 @@ package final class BlockingWork {
         }
     }
 
+    /// Ends an item at its timeout: calls its completion with nil, and lets the next item begin.
     private func giveUp(_ item: Item) {
         item.timer = nil
+        // The result arrived just before the timeout: `dispatch` reports it.
         guard !item.isDone() else { return }
         current.removeAll { $0 === item }
         stuck.append(item)
@@ -140,6 +155,7 @@ extension BlockingWork: PolledSourceDelegate {
     }
 
     package func dispatch() {
+        // A stuck thread that has ended after all makes space for another one; its late result is ignored.
         stuck.removeAll { $0.isDone() }
         let (over, done) = (refused, current.filter { $0.isDone() })
         refused = []
@@ -152,7 +168,7 @@ extension BlockingWork: PolledSourceDelegate {
     }
 }
 
-/// The body of a thread.
+/// The closure that a thread runs, as an object that C code can pass to the thread.
 private final class Body {
     let run: @Sendable () -> Void
 
@@ -161,6 +177,8 @@ private final class Body {
     }
 }
 
+/// Starts a detached thread with a stack of 256 KiB and all signals blocked.
+///
 /// - Returns: false when the system can't start another thread.
 private func startThread(_ run: @escaping @Sendable () -> Void) -> Bool {
     var thread = pthread_t()

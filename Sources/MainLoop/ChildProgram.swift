@@ -7,11 +7,12 @@ import CCarillonGLib
     import Musl
 #endif
 
-/// A program that runs beside this one, started by GLib's `g_spawn`.
+/// A child process, started by GLib's `g_spawn`, whose end is reported to a closure. `carillon` runs the
+/// commands of `--exec`, `carillon wait` and `carillon check` with it.
 ///
-/// The program writes to the same streams as this process, and inherits no other descriptor. Its input is in memory, so
-/// that neither program ever waits for the other, and a program that reads nothing does no harm. The release of this
-/// object does not end the program; its end is then not reported.
+/// The program writes to the same output and error streams as this process, and inherits no other descriptor. Its input
+/// is a file in memory and not a pipe: then this process never blocks on a child that does not read. The release of
+/// this object does not end the program, but its end is then not reported.
 ///
 /// Threads: all members are used on the thread that runs the context.
 package final class ChildProgram {
@@ -29,7 +30,7 @@ package final class ChildProgram {
         }
     }
 
-    /// The reason why a program was not started.
+    /// The error when a program can't be started.
     package struct Failure: Error, CustomStringConvertible {
         package let description: String
     }
@@ -72,6 +73,7 @@ package final class ChildProgram {
         let action = Unmanaged.passRetained(EndAction(run: ended)).toOpaque()
         let callback: GChildWatchFunc = { pid, status, data in
             g_spawn_close_pid(pid)
+            // The format of `waitpid`: the low seven bits hold the signal, and the next byte holds the exit status.
             let signal = status & 0x7F
             Unmanaged<EndAction>.fromOpaque(data!).takeUnretainedValue()
                 .run(signal == 0 ? .exited(status >> 8 & 0xFF) : .killed(signal: signal))
@@ -87,7 +89,7 @@ package final class ChildProgram {
         g_source_unref(watch)
     }
 
-    /// Returns a descriptor from which a program reads `bytes` and then the end.
+    /// Returns a descriptor of a file in memory from which a program reads `bytes`, followed by the end of the file.
     private static func descriptor(reading bytes: [UInt8]) throws(Failure) -> Int32 {
         let descriptor = carillon_memory_file()
         guard descriptor >= 0 else { throw failure("the program's input") }
@@ -110,6 +112,7 @@ package final class ChildProgram {
     }
 }
 
+/// The closure for the end of a program, as an object that C code can hold.
 private final class EndAction {
     let run: (ChildProgram.Ending) -> Void
 

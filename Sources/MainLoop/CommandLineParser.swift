@@ -7,7 +7,8 @@ import CCarillonGLib
     import Musl
 #endif
 
-/// Command-line options, parsed by GLib's `GOption`, which also composes `--help`.
+/// The parser of a program's command-line options, with GLib's `GOption`, which also composes `--help`. The service,
+/// the bridge and each subcommand of `carillon` have one.
 ///
 /// Declare the options, call ``parse(_:)`` once, then read the values. Arguments are taken as UTF-8 regardless of the
 /// locale, so that a script under `LC_ALL=C` can pass any name. Threads: one thread only.
@@ -15,7 +16,7 @@ package final class CommandLineParser {
     /// An error in the arguments, as a text for a person.
     package struct UsageError: Error, CustomStringConvertible {
         package let description: String
-        /// The declarations, if only these were requested; see ``CommandLineParser/inquiry``.
+        /// The declared options, if the caller requested only these by ``CommandLineParser/inquiry``; otherwise nil.
         package private(set) var declarations: Declarations?
 
         package init(_ description: String) {
@@ -28,7 +29,7 @@ package final class CommandLineParser {
         }
     }
 
-    /// The declarations of a parser, for the completion of command lines.
+    /// The declared options of a parser, from which shell completion is generated.
     package struct Declarations: Sendable {
         package struct Option: Sendable {
             /// The name without the hyphens.
@@ -47,12 +48,14 @@ package final class CommandLineParser {
         package let options: [Option]
     }
 
-    /// The argument that makes ``parse(_:)`` throw the declarations made until then, so that the program does nothing
-    /// else. No process can receive it as an argument, because it contains a NUL character.
+    /// The argument that makes ``parse(_:)`` throw a ``UsageError`` with the declared options, so that a subcommand only
+    /// declares its options and does nothing. Shell completion uses it inside of the program. No user can pass it: it
+    /// contains a NUL character.
     package static let inquiry = "\0"
 
-    /// A declared option, by which its value is read.
+    /// A handle to a declared option; ``value(_:)`` returns the option's value.
     package struct Option<Value> {
+        /// The memory into which GLib writes the value.
         fileprivate let storage: UnsafeMutableRawPointer
     }
 
@@ -62,7 +65,8 @@ package final class CommandLineParser {
     private var declared: [Declarations.Option] = []
     private let context: OpaquePointer
     private var entries: [GOptionEntry] = []
-    /// GLib keeps pointers to names, help texts and values until the context is freed.
+    /// The names and help texts, and the memory of the values: GLib keeps pointers to them until its option context is
+    /// freed.
     private var strings: [UnsafeMutablePointer<CChar>] = []
     private var storages: [UnsafeMutableRawPointer] = []
 
@@ -71,7 +75,8 @@ package final class CommandLineParser {
     ///   - usage: the text after the program's name in the first line of the help, without the options.
     ///   - summary: the text between that line and the options.
     ///   - description: the text after the options.
-    ///   - stopsAtFirstArgument: leaves everything from the first argument that is no option to the caller.
+    ///   - stopsAtFirstArgument: whether parsing ends at the first argument that is no option. ``parse(_:)`` then returns
+    ///     this and all later arguments, for example a subcommand with its own options.
     package init(
         program: String, usage: String, summary: String, description: String = "", stopsAtFirstArgument: Bool = false
     ) {
@@ -105,16 +110,19 @@ package final class CommandLineParser {
         return arguments
     }
 
+    /// Declares an option without a value.
     package func flag(_ name: String, short: Character? = nil, help: String) -> Option<Bool> {
         declare(name, short, G_OPTION_ARG_NONE, help, nil, initial: gboolean(0))
     }
 
+    /// Declares an option with one value, which is nil when the option is absent.
     package func string(_ name: String, short: Character? = nil, placeholder: String, help: String) -> Option<String?> {
         // FILENAME, not STRING: GLib converts STRING from the locale's encoding and fails on UTF-8 under LC_ALL=C.
         declare(
             name, short, G_OPTION_ARG_FILENAME, help, placeholder, initial: UnsafeMutablePointer<CChar>?.none)
     }
 
+    /// Declares an option that may be repeated, with one value each time.
     package func strings(_ name: String, short: Character? = nil, placeholder: String, help: String) -> Option<[String]>
     {
         declare(
@@ -136,7 +144,7 @@ package final class CommandLineParser {
                     options: declared + [help]))
         }
         let (arguments, wantsHelp) = try checked(arguments)
-        // GLib leaves some "--" in the vector and removes others; the arguments that it collects itself contain none.
+        // GLib collects the arguments that are no options here. In the parsed vector, some "--" would remain.
         let rest: Option<[String]> = declare(
             "", nil, G_OPTION_ARG_FILENAME_ARRAY, "", nil,
             initial: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>?.none)  // G_OPTION_REMAINING
@@ -164,7 +172,7 @@ package final class CommandLineParser {
         return String(decoding: String(cString: text).utf8.reversed().drop { $0 == 0x0A }.reversed(), as: UTF8.self)
     }
 
-    /// The exit status of a program whose standard output can't be written.
+    /// The exit status of a program that can't write to its standard output.
     package static let outputFailed: Int32 = 5
 
     /// Writes the whole output of a run, such as the help or the version, and ends the process: with status 0, or with
@@ -180,11 +188,13 @@ package final class CommandLineParser {
         }
     }
 
-    /// Returns the arguments with the spelling of the declared options, and whether one of them requests the help.
+    /// Checks the arguments before GLib parses them. Returns them with British spellings of option names replaced by the
+    /// declared spelling, and whether one of them requests the help.
     ///
-    /// - Throws: ``UsageError`` where GLib would ignore the value of a flag, and for an option that is not declared.
+    /// - Throws: ``UsageError`` for a flag with a value, which GLib would ignore, and for an option that is not declared.
     private func checked(_ arguments: [String]) throws(UsageError) -> (arguments: [String], wantsHelp: Bool) {
         var arguments = arguments
+        // Whether the next argument is the value of the option before it.
         var isValue = false
         for (index, argument) in arguments.enumerated() {
             if isValue {
@@ -210,6 +220,8 @@ package final class CommandLineParser {
                 isValue = takesValue && parts.count == 1
                 arguments[index] = "--" + name + argument.dropFirst(2 + parts[0].count)
             } else if argument.hasPrefix("-"), argument != "-" {
+                // Several short options in one argument, such as -vn; the letters behind an option with a value are
+                // its value.
                 let letters = Array(argument.dropFirst())
                 for (place, letter) in letters.enumerated() {
                     if letter == "h" || letter == "?" { return (arguments, true) }
@@ -239,6 +251,7 @@ package final class CommandLineParser {
         copyStrings(option.storage.load(as: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>?.self))
     }
 
+    /// Declares an option to GLib, with memory of GLib's type `Raw` for its value.
     private func declare<Value, Raw>(
         _ name: String, _ short: Character?, _ type: GOptionArg, _ help: String, _ placeholder: String?, initial: Raw
     ) -> Option<Value> {
@@ -254,6 +267,7 @@ package final class CommandLineParser {
         return Option(storage: storage)
     }
 
+    /// Returns a C copy of a string that lives as long as this object.
     private func keep(_ string: String) -> UnsafePointer<CChar> {
         let copy = g_strdup(string)!
         strings.append(copy)

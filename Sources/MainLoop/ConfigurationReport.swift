@@ -5,7 +5,8 @@
     import Musl
 #endif
 
-/// The output of a program that checks its configuration.
+/// The output of `--check` of the service and the bridge: the faults in the configuration files, and an exit
+/// status.
 package struct ConfigurationReport {
     private let files: [String]
     private let faults: [KeyFile.Fault]
@@ -18,9 +19,9 @@ package struct ConfigurationReport {
     ///   - files: the files that were read.
     ///   - faults: the faults in these files.
     ///   - named: the files that the user named, which must exist.
-    ///   - none: the line for a machine without files.
-    ///   - mistakes: other mistakes, in the files that these texts name.
-    ///   - warnings: mistakes that may or will follow.
+    ///   - none: the output line when no file exists.
+    ///   - mistakes: lines about errors outside of `faults`, for example in files to which the configuration refers.
+    ///   - warnings: lines about problems that do not make the configuration wrong.
     package init(
         files: [String], faults: [KeyFile.Fault], named: [String], none: String, mistakes: [String] = [],
         warnings: [String] = []

@@ -2,11 +2,16 @@
 import CCarillonGLib
 import Synchronization
 
-/// The state of a `GMainContext` beyond GLib's own: its mode, its turns (M3), and whether it still exists (T2).
+/// The state that this module adds to a `GMainContext`: its run-loop mode, its scheduling cycles (``LoopTurns``, M3),
+/// and whether the context still exists (T2). ``MainContext`` and all sources of this module use it.
 ///
-/// The context holds it as the data of a source that is never ready. Therefore it lasts exactly as long as the context,
-/// regardless of the context's creator, and every ``MainContext`` of the same context finds the same state. Objects
-/// that outlive a context hold this state instead of the context, which they would otherwise keep alive.
+/// The context holds the state as the data of a source that is never ready, the *anchor*. Therefore the state lasts as
+/// long as the context, regardless of the context's creator, and every ``MainContext`` of the same context finds the
+/// same state. Sources and observers hold this state instead of the context, because a reference to the context would
+/// keep the context alive.
+///
+/// A large part of this type removes sources safely while their context may end on another thread; the private function
+/// `release` states the problem.
 ///
 /// Threads: any.
 final class ContextState: SourceHandler, Sendable {
@@ -24,15 +29,18 @@ final class ContextState: SourceHandler, Sendable {
         var entered: [RunLoopMode] = []
         var commonModes: Set<RunLoopMode> = [.default, .modalPanel, .eventTracking]
         var followers: [ObjectIdentifier: WeakFollower] = [:]
+        /// The context's only object of each type, by the type; see ``attachment(_:_:)``.
         var attachments: [ObjectIdentifier: any AnyObject & Sendable] = [:]
+        /// The actions to run when the context ends.
         var onEnd: [@Sendable () -> Void] = []
-        /// Nil also while the context is ending, or when only code outside of this library holds it.
+        /// The reference that all ``MainContext`` objects of the context share. Nil while the context is ending, and
+        /// when only code outside of this library holds the context.
         weak var reference: ContextReference?
-        /// The references to sources that can't be released at this moment.
+        /// The sources that can't be released at this moment.
         var deferred: [Release] = []
-        /// The number of references that are being given up.
+        /// The number of calls of ``giveUp(_:)`` in progress, each of which may release the context's last reference.
         var releases = 0
-        /// Whether a wake-up was requested meanwhile.
+        /// Whether a wake-up was requested during such a call.
         var isToBeWoken = false
 
         var mode: RunLoopMode { entered.last ?? .default }
@@ -43,12 +51,13 @@ final class ContextState: SourceHandler, Sendable {
     }
 
     private let state: Locked<State>
-    /// A counter of the changes that affect allowed modes, so that a source need not compare texts in every iteration.
+    /// A counter of the changes of the mode or the common modes. A source compares it instead of mode names in every
+    /// iteration.
     private let generations = Atomic<Int>(0)
     private let ended = Atomic(false)
-    /// Whether any release may be deferred, so that the loop takes no lock in each iteration.
+    /// Whether `deferred` may have entries. The loop reads it in each iteration without the lock.
     private let isAnyDeferred = Atomic(false)
-    /// The turns in which sources share the loop with all others.
+    /// The scheduling cycles of the context, which divide its time between sources.
     let turns: LoopTurns
 
     /// The clock of the context's timers; nil for the system's clock.
@@ -62,9 +71,10 @@ final class ContextState: SourceHandler, Sendable {
 
     // MARK: Life of the context
 
-    /// Returns the state of a context, which the caller keeps alive meanwhile.
+    /// Returns the state of a context, and creates it on first use. The caller keeps the context alive during the call.
     ///
-    /// - Parameter turnClock: the clock that measures its turns, if the state is new.
+    /// - Parameter turnClock: the clock that measures the context's cycles, used only if the state is new; nil for the
+    ///   system's clock.
     static func of(
         _ context: OpaquePointer, turnClock: LoopTurns.Clock? = nil
     ) -> ContextState {
@@ -79,19 +89,20 @@ final class ContextState: SourceHandler, Sendable {
 
     private static let creation = Locked(())
 
-    /// - Parameter clock: the clock for the timers and turns of the context, which has no state yet.
+    /// Creates the state of a context that has none yet, with a clock for its timers and cycles.
     static func anchored(to context: OpaquePointer, clock: any LoopClock) -> ContextState {
         anchored(to: context, clock: clock) { clock.microseconds * 1000 }
     }
 
+    /// Creates the state of a context, and attaches the anchor that holds it.
     private static func anchored(
         to context: OpaquePointer, clock: (any LoopClock)? = nil, turnClock: LoopTurns.Clock?
     ) -> ContextState {
         let state = ContextState(context, clock: clock, turnClock: turnClock)
-        // The loop asks this source first, so that deferred releases do not wait for others.
+        // GLib calls `prepare` in order of priority: deferred releases are carried out first.
         let source = UnsafeMutablePointer<GSource>.make(state, priority: Int32.min)
-        // GLib finds only sources with a callback. It releases the callback when it destroys the source; the source
-        // holds the state longer than that.
+        // `g_main_context_find_source_by_funcs_user_data` finds only sources with a callback. The release of the
+        // callback also reports the end of the context. At that moment the source still holds the state.
         g_source_set_callback_indirect(
             source, Unmanaged.passUnretained(state).toOpaque(), anchorCallback.functions)
         source.attach(to: context)
@@ -100,6 +111,7 @@ final class ContextState: SourceHandler, Sendable {
         return state
     }
 
+    /// Carries out the deferred releases and the actions for the end of the context. GLib's end of the context calls it.
     fileprivate func contextIsEnding() {
         ended.store(true, ordering: .releasing)
         let (attachments, actions, deferred) = state.withLock { state in
@@ -122,18 +134,19 @@ final class ContextState: SourceHandler, Sendable {
         ended.load(ordering: .acquiring)
     }
 
-    /// Ends a poll that another thread is in, if the context still exists.
+    /// Wakes the thread that polls for the context, if the context still exists.
     func wakeUp() {
         let reference: ContextReference? = state.withLock { state in
             guard let context = state.context else { return nil }
             // This thread is dispatching a source of the context: the loop asks all sources again before it polls.
             if g_main_current_source() != nil, g_main_context_is_owner(context) != 0 { return nil }
             if let reference = state.reference { return reference }
-            // GLib complains about a context that is ending; the reference that is being given up may be its last.
+            // No object of this library holds the context. A reference that is being given up may be the last one, and a
+            // wake-up of an ending context is an error in GLib. `giveUp` then repeats the wake-up if the context remains.
             if state.releases > 0 { state.isToBeWoken = true } else { g_main_context_wakeup(context) }
             return nil
         }
-        // Not under the lock, for which the end of the context waits: this may be the last reference by now.
+        // Without the lock: this may be the last reference by now, and the context's end would wait for the lock.
         if let reference { g_main_context_wakeup(reference.pointer) }
     }
 
@@ -149,13 +162,13 @@ final class ContextState: SourceHandler, Sendable {
             state.reference = reference
             return (reference, true)
         }
-        // The existing reference keeps the context.
+        // The existing reference keeps the context alive, so the caller's own is not needed.
         if !isNew { g_main_context_unref(pointer) }
         carryOutDeferred()
         return reference
     }
 
-    /// Gives up a reference, which may be the last.
+    /// Releases this library's reference to the context, which may be the last one.
     fileprivate func giveUp(_ pointer: OpaquePointer) {
         state.withLock { $0.releases += 1 }
         g_main_context_unref(pointer)
@@ -165,12 +178,12 @@ final class ContextState: SourceHandler, Sendable {
             defer { state.isToBeWoken = false }
             return state.isToBeWoken
         }
-        // Other references hold the context, if it still exists.
+        // A wake-up was postponed above. The state knows by now whether the context still exists.
         if isToBeWoken { wakeUp() }
     }
 
-    /// Removes a source from its context and releases it. A context that is gone has removed it already. The source's
-    /// handler is not called any more.
+    /// Removes a source from its context and releases the source. Its handler is not called any more. If the context is
+    /// gone, it has removed the source already.
     func end(_ source: UnsafeMutablePointer<GSource>) {
         source.silence()
         release(Release(source: source, isToBeDestroyed: true))
@@ -181,13 +194,14 @@ final class ContextState: SourceHandler, Sendable {
         release(Release(source: source, isToBeDestroyed: false))
     }
 
-    /// A reference to a source that is to be released, once the context is known to exist or to be gone.
+    /// A source to be released when the context is known either to exist or to be gone.
     private struct Release {
         let source: UnsafeMutablePointer<GSource>
+        /// Whether the source is also removed from its context.
         let isToBeDestroyed: Bool
 
-        /// - Parameter isContextThere: whether the context exists, and remains meanwhile; otherwise it has released all
-        ///   its sources.
+        /// - Parameter isContextThere: true if the context exists during the call; false if the context is gone and has
+        ///   removed all its sources.
         func carryOut(isContextThere: Bool) {
             if isToBeDestroyed, isContextThere { g_source_destroy(source) }
             g_source_unref(source)
@@ -201,8 +215,10 @@ final class ContextState: SourceHandler, Sendable {
     /// calls the functions at that moment locks freed memory, or frees a source that the context still uses
     /// (GNOME/glib#803).
     ///
-    /// Therefore only code with a reference to the context calls them, or the end of the context itself, which calls
-    /// ``contextIsEnding()`` when it has references to all its sources. Since 2.86, GLib itself holds the context.
+    /// Therefore these functions are called only in one of two situations: the caller has a reference to the context,
+    /// or the context's end has called ``contextIsEnding()``, when it has references to all its sources. Otherwise the
+    /// release is deferred until one of them occurs. Since version 2.86 GLib itself holds the context during the calls,
+    /// so nothing is deferred.
     private func release(_ release: Release) {
         guard !Self.isContextHeldByGLib else { return release.carryOut(isContextThere: !isEnded) }
         enum Now {
@@ -228,7 +244,7 @@ final class ContextState: SourceHandler, Sendable {
         }
     }
 
-    /// Carries out the deferred releases. The caller holds the context, or runs it.
+    /// Carries out the deferred releases. The caller has a reference to the context, or runs it.
     private func carryOutDeferred() {
         guard isAnyDeferred.load(ordering: .acquiring),
             isAnyDeferred.exchange(false, ordering: .acquiringAndReleasing)
@@ -240,7 +256,7 @@ final class ContextState: SourceHandler, Sendable {
         for release in deferred { release.carryOut(isContextThere: true) }
     }
 
-    /// Carries out deferred releases. The thread that runs the context holds it.
+    /// The `prepare` function of the anchor: carries out deferred releases in each iteration of the loop.
     func prepare(_ source: Source) -> SourceReadiness {
         carryOutDeferred()
         return .waiting
@@ -288,7 +304,7 @@ final class ContextState: SourceHandler, Sendable {
         generations.load(ordering: .acquiring)
     }
 
-    /// Whether a source of these modes may be dispatched in the current one.
+    /// Whether a source of these modes may be dispatched in the current mode.
     func allows(_ modes: Set<RunLoopMode>) -> Bool {
         state.withLock { state in
             let mode = state.mode
@@ -296,10 +312,13 @@ final class ContextState: SourceHandler, Sendable {
         }
     }
 
+    /// Enters a mode; see ``MainContext/pushMode(_:)``.
     func push(_ mode: RunLoopMode) {
         change { $0.entered.append(mode) }
     }
 
+    /// Leaves a mode; see ``MainContext/popMode(_:)``.
+    ///
     /// - Returns: whether the mode had been entered.
     func pop(_ mode: RunLoopMode) -> Bool {
         change { state in
@@ -313,6 +332,7 @@ final class ContextState: SourceHandler, Sendable {
         change { _ = $0.commonModes.insert(mode) }
     }
 
+    /// Changes the modes. If the current mode is then another one, the followers are notified with no lock held.
     private func change<Result: Sendable>(_ body: (inout State) -> Result) -> Result {
         let (result, followers) = state.withLock { state in
             let before = state.mode
@@ -335,7 +355,8 @@ final class ContextState: SourceHandler, Sendable {
     }
 }
 
-/// The callback functions of an anchor. GLib keeps their address as long as an anchor lives; they are never freed.
+/// The callback functions of an anchor, the source that holds a ``ContextState``. GLib keeps their address as long as
+/// an anchor lives; they are never freed.
 private struct AnchorCallback: @unchecked Sendable {
     // Sendable: written once, before other threads can see it.
     let functions: UnsafeMutablePointer<GSourceCallbackFuncs>
@@ -347,8 +368,8 @@ private struct AnchorCallback: @unchecked Sendable {
         functions = .allocate(capacity: 1)
         functions.initialize(to: GSourceCallbackFuncs())
         functions.pointee.ref = { _ in }
-        // The context destroys the source when it ends, while the context's own memory still exists. The handler is
-        // released after that memory is freed.
+        // The context destroys the anchor when the context ends, while its memory still exists. GLib then calls this
+        // function. The anchor's handler, the state, is released only after that memory is freed.
         functions.pointee.unref = { state in
             Unmanaged<ContextState>.fromOpaque(state!).takeUnretainedValue().contextIsEnding()
         }
@@ -363,8 +384,8 @@ private let anchorCallback = AnchorCallback()
 
 /// The shared reference of all objects that represent the same `GMainContext`.
 ///
-/// A strong reference to this object, taken from the context's state, holds the context. In contrast to GLib's own
-/// count, the weak reference in the state shows whether the object exists.
+/// It owns one GLib reference to the context. The context's state has a weak reference to this object, and so can find
+/// out whether the library still holds the context. GLib's own reference count can't be read.
 ///
 /// Threads: any.
 final class ContextReference: @unchecked Sendable {

@@ -5,14 +5,14 @@
     import Musl
 #endif
 
-/// The signals by which an administrator controls a service, as long as this value lives: SIGHUP to read the
-/// configuration again, SIGTERM and SIGINT to end.
+/// The handlers of the Unix signals that control a service: SIGHUP reads the configuration again, SIGTERM and SIGINT
+/// end the service. They last as long as this value; the service and the bridge hold one.
 package struct ControlSignals {
     private let sources: [EventSource]
 
     /// - Parameters:
     ///   - reload: called on the thread of the default main context.
-    ///   - end: called on the same thread with the signal, for each of these signals.
+    ///   - end: called on the same thread with the signal's number, for each SIGTERM or SIGINT.
     package init(reload: @escaping () -> Void, end: @escaping (Int32) -> Void) {
         let hangUp = EventSource.unixSignal(SIGHUP, on: .default) {
             reload()

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 import CCarillonGLib
 
-/// A source on a ``MainContext`` that runs its action while a descriptor is readable, in some modes only (M3).
+/// A source on a ``MainContext`` that runs its action while a descriptor is readable, in some modes only (M3). The main
+/// dispatch queue on GLib's loop uses it, and so does the terminal of `carillon top`.
 ///
-/// While the action may not run, the descriptor is not polled, so that a descriptor that stays readable costs nothing.
-/// The source shares the loop with all others: when its action has run for its share of a turn, it rests until the
-/// others have had theirs. A nested loop inside the action does not run the action again.
+/// While the action may not run, the descriptor is not polled, because a readable descriptor would wake the loop again
+/// and again. The action may run for 2 ms in each cycle of the loop (see ``LoopTurns``). Then the source *rests*: it is
+/// not ready until the next cycle. A nested loop inside the action does not run the action again.
 ///
 /// Threads: create and release it on any thread.
 package final class DescriptorSource: Sendable {
@@ -14,6 +15,7 @@ package final class DescriptorSource: Sendable {
     /// - Parameters:
     ///   - descriptor: the descriptor, which the caller keeps. If it is closed or becomes invalid, the source ends by
     ///     itself.
+    ///   - modes: the modes in which the action may run; nil means every mode.
     ///   - onMainThreadOnly: whether the source ignores the descriptor while another thread runs the context.
     ///   - action: called on the thread that runs `context`.
     package init(
@@ -28,6 +30,7 @@ package final class DescriptorSource: Sendable {
     }
 }
 
+/// The state of a ``DescriptorSource``, which GLib's source holds.
 private final class DescriptorCore: SourceHandler, @unchecked Sendable {
     // Sendable: only the thread that runs the context uses the variables; GLib's lock of the context orders the
     // accesses.
@@ -38,11 +41,12 @@ private final class DescriptorCore: SourceHandler, @unchecked Sendable {
     private let action: @Sendable () -> Void
     /// The registration of the descriptor, while it is polled.
     private var tag: gpointer?
-    /// The turn until whose end the source rests.
+    /// The cycle in which the source rests; nil before the first rest.
     private var restsIn: LoopTurns.Number?
-    /// The running time of the action in a turn, and the number of that turn.
+    /// The running time of the action in its last cycle, in nanoseconds, and the number of that cycle.
     private var used: Int64 = 0
     private var usedIn: LoopTurns.Number = -1
+    /// Whether the descriptor was closed or reported an error; the source then ends.
     private var isInvalid = false
 
     init(

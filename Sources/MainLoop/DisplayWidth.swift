@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 import CCarillonGLib
 
-/// The width of text on a terminal, in columns, by GLib's tables of Unicode.
+/// The width of text on a terminal, in columns, by GLib's tables of Unicode. `carillon` aligns its tables with it.
 ///
 /// Threads: any.
 package enum DisplayWidth {
-    /// Returns two for wide East Asian characters and most emoji, and zero for characters drawn on the previous one.
+    /// Returns 2 for wide East Asian characters and most emoji, 0 for characters drawn on the previous one (such as
+    /// combining accents), and 1 for all others.
     package static func columns(of scalar: Unicode.Scalar) -> Int {
         // Nearly all displayed text is ASCII.
         if scalar.isASCII { return 1 }
@@ -18,8 +19,8 @@ package enum DisplayWidth {
         text.unicodeScalars.reduce(0) { $0 + columns(of: $1) }
     }
 
-    /// Returns the longest prefix of a text that needs at most `limit` columns, including everything that is drawn on
-    /// its last character.
+    /// Returns the longest prefix of a text that needs at most `limit` columns, including the characters without width
+    /// that are drawn on its last character.
     package static func prefix(of text: String, columns limit: Int) -> Substring {
         var used = 0
         var end = text.unicodeScalars.startIndex

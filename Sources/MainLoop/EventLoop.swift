@@ -3,11 +3,11 @@ import CCarillonGLib
 
 /// A `GMainLoop`: runs a context until ``quit()``.
 ///
-/// Threads: call `run` on the thread that shall own the context, and `quit` on any thread.
+/// Threads: `run` is called on the thread that is to own the context, `quit` on any thread.
 public final class EventLoop: @unchecked Sendable {
     // Sendable: GMainLoop's quit and is_running are thread-safe; the pointer never changes after `init`.
     private let pointer: OpaquePointer
-    /// Released after the loop, so that GLib alone never has the last reference to a context.
+    /// Held longer than the loop: the last reference to a context is then never GLib's own.
     private let context: MainContext
 
     public init(context: MainContext = .default) {
@@ -32,13 +32,13 @@ public final class EventLoop: @unchecked Sendable {
 
 /// Running a context in a mode (M3).
 extension MainContext {
-    /// Runs the context in a mode until a condition holds. The mode is left at the end. A call from a callback of the
-    /// same context runs a nested loop.
+    /// Runs the context in a mode until a condition holds, and then leaves the mode. A call from a callback of the same
+    /// context runs a nested loop.
     ///
-    /// Call it on the thread that runs the context. If no thread does, the calling thread runs it meanwhile.
+    /// No other thread may be running the context; the calling thread owns it during the call.
     ///
-    /// - Parameter isDone: asked before each iteration. A thread that makes it true while another runs the context must
-    ///   call ``wakeUp()``.
+    /// - Parameter isDone: the condition, checked before each iteration. If another thread makes it true, that thread
+    ///   must call ``wakeUp()``.
     public func run(mode: RunLoopMode, until isDone: () -> Bool) {
         acquire()
         defer { g_main_context_release(pointer) }
@@ -47,9 +47,9 @@ extension MainContext {
         while !isDone() { iterate(mayBlock: true) }
     }
 
-    /// Runs the context in a mode for a time.
+    /// Runs the context in a mode until a point in time.
     ///
-    /// - Parameter limit: the time of the return, which waits for the current dispatch.
+    /// - Parameter limit: the end. A dispatch in progress at this time is finished first.
     public func run(mode: RunLoopMode, until limit: ContinuousClock.Instant) {
         acquire()
         defer { g_main_context_release(pointer) }

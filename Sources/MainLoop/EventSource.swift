@@ -57,7 +57,8 @@ public final class EventSource {
         g_source_unref(pointer)
     }
 
-    /// Whether this source will call its closure again, as far as it depends on the source.
+    /// Whether the source is attached, so that it can call its closure again. It is false after the closure returned
+    /// ``Continuation/remove``.
     public var isPending: Bool {
         g_source_is_destroyed(pointer) == 0
     }
@@ -113,6 +114,7 @@ public final class EventSource {
     }
 }
 
+/// The closure of a source, as an object that C code can hold.
 private final class Action {
     let run: () -> EventSource.Continuation
 
@@ -122,6 +124,7 @@ private final class Action {
 }
 
 private func runAction(_ data: gpointer?) -> gboolean {
+    // GLib's lock ordered this call behind the source's creation; the thread sanitizer does not see that lock.
     carillon_tsan_acquire(g_main_current_source())
     return switch Unmanaged<Action>.fromOpaque(data!).takeUnretainedValue().run() {
     case .keep: 1

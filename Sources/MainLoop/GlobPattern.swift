@@ -2,7 +2,7 @@
 import CCarillonGLib
 
 /// A pattern of GLib's `GPatternSpec`: `*` matches any text, also the empty text, `?` matches one character, and every
-/// other character matches itself.
+/// other character matches itself. `carillon` filters names and objects with it.
 ///
 /// Threads: any.
 package struct GlobPattern: Sendable {

@@ -7,11 +7,12 @@ import CCarillonGLib
     import Musl
 #endif
 
-/// A configuration file in the format of `GKeyFile`, with line numbers for all faults.
+/// A configuration file in the format of `GKeyFile` (`[group]` lines, and `key=value` lines), with line numbers for all
+/// faults. The service and the bridge read their configuration with it.
 ///
-/// GLib's parser does not report the line of a fault, and it would wait for the other end of a pipe. Its time also
-/// grows with the size of a file, at several allocations per line, even for a file that is no configuration. Therefore
-/// this type reads the file itself.
+/// This type has its own parser, because GLib's parser has three disadvantages. It does not report the line of a fault.
+/// It blocks when the path names a pipe. Its time and memory grow with the size of the file, even if the file is no
+/// configuration.
 package struct KeyFile {
     /// A fault in a file.
     package struct Fault: Error, CustomStringConvertible, Equatable {
@@ -23,7 +24,7 @@ package struct KeyFile {
         package var description: String { line.map { "\(path):\($0): \(reason)" } ?? "\(path): \(reason)" }
     }
 
-    /// A key and its text.
+    /// A key of a group, with its value.
     package struct Entry: Equatable, Sendable {
         package let group: String
         package let key: String
@@ -35,18 +36,17 @@ package struct KeyFile {
     package static let maxFaults = 20
     /// The maximum size of a file in bytes. A larger file is no configuration, and is refused.
     package static let maxBytes = 1 << 20
-    /// The maximum number of lines that are neither blank nor comments, and the maximum length of such a line in bytes.
-    /// A file that exceeds them is no configuration either. With these limits, reading takes milliseconds for any
-    /// content.
+    /// The maximum number of lines that are neither blank nor comments. The lines behind it are not read, and a fault
+    /// is reported. This limit and the next keep the reading time to milliseconds for any content.
     package static let maxEntries = 1000
+    /// The maximum length of such a line, in bytes. A longer line is a fault.
     package static let longestEntry = 4096
 
     package let path: String
     /// The entries in the order of the file. If a key occurs twice in a group, only the last entry is kept. A line with
-    /// a fault appears here with an empty key, if its group is known.
+    /// a fault appears as an entry with an empty key, if its group is known: callers thus see which groups have faults.
     package let entries: [Entry]
-    /// The faults of the lines that are no entries, in the order of the file; or the only fault of a file that can't be
-    /// read.
+    /// The faults of lines, in the order of the file. A file that can't be read has one fault, without a line.
     package let faults: [Fault]
     /// Whether the file may have unknown entries, for one of these reasons:
     ///
@@ -64,14 +64,14 @@ package struct KeyFile {
         if let fault = faults.first { throw fault }
     }
 
-    /// Reads the lines of the file at `path` that have no fault.
+    /// Reads the file at `path`, and keeps the lines without a fault. The others are in ``faults``.
     ///
     /// - Returns: nil when there is no such file.
     package init?(readableOf path: String) {
         do throws(FileError) {
             guard let bytes = try RegularFile.contents(of: path, atMost: Self.maxBytes) else {
-                // The system reports the same error for a missing file, a link to nothing, and a parent that is no
-                // directory.
+                // The system reports the same error for a missing file, a link to a missing file, and a parent that is
+                // no directory. Only the first means that there is no configuration; the others are faults.
                 var status = stat()
                 if lstat(path, &status) == 0 {
                     self.init(path: path, fault: "it is a link to a missing file")
@@ -95,7 +95,7 @@ package struct KeyFile {
         if let fault = faults.first { throw fault }
     }
 
-    /// Reads the lines without a fault from bytes in memory.
+    /// Reads bytes in memory, as ``init(readableOf:)`` reads a file.
     package init(readableOf bytes: [UInt8], path: String) {
         var reader = Reader(path: path)
         var faults: [Fault] = []
@@ -157,7 +157,7 @@ package struct KeyFile {
 }
 
 extension UnsafeRawBufferPointer {
-    /// Whether it is UTF-8 without a zero byte.
+    /// Whether the bytes are UTF-8 without a zero byte.
     fileprivate var isText: Bool {
         isEmpty || g_utf8_validate(baseAddress!.assumingMemoryBound(to: gchar.self), gssize(count), nil) != 0
     }
@@ -182,19 +182,23 @@ extension UnsafeRawBufferPointer {
     }
 }
 
-/// The parser, which takes lines one by one.
+/// The parser of a key file, which takes lines one by one.
 private struct Reader {
+    /// The identity of an entry: the key in its group.
     private struct Place: Hashable {
         let group: String
         let key: String
     }
 
     let path: String
+    /// The group of the next lines; nil before the first group, and when a group's name can't be read.
     private var group: String?
     private var isGroupFaulty = false
-    /// Nil where the same key occurs again later.
+    /// The entries so far; nil for an entry whose key occurs again later.
     private(set) var entries: [KeyFile.Entry?] = []
+    /// The index in `entries` of each key.
     private var places: [Place: Int] = [:]
+    /// The number of lines so far.
     private var count = 0
     /// Whether there are more entries than a configuration may have.
     var isFull: Bool { count > KeyFile.maxEntries }
@@ -206,9 +210,11 @@ private struct Reader {
         self.path = path
     }
 
+    /// Parses a line that is neither blank nor a comment: begins a group, or appends an entry.
     mutating func read(_ bytes: ArraySlice<UInt8>, number: Int) throws(KeyFile.Fault) {
         func fault(_ reason: String) -> KeyFile.Fault { KeyFile.Fault(path: path, line: number, reason: reason) }
-        // An endless line must not fill the log, and a message of D-Bus can't contain a zero byte.
+        // The text of a fault quotes at most 100 bytes of the line, with `?` for control characters: faults go to the
+        // log and over D-Bus.
         func shown(_ bytes: ArraySlice<UInt8>) -> String {
             let text = String(decoding: bytes.prefix(100).map { $0 < 0x20 || $0 == 0x7F ? 0x3F : $0 }, as: UTF8.self)
             return text + (bytes.count > 100 ? "…" : "")
@@ -247,8 +253,8 @@ private struct Reader {
                 line: number))
     }
 
-    /// Notes a line with a fault. A line without a key and value may be the name of a group. The lines behind it may
-    /// then belong to that group as well as to the one before.
+    /// Records a line with a fault. A faulty line without `=` may be a mistyped group name. It is then unknown to which
+    /// group the later lines belong, so the file may have unknown entries.
     mutating func noteFaulty(_ bytes: ArraySlice<UInt8>, number: Int) {
         if bytes.first == UInt8(ascii: "[") { (group, isGroupFaulty) = (nil, true) }
         if group == nil || !bytes.contains(UInt8(ascii: "=")) { hasUnknownGroup = true }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/// A configuration that several files define together, each in groups and keys.
+/// A configuration that several key files define together. The service's and the bridge's configuration conform.
 package protocol KeyFileConfiguration {
-    /// The configuration of a machine without files.
+    /// The default configuration, for a machine without configuration files.
     static var standard: Self { get }
 
-    /// The path of its file below each configuration directory.
+    /// The path of the file, relative to each configuration directory.
     static var path: String { get }
 
     /// Applies an entry.
@@ -13,25 +13,28 @@ package protocol KeyFileConfiguration {
     /// - Throws: the fault in the entry.
     mutating func apply(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault)
 
-    /// Applies the entries of a file with a fault that can only restrict (E9).
+    /// Applies a file that has a fault only so far as it restricts, for example lowers a limit (E9). A mistake thus
+    /// never permits more than the administrator intended.
     mutating func restrict(by file: KeyFile)
 }
 
-/// The content of the configuration files, file by file (E9).
+/// The configuration read from all its files, with the faults of each file (E9). A later file overrides an earlier one.
+///
+/// A file without faults applies as a whole. A file with a fault can only restrict (``KeyFileConfiguration/restrict(by:)``).
 package struct KeyFileReading<Configuration: KeyFileConfiguration> {
-    /// All entries of the files without a fault, and the restricting entries of the other files.
+    /// The resulting configuration.
     package var configuration: Configuration
-    /// The files that exist, the least important first.
+    /// The paths of the files that exist, in the order in which they apply.
     package private(set) var files: [String] = []
     /// The faults: unknown groups or keys, values that are not allowed, files that can't be read.
     package private(set) var faults: [KeyFile.Fault] = []
 
-    /// Creates the configuration of a machine without files.
+    /// Creates the result for a machine without files: the configuration as given.
     package init(_ configuration: Configuration = .standard) { self.configuration = configuration }
 
     /// Reads the files that exist among these paths.
     ///
-    /// - Parameter paths: the paths, the least important first.
+    /// - Parameter paths: the paths in the order in which they apply; the last file overrides the others.
     package init(paths: [String]) {
         self.init()
         for path in paths {
@@ -41,7 +44,7 @@ package struct KeyFileReading<Configuration: KeyFileConfiguration> {
 
     /// Reads the files in configuration directories.
     ///
-    /// - Parameter directories: the directories; the user's own is first.
+    /// - Parameter directories: the directories; the user's own is first, and overrides the others.
     package init(directories: [String]) {
         self.init(paths: directories.reversed().map { "\($0)/\(Configuration.path)" })
     }
@@ -49,7 +52,7 @@ package struct KeyFileReading<Configuration: KeyFileConfiguration> {
     /// Reads the files of the XDG configuration directories.
     package static func ofMachine() -> KeyFileReading { KeyFileReading(directories: configurationDirectories()) }
 
-    /// Creates the content of a single file, for a simulation.
+    /// Reads a single file from its text, for a simulation.
     package init(text: String, path: String = "carillon.conf") {
         self.init()
         add(KeyFile(readableOf: Array(text.utf8), path: path))
@@ -57,6 +60,7 @@ package struct KeyFileReading<Configuration: KeyFileConfiguration> {
 
     private mutating func add(_ file: KeyFile) {
         files.append(file.path)
+        // A copy takes the entries, and is dropped if the file has a fault.
         var (next, faults) = (configuration, file.faults)
         for entry in file.entries where !entry.key.isEmpty {
             do throws(KeyFile.Fault) {

@@ -2,11 +2,11 @@
 import CCarillonGLib
 import Synchronization
 
-/// A value behind a lock, like `Synchronization.Mutex`, with an order that the thread sanitizer knows.
+/// A value behind a lock, like `Synchronization.Mutex`, with support for the thread sanitizer. All modules use it.
 ///
-/// The sanitizer does not see the standard library's mutex, which is not built with it. It would report all guarded
-/// values as races, in every program that is built with this package. Therefore each lock is announced to it. Without
-/// the sanitizer, this costs the check of an address.
+/// The standard library is not built with the sanitizer, so the sanitizer does not see its mutex. It would report each
+/// access to a guarded value as a data race, in every program that uses this package. Therefore this type reports each
+/// locking and unlocking to the sanitizer. Without the sanitizer, a report costs one comparison.
 @frozen @usableFromInline package struct Locked<Value: ~Copyable>: ~Copyable, Sendable {
     @usableFromInline let mutex: Mutex<Value>
 
@@ -18,19 +18,19 @@ import Synchronization
         _ body: (inout sending Value) throws(Failure) -> sending Result
     ) throws(Failure) -> sending Result {
         try mutex.withLock { value throws(Failure) in
-            // The address of the lock is used, because reading the address of the value is already an access.
+            // The lock's address identifies it to the sanitizer: taking the value's address would count as an access.
             withUnsafePointer(to: mutex) { carillon_tsan_acquire($0) }
             defer { withUnsafePointer(to: mutex) { carillon_tsan_release($0) } }
             return try body(&value)
         }
     }
 
-    /// Returns nil when another thread has the lock.
+    /// Like ``withLock(_:)``, but returns nil without waiting when another thread has the lock.
     @inlinable @inline(__always) package borrowing func withLockIfAvailable<Result: ~Copyable, Failure: Error>(
         _ body: (inout sending Value) throws(Failure) -> sending Result
     ) throws(Failure) -> sending Result? {
         try mutex.withLockIfAvailable { value throws(Failure) in
-            // The address of the lock is used, because reading the address of the value is already an access.
+            // The lock's address identifies it to the sanitizer: taking the value's address would count as an access.
             withUnsafePointer(to: mutex) { carillon_tsan_acquire($0) }
             defer { withUnsafePointer(to: mutex) { carillon_tsan_release($0) } }
             return try body(&value)

@@ -2,7 +2,8 @@
 import CCarillonGLib
 import Synchronization
 
-/// Structured logging through GLib: to the journal when standard error goes there, to standard error otherwise.
+/// Structured logging through GLib: to the journal when standard error goes there, to standard error otherwise. All
+/// programs and libraries of the package log through it.
 ///
 /// Extra fields become journal fields (`CARILLON_CLIENT=:1.42`), so that `journalctl CARILLON_CLIENT=:1.42` finds the
 /// lines about one client. Payloads are never logged. Threads: any.
@@ -32,10 +33,10 @@ package enum Log {
         g_setenv("G_MESSAGES_DEBUG", domain, 1)
     }
 
-    /// Whether standard error goes to the journal, which keeps the levels apart.
+    /// Whether standard error goes to the journal, which records the level of each line.
     package static var goesToJournal: Bool { g_log_writer_is_journald(2) != 0 }
 
-    /// Leaves out ``Level/notice``. Call before other threads start.
+    /// Stops the output of the level ``Level/notice``. Call before other threads start.
     package static func hideNotices() { hidesNotices.store(true, ordering: .relaxed) }
 
     private static let hidesNotices = Atomic<Bool>(false)
@@ -52,7 +53,7 @@ package enum Log {
         return try body()
     }
 
-    /// Whether any thread has ever redirected its log. A program without redirection then need not look up its thread.
+    /// Whether any thread has ever redirected its log. If not, a log call skips the lookup of the thread's sink.
     private static let isRedirected = Atomic<Bool>(false)
     private static let sinkOfThread = ThreadLocal<Sink>()
 
@@ -82,26 +83,33 @@ package enum Log {
         write(.debug, message, fields)
     }
 
-    /// Counts an event that may repeat forever, such as a mistake of a client, so that it does not fill the journal.
+    /// Counts an event that may repeat without end, such as a mistake of a client, and decides whether it is logged. Only
+    /// the 1st, 2nd, 4th, 8th … event is logged, so that the events do not fill the journal.
     ///
-    /// - Returns: the number of events so far, if the event is to be logged: the 1st, 2nd, 4th, 8th … event.
+    /// - Parameters:
+    ///   - count: the number of events so far, which the caller stores.
+    ///   - times: the number of events to add.
+    /// - Returns: the new number of events, if the event is to be logged; otherwise nil.
     package static func throttle(_ count: inout UInt64, times: UInt64 = 1) -> UInt64? {
         let before = count
         count += times
         return count.leadingZeroBitCount < before.leadingZeroBitCount ? count : nil
     }
 
-    /// A throttle for events with several culprits: each culprit is logged at least once, if they are few.
+    /// The same limit for events that several clients cause (*culprits*): in addition, the first event of each culprit is
+    /// logged, for up to 32 culprits between two doublings of the count.
     package struct Throttle<Culprit: Hashable> {
         private var count: UInt64 = 0
-        /// The hashes of the culprits that were logged since the count last doubled; no data of a culprit that left is
-        /// kept.
+        /// The hashes of the culprits that were logged since the count last doubled. Hashes instead of the culprits keep
+        /// no object alive.
         private var named: Set<Int> = []
         private static var maxNamed: Int { 32 }
 
         package init() {}
 
-        /// - Returns: the number of events of all culprits, if the event is to be logged.
+        /// Counts an event of a culprit.
+        ///
+        /// - Returns: the number of events of all culprits, if the event is to be logged; otherwise nil.
         package mutating func note(_ culprit: Culprit, times: UInt64 = 1) -> UInt64? {
             if let count = Log.throttle(&count, times: times) {
                 named = [culprit.hashValue]
@@ -118,7 +126,7 @@ package enum Log {
         if isRedirected.load(ordering: .relaxed), let sink = sinkOfThread.value { return sink.write(level, message) }
         if level == .notice, hidesNotices.load(ordering: .relaxed) { return }
         let flags = level.glib
-        // Most calls have a disabled level.
+        // Most calls have a level that is not shown; they end here, before any text is composed.
         guard g_log_writer_default_would_drop(flags, domain) == 0 else { return }
         var all: [(String, String)] = [
             ("MESSAGE", message()), ("PRIORITY", level.syslogPriority), ("GLIB_DOMAIN", domain),
@@ -147,7 +155,7 @@ extension Log.Level {
         }
     }
 
-    /// The number that the journal calls PRIORITY, as GLib maps its levels.
+    /// The value of the journal's field PRIORITY, by GLib's mapping of its levels: critical is 4, like a warning.
     fileprivate var syslogPriority: String {
         switch self {
         case .critical: "4"

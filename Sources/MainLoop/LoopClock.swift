@@ -1,20 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 import CCarillonGLib
 
-/// A clock for the timers of a ``MainContext`` in place of the system's clock, which a simulation advances (E7).
+/// A clock for the timers of a ``MainContext``, in place of the system's clock (E7). A simulation implements it with a
+/// virtual time that it advances itself.
 ///
-/// Threads: that of the context.
+/// Threads: the thread that runs the context.
 package protocol LoopClock: AnyObject, Sendable {
-    /// The time since a fixed moment; never goes back.
+    /// The time since a fixed moment, in microseconds; never goes back.
     var microseconds: Int64 { get }
-    /// Announces a timer that is due at this time: the context must be iterated then.
+    /// Called for each timer with the time when it is due: the context must be iterated then.
     func expect(at microseconds: Int64)
 }
 
-/// A timer with a clock of that kind. GLib dispatches it like its own timers: by priority, and once in an iteration.
+/// A timer that is measured by a ``LoopClock``. GLib dispatches it like its own timers: by priority, and once in an
+/// iteration.
 final class ClockTimer: SourceHandler {
     private let clock: any LoopClock
+    /// The interval in microseconds.
     private let interval: Int64
+    /// The time of the next dispatch, in microseconds of the clock.
     private var due: Int64
     private let action: () -> EventSource.Continuation
 

@@ -1,30 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 import Synchronization
 
-/// Time slicing between the sources of a context that may always have more work, the *sharing sources*, and the rest of
-/// its loop (M3).
+/// The scheduling cycles of a context: time slicing between the *sharing sources*, which deliver notifications and may
+/// always have more work, and all other sources (M3). Each context has one object, in its ``ContextState``.
 ///
-/// The *mark* is a source with a priority just above that of drawing. When the loop dispatches it, no source with a
-/// higher priority is ready.
+/// GLib alone would let a source that always has work starve all sources of lower priority, such as drawing.
 ///
-/// Together the sharing sources may run for `ShareMeter.share` in a turn, divided among those with work; then they rest
-/// until the turn is over. A turn is over when the loop reaches an iteration for drawing, or for lower priorities,
-/// because all sources with higher priorities have then run. If the loop does not reach one, the rest ends after
-/// ``longestRest``. `docs/main-loop.md` has a picture.
+/// - In a **cycle**, the sharing sources together may run for ``ShareMeter/share`` (2 ms). Only sources with work get a
+///   part. A source without time left *rests*: it is not ready until the next cycle.
+/// - The cycle ends when the loop reaches an iteration for drawing or for lower priorities: all sources of higher
+///   priority have then run. The **mark** detects this. It is a source just ahead of drawing, which GLib asks for its
+///   readiness only if no source of a higher priority is ready.
+/// - If the loop never reaches the mark, resting ends after ``longestRest``.
+/// - The **floor** is a source behind all others that is ready while a source rests. It keeps the loop from sleeping.
 ///
-/// Threads: any; turns begin on the thread that runs the context.
+/// Mark and floor are in ``TurnSources``. `docs/main-loop.md` has a picture.
+///
+/// Threads: any; cycles begin on the thread that runs the context.
 final class LoopTurns: Sendable {
-    /// The number of a turn, unique within its context.
+    /// The number of a cycle, unique within its context.
     typealias Number = Int
 
     /// A clock that does not go back, in nanoseconds.
     typealias Clock = @Sendable () -> Int64
 
-    /// The running time of the loop's thread, in nanoseconds, after which sharing sources run again, even if others
-    /// have work.
+    /// The processor time of the loop's thread, in nanoseconds, after which sharing sources run again even though other
+    /// sources always have work.
     static let longestRest: Int64 = 16_000_000
 
-    /// The corresponding limit in elapsed time, for a thread that has waited.
+    /// The corresponding limit in elapsed time, in nanoseconds, for a thread that waits instead of computing.
     private static let maxRestTime: Int64 = 64_000_000
 
     private enum Phase: Int {
@@ -32,7 +36,7 @@ final class LoopTurns: Sendable {
         case open
         /// A source rests until the loop reaches the mark.
         case resting
-        /// The loop has reached the mark, and this iteration is for lower priorities; the next one begins a turn.
+        /// The loop has reached the mark. This iteration is for drawing or lower priorities; the next one begins a cycle.
         case reached
     }
 
@@ -40,35 +44,44 @@ final class LoopTurns: Sendable {
     /// The clock that measures shares.
     let shareClock: ShareClock
     private let pool = Locked(Pool())
+    /// The ``Phase``.
     private let phase = Atomic(Phase.open.rawValue)
+    /// The number of the current cycle.
     private let turn = Atomic<Number>(0)
-    /// The meter of the current rest, from the first iteration that saw the rest on, and the time of its next check.
+    /// The meter of the current rest against ``longestRest``; nil until the first iteration of the rest.
     private let restMeter = Locked<ShareMeter?>(nil)
+    /// The time of `clock` at which that meter must be read again; see ``ShareMeter/nextLook``.
     private let nextLook = Atomic<Int64>(0)
     private let signalCount = Atomic(0)
-    /// The turn of a source that had to rest when the loop last asked; -1 for none.
+    /// The cycle in which a source with work was not ready because it rested, in this iteration; -1 for none.
     private let turnedAwayIn = Atomic<Number>(-1)
 
-    /// - Parameter clock: the clock; nil for the machine's clock, and the clock of threads for shares.
+    /// - Parameter clock: the clock for all times, for tests and simulations. Nil means the machine's clock for rests, and
+    ///   the thread's processor time for shares.
     init(clock: Clock?) {
         self.clock = clock ?? SteadyClock.nanoseconds
         shareClock = clock.map { ShareClock($0) } ?? .own
     }
 
-    /// The common budget of the sharing sources in a turn.
+    /// The common budget of the sharing sources in a cycle.
     private struct Pool {
+        /// The cycle to which the other fields belong.
         var turn: Number = 0
+        /// The time that all sharing sources have used, in nanoseconds.
         var used: Int64 = 0
-        /// The numbers of sources with work in this turn, and in the one before.
+        /// The numbers of sources with work in this cycle, and in the one before.
         var contenders = 0
         var contendersBefore = 0
 
+        /// Resets the budget if `turn` is a new cycle.
         mutating func begin(_ turn: Number) {
             guard turn != self.turn else { return }
             contendersBefore = turn == self.turn + 1 ? contenders : 0
             (self.turn, used, contenders) = (turn, 0, 0)
         }
 
+        /// Returns the time left for a source that has used `own`. Each source with work has an equal part of the budget.
+        /// The sources of the cycle before count too: in a new cycle, the first source does not yet know the others.
         func left(_ own: Int64) -> Int64 {
             min(
                 ShareMeter.share / Int64(max(1, contenders, contendersBefore)) - own,
@@ -76,7 +89,7 @@ final class LoopTurns: Sendable {
         }
     }
 
-    /// Notes that a sharing source has work in this turn; called once for each.
+    /// Records that a sharing source has work in this cycle. Called once for each such source.
     func join() {
         let turn = number
         pool.withLock {
@@ -88,7 +101,7 @@ final class LoopTurns: Sendable {
     /// Returns the time that a sharing source may still run, in nanoseconds; it may not run if the result is not
     /// positive.
     ///
-    /// - Parameter own: the time that the source has used in this turn.
+    /// - Parameter own: the time that the source has used in this cycle, in nanoseconds.
     func remainingShare(used own: Int64) -> Int64 {
         let turn = number
         return pool.withLock {
@@ -97,7 +110,7 @@ final class LoopTurns: Sendable {
         }
     }
 
-    /// Notes that a sharing source has run for `time` nanoseconds.
+    /// Records that a sharing source has run for `time` nanoseconds.
     func use(_ time: Int64) {
         let turn = number
         pool.withLock {
@@ -108,17 +121,17 @@ final class LoopTurns: Sendable {
 
     // MARK: Sharing sources
 
-    /// The number of the current turn.
+    /// The number of the current cycle.
     var number: Number {
         turn.load(ordering: .acquiring)
     }
 
-    /// Whether any source rests until the turn is over.
+    /// Whether any source rests until the cycle is over.
     var isResting: Bool {
         phase.load(ordering: .acquiring) != Phase.open.rawValue
     }
 
-    /// Lets the turn end when the other sources have had theirs. Every source that rests calls this.
+    /// Begins a rest: the cycle ends when the loop next reaches the mark. Every source that begins to rest calls this.
     func rest() {
         guard !isResting else { return }
         nextLook.store(0, ordering: .relaxed)
@@ -126,7 +139,8 @@ final class LoopTurns: Sendable {
             expected: Phase.open.rawValue, desired: Phase.resting.rawValue, ordering: .acquiringAndReleasing)
     }
 
-    /// Notes the beginning of an iteration. Each source calls this in its `prepare`, before it reports its readiness.
+    /// Begins a new cycle if the rest has ended. Each source calls this in its `prepare`, before it reports its readiness;
+    /// the first call in an iteration has the effect.
     func iterationBegins() {
         switch Phase(rawValue: phase.load(ordering: .acquiring))! {
         case .open: return
@@ -134,11 +148,13 @@ final class LoopTurns: Sendable {
         case .reached: break
         }
         restMeter.withLock { $0 = nil }
-        // In this order: a source that comes in between rests in a turn that ends.
+        // The phase opens before the number rises. A source that begins to rest in between thus rests in the old cycle,
+        // which ends at once.
         phase.store(Phase.open.rawValue, ordering: .releasing)
         turn.add(1, ordering: .acquiringAndReleasing)
     }
 
+    /// Whether the rest has not exceeded ``longestRest``.
     private var restGoesOn: Bool {
         guard clock() >= nextLook.load(ordering: .relaxed) else { return true }
         return restMeter.withLock { rest in
@@ -150,13 +166,15 @@ final class LoopTurns: Sendable {
         }
     }
 
-    /// Notes that a source with work has to rest in this turn.
+    /// Records that a source with work is not ready in this iteration, because it rests in the cycle `turn`.
     func noteDeferred(in turn: Number) {
         turnedAwayIn.store(turn, ordering: .releasing)
     }
 
-    /// Whether the loop may not sleep. This holds while a source rests, and if a source had to rest in this iteration
-    /// before time ended the turn. Called after all sharing sources.
+    /// Whether the loop must not sleep; the floor asks it, after all sharing sources have reported their readiness.
+    ///
+    /// This holds while a source rests. It also holds if the rest ended by its time limit during this iteration, after a
+    /// source had reported that it is not ready: that source is ready in the next iteration.
     func keepsAwake() -> Bool {
         let turnedAwayIn = turnedAwayIn.exchange(-1, ordering: .acquiringAndReleasing)
         return isResting || (turnedAwayIn >= 0 && turnedAwayIn != number)
@@ -164,7 +182,8 @@ final class LoopTurns: Sendable {
 
     // MARK: Idle sources
 
-    /// The number of signals to sources that share this loop. A comparison shows whether signals have arrived.
+    /// The number of signals to sources of this loop other than *when idle* ones. A *when idle* source compares it to
+    /// find out whether work arrived since GLib asked for its readiness; then the loop is not idle.
     var signals: Int {
         signalCount.load(ordering: .acquiring)
     }
@@ -175,11 +194,11 @@ final class LoopTurns: Sendable {
 
     // MARK: Mark
 
-    /// Notes that no source with a higher priority than drawing is ready in this iteration.
+    /// Records that no source with a higher priority than drawing is ready in this iteration. The mark calls it.
     func reachedDrawingPriority() {
         let (reached, _) = phase.compareExchange(
             expected: Phase.resting.rawValue, desired: Phase.reached.rawValue, ordering: .acquiringAndReleasing)
-        // No source rests: the next turn begins at once.
+        // No source rests: the next cycle begins at once.
         if !reached, phase.load(ordering: .acquiring) == Phase.open.rawValue {
             turn.add(1, ordering: .acquiringAndReleasing)
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The modes of a context (M3). Threads: any, unless stated otherwise. After a change, the loop asks its sources again.
+/// The run-loop modes of a context (M3). After a change, the loop checks again which sources are ready. Threads: any.
 ///
 /// Modes affect only the sources that were given modes. The sources of GLib, GTK and other libraries are dispatched in
 /// all modes.
@@ -39,7 +39,8 @@ extension MainContext {
     }
 }
 
-/// The modes of a context, for objects that may outlive it: this value does not keep the context alive.
+/// Read access to the modes of a context, for queues and sources that may outlive the context. This value does not keep
+/// the context alive.
 @usableFromInline package struct ContextModes: Sendable {
     private let state: ContextState
 
@@ -66,6 +67,7 @@ extension MainContext {
         state.allows(modes)
     }
 
+    /// The same for a ``ModeSet``.
     @usableFromInline package func allow(_ set: ModeSet) -> Bool {
         state.allows(set.modes)
     }

@@ -18,7 +18,8 @@ extension MainContext {
         return MainContext(owning: g_main_context_ref(pointer))
     }
 
-    /// The pointer to that context. The calling thread holds it, or the loop that dispatches here does.
+    /// The pointer to ``current``. The context stays alive: the calling thread, or the loop that dispatches on it, holds a
+    /// reference.
     private static var currentPointer: OpaquePointer {
         if let pointer = g_main_context_get_thread_default() { return pointer }
         if let source = g_main_current_source(), let pointer = g_source_get_context(source) { return pointer }
@@ -31,7 +32,8 @@ extension MainContext {
 
     /// Returns the object of a type on the calling thread's context (``current``), which is created on first use.
     ///
-    /// Each thread remembers the last object, so that a repeated call costs little.
+    /// Each thread caches the last object, so that a repeated call costs little. The notification queue of a thread is
+    /// found in this way.
     ///
     /// - Parameter make: creates the object for the context; called with no lock held.
     package static func currentAttachment<Value: AnyObject & Sendable>(
@@ -39,7 +41,7 @@ extension MainContext {
     ) -> Value {
         let pointer = currentPointer
         let last = lastAttachment.value
-        // A later context may have the same address, but a state belongs to only one context.
+        // The address of an ended context may be that of a newer one. The state belongs to one context, so it decides.
         if let last, last.pointer == pointer, last.type == type, !last.state.isEnded {
             return unsafeDowncast(last.object, to: type)
         }
@@ -49,6 +51,7 @@ extension MainContext {
         return object
     }
 
+    /// The cached result of ``currentAttachment(_:_:)``.
     private final class LastAttachment {
         let pointer: OpaquePointer
         let state: ContextState
@@ -76,6 +79,7 @@ extension MainContext {
         carillon_is_main_thread() != 0
     }
 
+    /// The calling thread's context of rule 4 of ``current``.
     private static let ownContext = ThreadLocal<MainContext>()
 
     /// Makes this context the default of the calling thread while `body` runs. ``current`` then returns it, and so do

@@ -19,23 +19,23 @@ public final class MainContext: @unchecked Sendable {
         self.init(owning: g_main_context_new())
     }
 
-    /// Creates a context whose timers and turns use `clock`. The thread that runs it must iterate it when the clock
-    /// reaches the time of a timer.
+    /// Creates a context whose timers and scheduling cycles use `clock`, for a simulation. The thread that runs the
+    /// context must iterate it when the clock reaches the time of a timer.
     package init(clock: any LoopClock) {
         pointer = g_main_context_new()
         state = .anchored(to: pointer, clock: clock)
         reference = state.reference(takingOver: pointer)
     }
 
-    /// Creates a context with another clock for its turns, in nanoseconds; for tests.
+    /// Creates a context whose scheduling cycles (``LoopTurns``) use `turnClock`, in nanoseconds; for tests.
     package convenience init(turnClock: @escaping @Sendable () -> Int64) {
         let pointer = g_main_context_new()!
-        // The first wrapper of a context creates its state, so the state must exist before.
+        // `init(owning:)` would create the state with the standard clock, so the state is created first.
         _ = ContextState.of(pointer, turnClock: turnClock)
         self.init(owning: pointer)
     }
 
-    /// Creates an object that takes over a reference.
+    /// Creates an object for an existing `GMainContext`, and takes over one reference to it.
     init(owning pointer: OpaquePointer) {
         self.pointer = pointer
         state = ContextState.of(pointer)
@@ -48,7 +48,7 @@ public final class MainContext: @unchecked Sendable {
         return Self.epoch + .microseconds(clock.microseconds)
     }
 
-    /// The beginning of other clocks.
+    /// The instant that corresponds to 0 of a ``LoopClock``.
     private static let epoch = SuspendingClock.now
 
     /// Whether the calling thread owns this context, that is, runs it at this moment.
@@ -56,7 +56,7 @@ public final class MainContext: @unchecked Sendable {
         g_main_context_is_owner(pointer) != 0
     }
 
-    /// Ends a poll that another thread is in, so that sources are asked again.
+    /// Wakes the thread that polls for this context, so that the loop checks its sources again.
     public func wakeUp() {
         g_main_context_wakeup(pointer)
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A set of modes, represented by a unique object: equal sets have the same object, so that a comparison costs that of
-/// two pointers.
+/// An interned set of modes: equal sets are the same object, so that a comparison compares two pointers. Delivery queues
+/// store one for each entry.
 ///
 /// Threads: any.
 @usableFromInline package final class ModeSet: Sendable {
@@ -15,8 +15,9 @@
         weak var set: ModeSet?
     }
 
-    /// All other sets that the program holds.
+    /// The sets in use, other than the two permanent ones.
     private static let others = Locked<[Set<RunLoopMode>: Reference]>([:])
+    /// Whether this is one of the two permanent sets, which are not in `others`.
     private let isKept: Bool
 
     private init(keeping modes: Set<RunLoopMode>) {
@@ -44,7 +45,7 @@
     deinit {
         guard !isKept else { return }
         Self.others.withLock { others in
-            // Another object may have been created since this one began to end.
+            // Another object for the same modes may have been created since this one's release began; it stays.
             if others[modes]?.set == nil { others[modes] = nil }
         }
     }

@@ -3,24 +3,24 @@ import CCarillonGLib
 
 /// The owner of the work of a ``PolledSource``. The source holds it weakly.
 package protocol PolledSourceDelegate: AnyObject {
-    /// Whether there is work to do without waiting for a descriptor. Asked before each wait.
+    /// Whether there is work to do without waiting for a descriptor. Called before the loop waits.
     func hasPendingWork() -> Bool
 
     /// Does the work that is ready. Called on the thread that runs the context, and not again before it has returned.
     func dispatch()
 }
 
-/// A source for file descriptors whose owner may also have pending work of its own, such as a protocol library with
-/// internal buffers.
+/// A source for file descriptors whose owner, the *delegate*, may also have pending work of its own, such as a protocol
+/// library with internal buffers. The service's channels, the MQTT client and the desktop protocols use it.
 ///
-/// A loop inside of ``PolledSourceDelegate/dispatch()`` does not call that again. For a source that may not recurse,
-/// GLib ensures this by removing its descriptors from the poll and adding them again at each dispatch. This wakes the
-/// loop and costs three system calls. Therefore this source may recurse, and removes the descriptors itself only where
-/// there is such a loop.
+/// A nested loop inside of ``PolledSourceDelegate/dispatch()`` does not call `dispatch` again. GLib has a flag for this
+/// (`can_recurse` off), but then GLib removes the descriptors from the poll and adds them again at each dispatch, which
+/// costs three system calls. Therefore GLib may dispatch this source recursively, and the source removes its
+/// descriptors from the poll only if a nested loop occurs.
 ///
 /// Threads: all members only on the thread that runs the context.
 package final class PolledSource {
-    /// Conditions to wait for, and conditions that occurred.
+    /// The conditions of a descriptor, as in `poll`: a set to wait for, or the set that occurred.
     package struct Conditions: OptionSet, Sendable {
         package let rawValue: UInt32
 
@@ -34,7 +34,7 @@ package final class PolledSource {
         package static let hangUp = Conditions(rawValue: G_IO_HUP.rawValue)
     }
 
-    /// A descriptor's registration with the source.
+    /// The handle of a descriptor that was added to the source.
     package struct Tag {
         fileprivate let number: Int
     }
@@ -51,8 +51,9 @@ package final class PolledSource {
     private var source: AttachedSource!
     private var watches: [Watch] = []
     private var lastNumber = 0
+    /// Whether the delegate's `dispatch` is running.
     private var isRunning = false
-    /// Whether the descriptors are removed from the poll.
+    /// Whether the descriptors are removed from the poll, because of a nested loop.
     private var isBlocked = false
 
     package init(delegate: PolledSourceDelegate, priority: EventSource.Priority, context: MainContext) {
@@ -60,6 +61,7 @@ package final class PolledSource {
         source = AttachedSource(DelegateCaller(self), on: context, priority: priority, canRecurse: true)
     }
 
+    /// Adds a descriptor. The delegate's `dispatch` is called when one of the conditions holds.
     package func add(descriptor: Int32, waitingFor conditions: Conditions) -> Tag {
         lastNumber += 1
         var watch = Watch(number: lastNumber, descriptor: descriptor, conditions: conditions, pointer: nil)
@@ -86,6 +88,7 @@ package final class PolledSource {
 
     fileprivate func dispatch() {
         guard !isRunning else {
+            // A nested loop found a descriptor ready. Without its removal the nested loop would never sleep.
             isBlocked = true
             for index in watches.indices { take(&watches[index]) }
             return
@@ -98,11 +101,13 @@ package final class PolledSource {
         for index in watches.indices { put(&watches[index]) }
     }
 
+    /// Adds a descriptor to the poll.
     private func put(_ watch: inout Watch) {
         let conditions = GIOCondition(rawValue: watch.conditions.rawValue)
         watch.pointer = g_source_add_unix_fd(source.pointer, watch.descriptor, conditions)
     }
 
+    /// Removes a descriptor from the poll.
     private func take(_ watch: inout Watch) {
         guard let pointer = watch.pointer else { return }
         g_source_remove_unix_fd(source.pointer, pointer)
@@ -110,8 +115,9 @@ package final class PolledSource {
     }
 }
 
+/// The connection from GLib's source to the ``PolledSource``.
 private final class DelegateCaller: SourceHandler {
-    /// The owner, which owns the GLib source and destroys that with itself.
+    /// Unowned: the owner destroys the GLib source, and this object with it, at its own end.
     private unowned let owner: PolledSource
 
     init(_ owner: PolledSource) {
@@ -122,8 +128,7 @@ private final class DelegateCaller: SourceHandler {
         owner.hasPendingWork() ? .ready : .waiting
     }
 
-    // No check: pending work was reported before the poll, and GLib itself dispatches the source for a ready
-    // descriptor.
+    // There is no `check` after the poll: `prepare` reports pending work, and GLib itself detects a ready descriptor.
 
     func dispatch(_ source: Source) -> Bool {
         owner.dispatch()

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A source without descriptors that runs when a condition holds. The condition is checked before each wait, and again
-/// before the run, because more urgent sources may have run in between and changed it.
+/// A source without descriptors that runs a closure when a condition holds. The service's queues use it.
 ///
-/// A nested loop inside the run does not run it again.
+/// The loop checks the condition before it waits. The source checks it again before it runs the closure, because more
+/// urgent sources may have changed it in between. A nested loop inside the closure does not run the closure again.
 ///
 /// Threads: used and destroyed only on the thread that runs the context.
 package final class ReadySource {
@@ -12,7 +12,7 @@ package final class ReadySource {
     ///   - context: the context whose thread calls both closures.
     ///   - priority: the priority among the sources of the context.
     ///   - isReady: the condition. It must be quick, and must not change anything.
-    ///   - run: called once in a turn of the loop.
+    ///   - run: the closure, called at most once in an iteration of the loop.
     package init(
         on context: MainContext, priority: EventSource.Priority, isReady: @escaping () -> Bool,
         run: @escaping () -> Void
@@ -21,6 +21,7 @@ package final class ReadySource {
     }
 }
 
+/// The state of a ``ReadySource``, which GLib's source holds.
 private final class Condition: SourceHandler {
     private let isReady: () -> Bool
     private let run: () -> Void

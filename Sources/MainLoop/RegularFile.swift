@@ -5,7 +5,7 @@
     import Musl
 #endif
 
-/// The reason why a file could not be used.
+/// The error of an operation of a ``RegularFile``.
 package struct FileError: Error, Equatable, CustomStringConvertible {
     package enum Reason: Equatable, Sendable {
         /// An error of the system, with its `errno`.
@@ -18,7 +18,7 @@ package struct FileError: Error, Equatable, CustomStringConvertible {
         case tooLarge(limit: Int)
     }
 
-    /// The attempted operation, with the path of the file.
+    /// The attempted operation and the path, such as `open /run/user/1000/carillon/log`.
     package let operation: String
     package let reason: Reason
 
@@ -40,11 +40,13 @@ package struct FileError: Error, Equatable, CustomStringConvertible {
     }
 }
 
-/// An open regular file of this user: no directory, pipe, socket or device.
+/// An open regular file of this user: no directory, pipe, socket or device. Configuration files, the service's recovery
+/// files and the bridge's state files are opened with it.
 ///
-/// Opening it never waits for another process at the other end, and leaves any other object at the path unchanged,
-/// except for ``Opening/newLog`` and ``Opening/newTable``.
+/// Opening never blocks, even if the path names a pipe. An object of another type at the path is an error and remains
+/// unchanged, except that ``Opening/newLog`` and ``Opening/newTable`` remove it.
 package final class RegularFile {
+    /// The purpose of the file, which decides the flags of `open`.
     package enum Opening: Sendable {
         /// For reading; creates no file. Follows a symbolic link, and accepts files of root as well as the user's: an
         /// administrator or a user wrote the file.
@@ -54,8 +56,9 @@ package final class RegularFile {
         case log
         /// For reading and writing at any position; creates the file if it is missing. Refuses a symbolic link.
         case table
-        /// Like `log` and `table`, with a new file: an existing file at the path is removed.
+        /// Like `log`, with a new file: an existing file at the path is removed.
         case newLog
+        /// Like `table`, with a new file: an existing file at the path is removed.
         case newTable
     }
 
@@ -115,26 +118,27 @@ package final class RegularFile {
         }
     }
 
+    /// The current size in bytes.
     package func size() throws(FileError) -> Int {
         Int(try status().st_size)
     }
 
-    /// Whether `path` names this file.
+    /// Whether `path` still names this file. It is false if the file was removed or replaced.
     package var isInPlace: Bool { isNamed == true }
 
-    /// Whether `path` names another file by now.
+    /// Whether `path` names another file by now. It is false if there is no file at the path.
     package var isReplaced: Bool { isNamed == false }
 
-    /// Whether `path` names this file; nil when it names nothing.
+    /// Whether `path` names this file, by device and inode; nil when there is no file at the path.
     private var isNamed: Bool? {
         var (own, named) = (stat(), stat())
         guard fstat(descriptor, &own) == 0, lstat(path, &named) == 0 else { return nil }
         return own.st_ino == named.st_ino && own.st_dev == named.st_dev
     }
 
-    /// Locks the file against other processes that call this, as long as the file is open.
+    /// Takes an exclusive lock (`flock`) without waiting. The lock lasts as long as the file is open.
     ///
-    /// - Returns: whether no other process has the lock; the call does not wait for it.
+    /// - Returns: false if another process has the lock.
     package func lock() throws(FileError) -> Bool {
         while flock(descriptor, LOCK_EX | LOCK_NB) != 0 {
             if errno == EWOULDBLOCK { return false }
@@ -171,6 +175,10 @@ package final class RegularFile {
     }
 
     /// Writes at a position of the file.
+    ///
+    /// - Parameters:
+    ///   - words: the content, in the byte order of the machine.
+    ///   - offset: the position in bytes.
     package func write(_ words: ArraySlice<UInt64>, at offset: Int) throws(FileError) {
         try check(
             words.withUnsafeBytes { bytes in
@@ -209,7 +217,7 @@ package final class RegularFile {
         close(directory)
     }
 
-    /// Removes the name of the file. Data written afterwards is lost.
+    /// Removes the file from its directory. Data written afterwards is lost.
     package func remove() {
         unlink(path)
     }
@@ -220,6 +228,8 @@ package final class RegularFile {
         return status
     }
 
+    /// Calls `write` until all bytes are written. `write` gets the remaining bytes and the number of written ones.
+    ///
     /// - Returns: the error number, or 0.
     private func writeAll(
         _ bytes: UnsafeRawBufferPointer, _ write: (UnsafeRawBufferPointer, Int) -> Int

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The mode of a program's loop (M1). A source states in which modes it may be dispatched, and a program enters a mode
-/// for a period (`MainContext.run(mode:until:)`, ``MainContext/pushMode(_:)``).
+/// A run-loop mode of a main context, with Cocoa's meaning (M1). A source states in which modes it may be dispatched. A
+/// program enters a mode for a period (`MainContext.run(mode:until:)`, ``MainContext/pushMode(_:)``), and only the
+/// sources of that mode run in it.
 ///
 /// Modes are compared by their texts, and any text is a mode. The named modes have their own numbers in the table of
 /// priorities (``EventSource/Priority/of(_:in:)``).
@@ -27,7 +28,7 @@ public struct RunLoopMode: RawRepresentable, Hashable, Sendable, ExpressibleBySt
     public static let modalPanel: RunLoopMode = "modal-panel"
     /// The mode while the pointer drags, a slider moves or a menu is open.
     public static let eventTracking: RunLoopMode = "event-tracking"
-    /// All modes of a set that belongs to the context; no loop can be in this mode itself. The set has the three modes
-    /// above at first, and a program can extend it (``MainContext/addCommonMode(_:)``).
+    /// A placeholder for a set of modes, the *common modes* of the context; no loop can be in this mode itself. At first
+    /// the set has the three modes above. A program can add modes to it (``MainContext/addCommonMode(_:)``).
     public static let common: RunLoopMode = "common"
 }

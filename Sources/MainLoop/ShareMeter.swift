@@ -1,26 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The meter of a share of a turn (T3). It measures the processor time of the thread, so that shares are not smaller on
-/// a busy machine.
+/// A stopwatch for the time budget of one run of an action, its *share* of a scheduling cycle (T3). The loop's sources
+/// and the delivery queues ask ``hasTime()`` between two notifications.
 ///
-/// An action that waits in its share, for example for a disk, delays the others without using a processor. Therefore
-/// its share also ends when ``standardMaxTime`` has passed.
+/// The budget is processor time of the thread, so that a busy machine does not reduce it. An action that waits, for
+/// example for a disk, delays other sources without using processor time. Therefore the share also ends after
+/// ``standardMaxTime`` of elapsed time.
 ///
-/// Reading the thread's time costs a system call. The meter reads it when a quarter of the share has passed, and counts
-/// the time until then as used. It reads it again when the rest may be used up.
+/// Reading the processor time costs a system call; reading the elapsed time does not. Therefore the meter first reads
+/// the processor time after a quarter of the budget has elapsed, and counts that quarter as used. It reads again at
+/// the earliest time when the remaining budget can be used up.
 package struct ShareMeter {
     /// The maximum elapsed time, in nanoseconds: half of the time between two frames of a display.
     static let standardMaxTime: Int64 = 8_000_000
 
-    /// The budget of all deliveries to one thread in a turn, in nanoseconds.
+    /// The budget of all deliveries to one thread in a cycle of its loop: 2 ms, in nanoseconds.
     package static let share: Int64 = 2_000_000
 
     private let clock: ShareClock
+    /// The budget, in nanoseconds of processor time.
     private let limit: Int64
+    /// The maximum elapsed time, in nanoseconds.
     private let maxTime: Int64
+    /// The elapsed-time clock at the beginning of the share.
     private let began: Int64
-    /// The first reading of the thread's time; nil before it.
+    /// The first reading of the thread's processor time; nil before it.
     private var first: ShareClock.Reading?
-    /// The time of the steady clock until which the share is not used up.
+    /// The time of the elapsed-time clock before which the share can't be used up, so that ``hasTime()`` reads no other
+    /// clock.
     private(set) var nextLook: Int64
 
     /// Begins a share.
@@ -43,13 +49,12 @@ package struct ShareMeter {
         guard time - began < maxTime else { return false }
         if first == nil { first = ShareClock.Reading(time: time, threadTime: clock.threadTime()) }
         let left = limit - used(at: time)
-        // The next reading is no later than the end of the maximum time.
+        // Processor time is never faster than elapsed time, so the budget lasts until then at least.
         nextLook = min(time + left, began + maxTime)
         return left > 0
     }
 
-    /// The time used until now, in nanoseconds of the thread's processor time; at least the whole share when the
-    /// maximum has passed.
+    /// The processor time used until now, in nanoseconds; at least the whole budget if the maximum elapsed time has passed.
     package var used: Int64 {
         let time = clock.time()
         let used = used(at: time)
@@ -62,14 +67,14 @@ package struct ShareMeter {
     }
 }
 
-/// The clocks of a ``ShareMeter``.
+/// The two clocks of a ``ShareMeter``: elapsed time, and processor time of the thread.
 package struct ShareClock: Sendable {
     struct Reading {
         let time: Int64
         let threadTime: Int64
     }
 
-    /// The elapsed time, in nanoseconds; it always goes on.
+    /// The elapsed time, in nanoseconds; it also advances while the thread waits.
     let time: @Sendable () -> Int64
     /// The processor time of the calling thread, in nanoseconds.
     let threadTime: @Sendable () -> Int64

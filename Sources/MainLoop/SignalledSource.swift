@@ -3,18 +3,19 @@ import CCarillonGLib
 
 /// A source on a ``MainContext`` that any thread can trigger.
 ///
-/// Signals before the action runs count as one, and wake the loop once. The action runs at the source's priority. It
-/// may run a nested loop of the same context, in which the source can be dispatched again.
+/// Each ``signal()`` requests a run of the action on the context's thread, at the source's priority. Several signals
+/// before the action runs count as one, and wake the loop once. The action may run a nested loop of the same context,
+/// in which the source can be dispatched again. The delivery queues and the notification queues use such sources.
 ///
 /// A source may have **modes** (M3): its action then runs only while the context is in one of them. Until then the
 /// signal waits, at no cost for the loop.
 ///
-/// A source with a ``LoopWork`` shares the loop with all others. When it has run for its share of a turn, it rests
-/// until drawing and all higher priorities have had their turn. A source that waits for idleness runs only when no
-/// sharing source rests or was signaled.
+/// A source with a ``LoopWork`` has a limited share of the loop's time. When its action has run for 2 ms, the source
+/// *rests*: it is not ready until all sources up to the priority of drawing have run. This period is a *cycle*. A source
+/// for ``LoopWork/whenIdle`` runs only while no other source rests or has a signal.
 ///
-/// Threads: any. The source stays attached as long as this object and the context live. An action that runs when the
-/// object is released is finished. The source does not keep the context alive.
+/// Threads: any. The source stays attached as long as this object and the context live. If the action is running at the
+/// release of this object, it runs to its end. The source does not keep the context alive.
 public final class SignalledSource: Sendable {
     private let source: AttachedSource
     private let core: SourceCore
@@ -46,7 +47,7 @@ public final class SignalledSource: Sendable {
             action: action)
     }
 
-    /// Creates a source whose gate decides when there is work to do.
+    /// Creates a source whose gate decides whether its work may run, in place of a set of modes.
     package convenience init(
         on context: MainContext, for work: LoopWork, gate: any SourceGate, action: @escaping @Sendable () -> Void
     ) {
@@ -83,8 +84,8 @@ public final class SignalledSource: Sendable {
         core.signal(afterOthers: false)
     }
 
-    /// Makes the action run after everything else that is ready, regardless of priorities. An action that continues
-    /// with more of the same work uses this, so that it starves no other source. The loop is not idle meanwhile.
+    /// Makes the action run after all other ready sources, up to the priority of drawing. An action that continues with
+    /// more of the same work uses this, so that it starves no other source. The loop does not count as idle until then.
     public func signalAfterOthers() {
         core.signal(afterOthers: true)
     }
@@ -94,27 +95,29 @@ public final class SignalledSource: Sendable {
         core.isAllowed
     }
 
-    /// Whether the running action may continue: it has not used up its share of the turn, and the context is in one of
-    /// the source's modes. The action itself asks this between two items of work, and signals the source for the items
-    /// that it leaves to the next turn.
+    /// Whether the running action may continue: it has time left in this cycle, and the context is in one of the source's
+    /// modes. The action itself asks this between two items of work. It signals the source again if items remain.
     public var hasTimeLeft: Bool {
         core.hasTimeLeft
     }
 }
 
-/// The decision whether a source has work that it may do in the current mode. Called on the thread that runs the
-/// context, in every iteration while a signal is pending.
+/// The condition of a ``SignalledSource``: a pending signal runs the action only while the gate allows it. The source asks
+/// its gate in every iteration while a signal is pending, on the thread that runs the context.
 package protocol SourceGate: Sendable {
+    /// Whether the source has work that may run in the context's current mode.
     func allows(in modes: ContextModes) -> Bool
 }
 
-/// A gate whose answer depends on the waiting work, and not only on the mode.
+/// A gate whose answer depends on the waiting work, and not only on the mode. A repeated signal then wakes the loop again,
+/// because the new work may be allowed although the earlier work was not.
 package protocol ContentGate: SourceGate {}
 
 /// A gate that opens while the context is in one of the source's modes.
 final class ModeGate: SourceGate {
     private let modes: Set<RunLoopMode>
-    /// The last answer of the context, and its generation, so that texts are not compared in every iteration.
+    /// The last answer of the context, valid while the context has this generation of modes. The cache avoids the
+    /// comparison of mode names in every iteration.
     private let answer = Locked((generation: -1, isAllowed: false))
 
     init(_ modes: Set<RunLoopMode>) {
@@ -130,27 +133,29 @@ final class ModeGate: SourceGate {
     }
 }
 
-/// The state that the source shares with GLib: whether there is work, and whether it may be done now.
+/// The state of a ``SignalledSource``, which GLib's source holds: whether a signal is pending, and whether the action may
+/// run now.
 private final class SourceCore: CheckedSourceHandler, Sendable {
+    /// The part of a source in the loop's scheduling cycles (``LoopTurns``).
     enum Role {
-        /// The source takes no part in turns, but may request a rest.
+        /// The source's running time is not limited. It rests only after ``SignalledSource/signalAfterOthers()``.
         case alone
-        /// The source has a share of each turn.
+        /// The source has a share of the time budget of each cycle.
         case sharing
-        /// The source waits for idleness.
+        /// The source runs only when the loop is idle.
         case idle
     }
 
     private struct State {
         var isPending = false
-        /// The turn until whose end the source rests.
+        /// The cycle in which the source rests; nil before the first rest.
         var restsIn: LoopTurns.Number?
-        /// The time that the source ran in its last turn with work, and the number of that turn.
+        /// The time that the source ran in its last cycle with work, in nanoseconds, and the number of that cycle.
         var used: Int64 = 0
         var turn: LoopTurns.Number = -1
-        /// The meter of the running action, in the innermost loop.
+        /// The meter of the running action; with nested runs, that of the innermost one.
         var meter: ShareMeter?
-        /// For a source that waits for idleness: the number of signals when it reported to GLib that it is ready.
+        /// For the role `idle`: the value of ``LoopTurns/signals`` when the source reported to GLib that it is ready.
         var signals = 0
     }
 
@@ -181,7 +186,8 @@ private final class SourceCore: CheckedSourceHandler, Sendable {
             return !state.isPending
         }
         if afterOthers { turns.rest() }
-        // The pending signal may have found no allowed work; there may be some by now.
+        // A pending signal has woken the loop already. A content gate may have refused the work of that time, and allow
+        // the new work, so the loop must check again.
         guard isNew || dependsOnContent else { return }
         if role != .idle { turns.countSignal() }
         context.wakeUp()
@@ -192,7 +198,7 @@ private final class SourceCore: CheckedSourceHandler, Sendable {
     }
 
     var hasTimeLeft: Bool {
-        // If the gate depends on the waiting work, the action itself finds out whether more is allowed.
+        // With a content gate, the action itself finds out whether more work is allowed.
         guard dependsOnContent || isAllowed else { return false }
         return state.withLock { $0.meter?.hasTime() ?? true }
     }
@@ -200,14 +206,14 @@ private final class SourceCore: CheckedSourceHandler, Sendable {
     private func isReady(_ state: inout State) -> Bool {
         guard state.isPending, state.restsIn != turns.number, isAllowed else { return false }
         guard role != .sharing || hasShare(&state) else { return false }
-        // A source that rests still has work, and so has a source that is signaled from now on.
+        // A signal to any other source from now on shows in the count, and an idle source then does not run.
         state.signals = turns.signals
         return true
     }
 
-    /// Whether the source has a share of this turn left; otherwise it begins to rest.
+    /// Whether the source has time left in this cycle. If not, it begins to rest.
     ///
-    /// - Parameter used: the time that it has just used.
+    /// - Parameter used: the time that its action has just used, in nanoseconds.
     private func hasShare(_ state: inout State, _ used: Int64 = 0) -> Bool {
         let turn = turns.number
         if state.turn != turn {
@@ -238,7 +244,7 @@ private final class SourceCore: CheckedSourceHandler, Sendable {
 
     func dispatch(_ source: Source) -> Bool {
         let isDue = state.withLock { state in
-            // A source that was dispatched just before may have changed the mode, or made the loop less idle.
+            // A source that was dispatched since GLib asked may have changed the mode, or signaled other sources.
             guard state.isPending, state.restsIn != turns.number, isAllowed else { return false }
             if role == .idle, turns.isResting || turns.signals != state.signals { return false }
             // This precedes the action: a signal while the action runs requests another run.
@@ -250,7 +256,7 @@ private final class SourceCore: CheckedSourceHandler, Sendable {
         return true
     }
 
-    /// Runs the action, and rests when the share of the turn is used up.
+    /// Runs the action with a meter for its share of the cycle. Then the source rests if the share is used up.
     private func runShare() {
         let outer = state.withLock { state in
             let outer = state.meter
@@ -261,28 +267,28 @@ private final class SourceCore: CheckedSourceHandler, Sendable {
         state.withLock { state in
             let used = state.meter?.used ?? 0
             state.meter = outer
-            // Time in a turn that is over counts in the turn that has begun meanwhile, because it is time of the same
-            // loop.
+            // A nested loop may have begun a new cycle meanwhile. The whole time then counts in the new cycle.
             turns.use(used)
             _ = hasShare(&state, used)
         }
     }
 }
 
-/// The follower of the mode that gives a source the priority of its work in it.
+/// Updates the priority of a source when the context's mode changes: work has a priority in each mode (M2).
 private final class PriorityFollower: ContextState.ModeFollower, @unchecked Sendable {
     // Sendable: GLib locks the source's context for each change; the pointer never changes after `init`.
     private let source: UnsafeMutablePointer<GSource>
     private let context: ContextState
     private let work: LoopWork
-    /// Held from reading the mode until the source has its priority, so that an older reading by another thread does
-    /// not win.
+    /// Held from reading the mode until the source has its priority. Otherwise another thread with an older mode could set
+    /// its priority last.
     private let changing = Locked(())
 
     init(work: LoopWork, source: AttachedSource, context: ContextState) {
         self.work = work
         self.context = context
-        // The pointer instead of the object: a thread that notifies followers must not keep the source on its context.
+        // A reference to the GLib source and not to its owner: a thread that notifies followers must not keep the source
+        // attached.
         self.source = g_source_ref(source.pointer)
     }
 
@@ -290,11 +296,11 @@ private final class PriorityFollower: ContextState.ModeFollower, @unchecked Send
         context.release(source)
     }
 
-    /// Updates the priority of the source. The caller holds the context.
+    /// Updates the priority of the source. The caller has a reference to the context.
     func modeDidChange() {
         changing.withLock { _ in
             let priority = EventSource.Priority.of(work, in: context.mode).rawValue
-            // An unchanged priority would only cause lists to be sorted again.
+            // GLib would sort the source into its lists again even if the priority is unchanged.
             if g_source_get_priority(source) != priority { g_source_set_priority(source, priority) }
         }
     }

@@ -2,9 +2,10 @@
 import CCarillonGLib
 import Synchronization
 
-/// The functions of a `GSource` of this library, which GLib calls. Each kind of source is one class.
+/// The functions of a custom `GSource`: GLib calls `prepare` before it polls, and `dispatch` when the source is ready.
+/// Each kind of source in this module is a class that conforms.
 ///
-/// Called on the thread that runs the context, with no lock held.
+/// All functions are called on the thread that runs the context, with no lock held.
 protocol SourceHandler: AnyObject {
     typealias Source = UnsafeMutablePointer<GSource>
 
@@ -17,27 +18,28 @@ protocol SourceHandler: AnyObject {
     func dispatch(_ source: Source) -> Bool
 }
 
-/// A handler that is also asked after the poll. Other sources depend on their descriptors, if they have any.
+/// A handler whose readiness GLib also checks after the poll, for sources that another thread can make ready. A handler
+/// without `check` becomes ready after the poll only by its descriptors.
 protocol CheckedSourceHandler: SourceHandler {
     /// Returns whether the source is ready. With false, the source still runs if one of its descriptors is ready.
     func check() -> Bool
 }
 
+/// The readiness of a source before the poll. A ready source keeps the loop from sleeping.
 enum SourceReadiness {
     case ready
     case waiting
 }
 
-/// A source that is never ready.
+/// The default functions: a source that is never ready.
 extension SourceHandler {
     func prepare(_ source: Source) -> SourceReadiness { .waiting }
     func dispatch(_ source: Source) -> Bool { true }
 }
 
 extension UnsafeMutablePointer<GSource> {
-    /// Creates a source, which belongs to the caller and keeps its handler until it is finalized.
-    ///
-    /// GLib frees the source with its last reference, on any thread.
+    /// Creates a source; the caller owns the reference. The source retains its handler until GLib frees the source, which
+    /// happens with the last reference, on any thread.
     static func make(_ handler: any SourceHandler, priority: Int32) -> Self {
         let handling = Handling(handler: handler)
         let functions = handling.checked == nil ? sourceFunctions : checkedSourceFunctions
@@ -54,7 +56,8 @@ extension UnsafeMutablePointer<GSource> {
         g_source_attach(self, context)
     }
 
-    /// Makes earlier changes visible. Called first on the thread that runs the context.
+    /// Tells the thread sanitizer that earlier changes by other threads are visible; each function of the source calls it
+    /// first. The counterpart is in ``attach(to:)``.
     fileprivate func seeAll() {
         carillon_tsan_acquire(self)
     }
@@ -62,7 +65,7 @@ extension UnsafeMutablePointer<GSource> {
     /// The handler for which the source was created.
     var handler: any SourceHandler { handling.pointee.handler }
 
-    /// Ensures that no thread calls the handler again; a call in progress is finished.
+    /// Ensures that no new call of the handler begins. A call in progress runs to its end.
     func silence() {
         handling.pointee.isSilent.store(true, ordering: .releasing)
     }
@@ -72,11 +75,12 @@ extension UnsafeMutablePointer<GSource> {
     }
 }
 
-/// The fields of a source of this kind, behind the fields of GLib.
+/// The fields of a custom source, which are stored in memory behind GLib's own fields.
 private struct Handling: ~Copyable {
     let handler: any SourceHandler
-    /// The handler, if it is also asked after the poll; otherwise nil.
+    /// The handler, if it has a `check` function; otherwise nil.
     let checked: (any CheckedSourceHandler)?
+    /// Whether the handler must not be called any more.
     let isSilent = Atomic(false)
 
     init(handler: any SourceHandler) {
@@ -88,10 +92,10 @@ private struct Handling: ~Copyable {
     var active: (any SourceHandler)? { isSilent.load(ordering: .acquiring) ? nil : handler }
 }
 
-/// The functions of all sources that are not asked after the poll, by which GLib finds such a source.
+/// The function table of all sources without `check`. ``ContextState`` finds its anchor source by this address.
 var customSourceFunctions: UnsafeMutablePointer<GSourceFuncs> { sourceFunctions.pointer }
 
-/// The fields are stored behind GLib's own struct; `g_source_new` allocates the space for both.
+/// The offset of ``Handling`` in a source: behind GLib's own struct. `g_source_new` allocates the space for both.
 private let handlingOffset = MemoryLayout<GSource>.stride
 
 /// A table of source functions. GLib keeps its address as long as a source of it lives; the table is never freed.

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/// The correction of mistyped words.
+/// Suggestions for mistyped options, subcommands and configuration keys, shown as "did you mean …".
 package enum Spelling {
-    /// Returns the word with the fewest edits from `word`; nil when each needs more edits than a typing mistake has.
+    /// Returns the entry of `words` with the smallest edit distance from `word`; nil when none is close enough.
     ///
-    /// An edit inserts, removes or replaces a character, or exchanges two adjacent characters. A third of the
-    /// characters may be wrong, and at least one. A word that begins with all of `word` counts as one edit away, if
-    /// `word` has three characters or more. Of equally close words the first is returned.
+    /// An edit inserts, removes or replaces a character, or exchanges two adjacent characters. The limit is a third of
+    /// the characters of `word`, and at least one edit. If `word` has three characters or more, an entry that begins with
+    /// `word` counts as one edit away. Of equally close entries the first is returned.
     package static func closest(to word: String, among words: [String]) -> String? {
         let most = max(1, word.count / 3)
         var best: (word: String, edits: Int)?
@@ -19,7 +19,7 @@ package enum Spelling {
         return best?.word
     }
 
-    /// The optimal string alignment distance.
+    /// Returns the optimal string alignment distance, computed row by row; `last` and `before` are the two rows above.
     private static func edits(from old: [Character], to new: [Character]) -> Int {
         var (before, last) = ([Int](), Array(0...new.count))
         for (row, character) in old.enumerated() {

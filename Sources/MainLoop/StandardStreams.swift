@@ -7,8 +7,8 @@
 
 /// Writes a line to standard error, for a person at a terminal. Lines for the journal go to ``Log``.
 ///
-/// Errors quote texts of other programs, so a `?` replaces each control character except the end of a line and the
-/// tabulator.
+/// A `?` replaces each control character except newline and tab, because errors quote texts of other programs, which
+/// could send control sequences to the terminal.
 package func printError(_ line: String) {
     var text = String.UnicodeScalarView()
     for scalar in line.unicodeScalars {
@@ -18,28 +18,29 @@ package func printError(_ line: String) {
     try? write(String(text), to: STDERR_FILENO)
 }
 
-/// Writes a line to standard output at once, also into a pipe, where `print` would buffer it. A line that can't be
-/// written is lost; see ``writeLine(_:)``.
+/// Writes a line to standard output without buffering; `print` would buffer it if the output is a pipe. Errors are
+/// ignored; ``writeLine(_:)`` throws them.
 package func printLine(_ line: String) {
     try? write(line, to: STDOUT_FILENO)
 }
 
-/// Writes a line to standard output at once. Waits while the pipe or terminal accepts no more.
+/// Writes a line to standard output without buffering. Blocks while the pipe or terminal is full.
 ///
-/// - Throws: the reason why the line, or the rest of it, can't be written.
+/// - Throws: the error, if the line or a part of it can't be written.
 package func writeLine(_ line: String) throws(StreamError) {
     try write(line, to: STDOUT_FILENO)
 }
 
-/// Writes a line to a descriptor. Waits while the descriptor accepts no more.
+/// Writes a line to a descriptor. Blocks while the pipe, socket or terminal behind it is full.
 ///
-/// - Throws: the reason why the line, or the rest of it, can't be written.
+/// - Throws: the error, if the line or a part of it can't be written.
 package func writeLine(_ line: String, to descriptor: Int32) throws(StreamError) {
     try write(line, to: descriptor)
 }
 
-/// The reason why a stream can't be written.
+/// The error of a failed write to a stream.
 package struct StreamError: Error, CustomStringConvertible {
+    /// The `errno`.
     package let code: Int32
 
     package var description: String { String(cString: strerror(code)) }

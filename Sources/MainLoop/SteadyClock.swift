@@ -7,9 +7,9 @@ import CCarillonGLib
     import Musl
 #endif
 
-/// The clock that measures turns: it never goes back, and is independent of changes of the time of day.
+/// The monotonic clock of the machine: it never goes back, and is independent of changes of the time of day.
 package enum SteadyClock {
-    /// The time since a moment before the process began. Threads: any.
+    /// The time since an arbitrary moment before the process began. Threads: any.
     package static func nanoseconds() -> Int64 {
         Int64(g_get_monotonic_time()) * 1_000
     }

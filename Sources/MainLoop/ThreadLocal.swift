@@ -5,9 +5,10 @@
     import Musl
 #endif
 
-/// A separate object for each thread, which is released when the thread ends.
+/// A thread-local variable: each thread has its own object, which is released when the thread ends.
 ///
-/// Meant for static variables: the key is never freed. Threads: any; each thread sees its own object.
+/// Use it only for static variables, because its `pthread` key is never freed. Threads: any; each thread sees its own
+/// object.
 package struct ThreadLocal<Value: AnyObject>: Sendable {
     private let key: pthread_key_t
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The two sources of a context that detect how far its loop comes in a turn (M3).
+/// The two sources of a context that measure the progress of its loop in a scheduling cycle (M3): the *mark* detects the
+/// end of a cycle, and the *floor* keeps the loop awake during it. ``LoopTurns`` explains cycles.
 ///
-/// They exist as long as the context.
+/// Both sources do no work, and exist as long as the context.
 final class TurnSources: Sendable {
     private let mark: AttachedSource
     private let floor: AttachedSource
@@ -12,14 +13,15 @@ final class TurnSources: Sendable {
         floor = AttachedSource(Floor(turns), on: context, priority: .of(.floor), canRecurse: true)
     }
 
-    /// Ensures that the context has both sources. Every source that takes turns with others calls this before it is
+    /// Ensures that the context has both sources. Every source that takes part in cycles calls this before it is
     /// attached.
     static func install(on context: MainContext) {
         _ = context.state.attachment(TurnSources.self) { TurnSources(on: context) }
     }
 }
 
-/// The mark, which is never ready. GLib asks it in an iteration in which no source with a higher priority is ready.
+/// The mark: a source just ahead of drawing that is never ready. GLib calls its `check` only in an iteration in which no
+/// source with a higher priority is ready; this ends the cycle.
 private final class Mark: CheckedSourceHandler {
     private let turns: LoopTurns
 
@@ -38,7 +40,8 @@ private final class Mark: CheckedSourceHandler {
     }
 }
 
-/// The floor, which is ready while a source rests, or did so a moment ago: the loop then neither sleeps nor is idle.
+/// The floor: a source behind all others that is ready while a source with work rests. The loop then neither sleeps nor
+/// counts as idle, so the resting source runs in the next cycle.
 private final class Floor: CheckedSourceHandler {
     private let turns: LoopTurns
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A weak reference that threads share: from a part to its owner, set once the owner exists.
+/// A weak reference that several threads may use. Typically a part of an object refers to its owner by it, and the owner
+/// sets it at the end of its own `init`. A closure can capture it before the owner exists.
 ///
 /// Threads: any.
 package final class Weak<Object: AnyObject & Sendable>: Sendable {
@@ -9,14 +10,14 @@ package final class Weak<Object: AnyObject & Sendable>: Sendable {
         reference = Locked(WeakReference(object: object))
     }
 
-    /// Nil when it was not set, or when the object is gone.
+    /// The object; nil before it is set, and after the object is gone.
     package var object: Object? {
         get { reference.withLock { $0.object }.map { unsafeDowncast($0, to: Object.self) } }
         set { reference.withLock { $0.object = newValue } }
     }
 }
 
-/// A reference without a type parameter, which avoids the lookup of generic metadata for each access.
+/// The reference, in a type without parameters: a generic type would cost a lookup of its metadata at each access.
 private struct WeakReference {
     weak var object: (any AnyObject & Sendable)?
 }

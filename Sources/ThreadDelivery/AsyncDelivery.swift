@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMainLoop
 
-/// The queue for an observer's asynchronous function: it runs once for each notification, one after the other, in their
-/// order (T1). It is bounded as every queue (T2).
+/// The serial queue for an observer with an `async` function: the function runs once for each notification, in their order,
+/// and each call ends before the next begins (T1). The queue is bounded; when it is full, the oldest entries are
+/// discarded (T2).
 ///
-/// A task runs the function; the task exists only while work waits. A call that runs when the observer ends continues
-/// to its own end.
+/// A detached task runs the function; the task exists only while work waits. If the observer ends during a call, the
+/// call runs to its end.
 ///
 /// Threads: any.
 package final class AsyncDelivery: Sendable {
@@ -13,7 +14,7 @@ package final class AsyncDelivery: Sendable {
         let run: @Sendable () async -> Void
     }
 
-    /// The waiting work; it is awake while there is a task.
+    /// The waiting work. Its `isAwake` is true while the task exists.
     private let state: Locked<Backlog<Job>>
 
     package init(_ limits: DeliveryQueue.Limits = .standard) {
@@ -22,9 +23,8 @@ package final class AsyncDelivery: Sendable {
 
     /// Appends `work`, which runs after all earlier work. Returns at once.
     ///
-    /// - Parameter byteCount: the approximate memory that it keeps.
-    /// - Returns: the number of entries, the oldest first, that were lost because they did not run in time; 0 after
-    ///   ``end()``.
+    /// - Parameter byteCount: the approximate memory that `work` keeps, in bytes.
+    /// - Returns: the number of entries that were discarded because the queue is full; 0 after ``end()``.
     package func append(byteCount: Int, _ work: @escaping @Sendable () async -> Void) -> Int {
         let outcome = state.withLock { state in
             state.isClosed ? .init() : state.append(Job(run: work), byteCount: byteCount)
@@ -34,6 +34,7 @@ package final class AsyncDelivery: Sendable {
         return outcome.lost
     }
 
+    /// The body of the task: runs entries until none waits.
     private func run() async {
         while let job = next() { await job.run() }
     }

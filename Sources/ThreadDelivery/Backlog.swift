@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMainLoop
 
-/// The work that waits to run elsewhere: in one order, each entry for its own modes, and bounded (T2). When the space
-/// is used up, the oldest entries are discarded. An entry that is larger than the whole space is itself discarded.
+/// The bounded buffer of a delivery queue: jobs that wait for a thread, in one order, each with the run-loop modes in
+/// which it may run (T2). All queues of this module use it; each decides when and where the jobs run.
 ///
-/// All queues of this module use it; each queue decides when and where it is emptied.
+/// Limits are a number of entries and of bytes. When a limit is reached, the oldest entries are discarded. An entry that
+/// alone exceeds the limit of bytes is itself discarded.
 ///
-/// A value type; not thread-safe by itself. It returns discarded entries to its caller, so that they are released with
-/// no lock held: their release may run code of its own.
+/// A value type, not thread-safe by itself: each queue has a lock around it. Discarded entries are returned to the
+/// caller, which releases them after unlocking, because their release may run other code.
 struct Backlog<Job: Sendable>: Sendable {
     struct Entry: Sendable {
         let job: Job
+        /// The memory of this entry alone, in bytes, without the payload.
         let byteCount: Int
         let payload: DeliveryQueue.Payload?
     }
@@ -19,7 +21,7 @@ struct Backlog<Job: Sendable>: Sendable {
     struct Outcome: Sendable {
         /// The number of lost entries, including the appended one if it was lost.
         var lost = 0
-        /// Whether the caller has to wake the target.
+        /// Whether the caller must wake the thread that runs the jobs.
         var shallWake = false
         /// The entries that were discarded to free space.
         var dropped: [Entry] = []
@@ -27,11 +29,14 @@ struct Backlog<Job: Sendable>: Sendable {
 
     private let limits: DeliveryQueue.Limits
     private var lanes = ModeLanes<Entry>()
+    /// The memory of the waiting entries, in bytes.
     private(set) var byteCount = 0
+    /// The number of lost entries since creation.
     private(set) var lost: UInt64 = 0
-    /// Whether the target was woken and has not begun to drain since. Its loop may sleep nevertheless, because its mode
-    /// allows none of the waiting entries.
+    /// Whether the target's thread was woken and has not begun to drain since. Then another wake-up is unnecessary, unless
+    /// the target's mode allows none of the waiting entries (``ModeLanes/isUnannounced(_:)``).
     var isAwake = false
+    /// Whether ``close()`` was called.
     private(set) var isClosed = false
 
     init(_ limits: DeliveryQueue.Limits) {
@@ -40,7 +45,7 @@ struct Backlog<Job: Sendable>: Sendable {
 
     var count: Int { lanes.count }
 
-    /// The number of sets of modes with entries.
+    /// The number of lanes, one for each set of modes with entries.
     var laneCount: Int { lanes.laneCount }
 
     // MARK: Appending
@@ -48,13 +53,14 @@ struct Backlog<Job: Sendable>: Sendable {
     /// Appends a job. After ``close()`` it is lost.
     ///
     /// - Parameters:
-    ///   - byteCount: the memory that it keeps, beside the payload.
-    ///   - payload: the memory that it shares with other entries of this queue.
+    ///   - byteCount: the memory that the job keeps, in bytes, without the payload.
+    ///   - payload: the memory that the job shares with other entries of this queue.
+    ///   - modes: the modes in which the job may run.
     mutating func append(
         _ job: Job, byteCount: Int, payload: DeliveryQueue.Payload? = nil, in modes: ModeSet = .ofCommon
     ) -> Outcome {
         var outcome = Outcome()
-        // A job that is larger than the whole space displaces no others.
+        // A job that alone exceeds the limit must not displace the others.
         guard !isClosed, byteCount + (payload?.byteCount ?? 0) <= limits.byteCount else {
             lost += 1
             outcome.lost = 1
@@ -107,6 +113,7 @@ struct Backlog<Job: Sendable>: Sendable {
 
     // MARK: Memory
 
+    /// Adds the memory of an entry; a shared payload counts once.
     private mutating func charge(_ entry: Entry) {
         byteCount += entry.byteCount
         guard let payload = entry.payload else { return }
@@ -114,6 +121,7 @@ struct Backlog<Job: Sendable>: Sendable {
         payload.holders += 1
     }
 
+    /// Subtracts the memory of an entry; a shared payload counts until its last entry.
     private mutating func release(_ entry: Entry) {
         byteCount -= entry.byteCount
         guard let payload = entry.payload else { return }
@@ -123,10 +131,12 @@ struct Backlog<Job: Sendable>: Sendable {
 }
 
 extension DeliveryQueue {
-    /// Memory that several entries of one queue share: it counts once, from the first entry to the last.
+    /// Memory that several entries of one queue share, such as a notification for several observers. It counts once toward
+    /// the limit, as long as any of these entries waits.
     package final class Payload: @unchecked Sendable {
         // Sendable: the mutable state is accessed only under the lock of the one queue that it is for.
         fileprivate let byteCount: Int
+        /// The number of waiting entries with this payload.
         fileprivate var holders = 0
 
         package init(byteCount: Int) {

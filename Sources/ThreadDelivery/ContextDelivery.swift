@@ -2,11 +2,11 @@
 import CarillonMainLoop
 import Synchronization
 
-/// The delivery queue of a main context (T1): one order for all its work, regardless of modes, and one source.
+/// The queue of notifications for one main context (T1). It keeps one order for all its work, regardless of modes; a source
+/// on the context runs the work. Observers with a context as their target get their notifications through it.
 ///
-/// A source empties this ``DeliveryQueue``. The queue ends with the context and does not keep it alive.
-/// `DeliveryQueue.Limits.standard` bounds it (T2). When the context is gone, the waiting work is lost, counted and
-/// reported.
+/// `DeliveryQueue.Limits.standard` bounds the queue (T2). The queue ends with the context and does not keep it alive; the
+/// work that waits at that time is lost, counted and logged.
 ///
 /// Threads: any.
 package final class ContextDelivery: Sendable {
@@ -14,6 +14,7 @@ package final class ContextDelivery: Sendable {
 
     /// Returns the queue of a context, which lives as long as the context.
     package static func to(_ context: MainContext) -> ContextDelivery {
+        // A loop on the default context also has to serve the main dispatch queue.
         if context == .default { MainQueueSource.install() }
         return context.attachment(ContextDelivery.self) { ContextDelivery(context, .standard) }
     }
@@ -27,11 +28,11 @@ package final class ContextDelivery: Sendable {
     /// The actions to run when the context ends; nil when it has ended.
     private let followers = Locked<[ObjectIdentifier: @Sendable () -> Void]?>([:])
     private let closed = Atomic(false)
-    /// The number of losses since the target last drained.
+    /// The number of losses since the context's thread last ran this queue, for the log.
     private let lostSince = Atomic(0)
 
     package init(_ context: MainContext, _ limits: DeliveryQueue.Limits) {
-        // Closures that wake a queue or run in a loop must not keep the queue alive.
+        // Weak: the closures below belong to the queue, the source and the context, and must not keep this object alive.
         let reference = Weak<ContextDelivery>()
         let queue = DeliveryQueue(limits: limits, wake: { reference.object?.source.signal() })
         self.queue = queue
@@ -41,7 +42,7 @@ package final class ContextDelivery: Sendable {
         context.atEnd { reference.object?.close() }
     }
 
-    /// A gate that opens while work waits that the mode allows.
+    /// A gate that is open while any waiting work is allowed in the context's mode.
     private final class Gate: ContentGate {
         private let queue: DeliveryQueue
 
@@ -54,12 +55,12 @@ package final class ContextDelivery: Sendable {
         }
     }
 
-    /// Appends `work`, which runs on the context's thread, after all earlier work for one of its modes. Returns at
-    /// once.
+    /// Appends `work`, which runs on the context's thread, after all earlier work that may run in the same mode. Returns at
+    /// once. Lost entries are counted and logged.
     ///
     /// - Parameters:
-    ///   - byteCount: the memory that it keeps, beside the payload.
-    ///   - payload: the memory that it shares with other work for this context.
+    ///   - byteCount: the memory that `work` keeps, in bytes, without the payload.
+    ///   - payload: the memory that `work` shares with other work for this context.
     /// - Returns: false when the context is gone.
     package func append(
         byteCount: Int, payload: Payload? = nil, in modes: ModeSet = .ofCommon, _ work: @escaping @Sendable () -> Void
@@ -69,14 +70,15 @@ package final class ContextDelivery: Sendable {
         return !isClosed
     }
 
-    /// Appends `work` for a caller that counts and reports losses itself.
+    /// The same for a caller that counts and reports losses itself.
     ///
-    /// - Returns: the number of lost entries.
+    /// - Returns: the number of entries that this call discarded.
     package func deliver(byteCount: Int, in modes: ModeSet, _ work: @escaping @Sendable () -> Void) -> Int {
         queue.append(byteCount: byteCount, payload: nil, in: modes, work)
     }
 
-    /// Runs the waiting work that the mode allows, in its order, until the share of the turn is used up.
+    /// Runs the waiting work that the mode allows, in its order, until the source's time in this cycle of the loop is used
+    /// up.
     private func drain() {
         let lost = lostSince.exchange(0, ordering: .relaxed)
         if lost > 0 { Log.warning("\(lost) notifications were lost, because their thread did not run its loop") }
@@ -86,12 +88,13 @@ package final class ContextDelivery: Sendable {
     /// The number of waiting entries; for tests.
     package var count: Int { queue.count }
 
-    /// The number of waiting bytes, and of sets of modes with entries; for tests.
+    /// The number of waiting bytes, and of sets of modes with waiting entries; for tests.
     package var extent: (byteCount: Int, laneCount: Int) { queue.extent }
 
+    /// Counts losses and logs their beginning.
     private func report(_ lost: Int) {
         Self.lost.add(UInt64(lost), ordering: .relaxed)
-        // One message when losses begin, and one with their number when the target drains again.
+        // One message when losses begin; `drain` logs another one with their number.
         if !isClosed, lostSince.add(lost, ordering: .relaxed).oldValue == 0 {
             Log.warning("notifications are being lost: their thread does not run its loop")
         }

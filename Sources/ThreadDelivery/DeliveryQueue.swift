@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMainLoop
 
-/// A queue of work for one thread, filled by any number of other threads (T1). It is the general solution of a problem
-/// for which the classic documentation of notification centers gives only a sketch.
+/// A bounded queue of work for one thread, the *target*, filled by any number of other threads (T1). Notification centers
+/// deliver to observers on other threads with it; programs can use it for their own threads.
 ///
-/// The queue keeps the order of each thread that appends, and every other order that the program establishes, for
-/// example with a lock around its posts. It knows no loops: `wake` makes the target call ``drain(while:)``, whether the
-/// target is a loop or a queue.
+/// The queue is FIFO: it keeps the order of each appending thread, and every order between threads that the program
+/// establishes, for example with a lock around its posts. The queue is independent of the kind of loop: it calls `wake`,
+/// and the target's thread then calls ``drain(while:)``.
 ///
-/// The queue is bounded (T2): when its space is used up, the oldest entries are discarded and counted as lost. An entry
-/// that is larger than the whole space is itself discarded.
+/// When a limit is reached, the oldest entries are discarded and counted as lost (T2). An entry that alone exceeds the
+/// limit of bytes is itself discarded.
 ///
 /// Threads: any; only `drain` must be called on the target's thread.
 public final class DeliveryQueue: Sendable {
     /// The limits of the waiting work.
     public struct Limits: Equatable, Sendable {
+        /// The maximum number of waiting entries.
         public var count: Int
-        /// The maximum sum of the sizes that callers pass to ``DeliveryQueue/append(byteCount:_:)``.
+        /// The maximum sum of the sizes, in bytes, that callers pass to ``DeliveryQueue/append(byteCount:_:)``.
         public var byteCount: Int
 
         public init(count: Int, byteCount: Int) {
@@ -31,7 +32,7 @@ public final class DeliveryQueue: Sendable {
     /// The time, 2 milliseconds, after which a ``drain(while:)`` lets the target's other work run first.
     public static let share = Duration.nanoseconds(ShareMeter.share)
 
-    /// The assumed size of a notification whose size is unknown.
+    /// The assumed size of a notification whose size is unknown, in bytes.
     public static let assumedByteCount = 256
 
     private struct Job: Sendable {
@@ -44,9 +45,9 @@ public final class DeliveryQueue: Sendable {
     private let clock: @Sendable () -> Int64
 
     /// - Parameters:
-    ///   - wake: makes the target's thread call ``drain(while:)``. It is called with no lock held, once for a batch: by
-    ///     the first append, and not again until the target drains. While more than one entry waits, `drain` itself
-    ///     also calls it once, so that a loop nested in the first entry's work continues with the next.
+    ///   - wake: makes the target's thread call ``drain(while:)``. The first append calls it, with no lock held; later
+    ///     appends do not call it until the target drains. While more than one entry waits, `drain` itself also calls it
+    ///     once, so that a loop nested in the first entry's work continues with the next entry.
     ///   - wakeAfterOthers: does the same as `wake`, but after the target's other work. A `drain` that returns while
     ///     work waits calls it, so that an endless stream does not starve the target's loop. Nil means `wake`.
     public convenience init(
@@ -72,8 +73,8 @@ public final class DeliveryQueue: Sendable {
     /// - Parameters:
     ///   - byteCount: the approximate memory that the work keeps, in bytes.
     ///   - work: called on the target's thread, with no lock held.
-    /// - Returns: the number of entries that were lost, the oldest first, to free space for this one. An entry that
-    ///   exceeds the whole space, or is appended after ``close()``, is lost itself; the result is then 1.
+    /// - Returns: the number of lost entries: the oldest ones, which were discarded to free space for this one. An entry
+    ///   that alone exceeds the limit of bytes, or is appended after ``close()``, is lost itself; the result is then 1.
     @discardableResult
     public func append(
         byteCount: Int = DeliveryQueue.assumedByteCount, _ work: @escaping @Sendable () -> Void
@@ -84,8 +85,8 @@ public final class DeliveryQueue: Sendable {
     /// Appends work for certain modes that shares memory with other work.
     ///
     /// - Parameters:
-    ///   - payload: the memory that it keeps beside `byteCount` and shares with other work in this queue.
-    ///   - modes: the modes in which a ``drain(in:while:share:)`` with a context's modes runs it.
+    ///   - payload: the memory that `work` shares with other work in this queue, in addition to `byteCount`.
+    ///   - modes: the modes in which `work` may run, if the target drains with ``drain(in:while:share:)``.
     package func append(
         byteCount: Int, payload: Payload?, in modes: ModeSet, _ work: @escaping @Sendable () -> Void
     ) -> Int {
@@ -101,19 +102,19 @@ public final class DeliveryQueue: Sendable {
     /// ``share``, the target's other work runs first. A nested call, from within running work, continues with the next
     /// entry.
     ///
-    /// - Parameter allowed: asked before each entry. If it returns false while work waits, the target is woken again.
-    ///   The woken source must be held back for the same reason, so that the rest runs when that reason ends.
+    /// - Parameter allowed: asked before each entry; false ends the call. If work remains, the target is woken again. The
+    ///   woken source must then be blocked by the same condition as `allowed`: otherwise it would be woken in a loop.
     public func drain(while allowed: () -> Bool = { true }) {
         let end = clock() + ShareMeter.share
         drain(in: nil, while: allowed) { clock() < end }
     }
 
-    /// Runs the waiting work of a target that has modes, or a share of its own.
+    /// Runs the waiting work of a target that has modes, or a time budget of its own.
     ///
     /// - Parameters:
-    ///   - modes: the context's modes, which select the work that may run; nil allows all. The target is woken again
-    ///     for the rest, as for ``drain(while:)``.
-    ///   - hasTime: asked after each entry, whether the share of the turn is not used up.
+    ///   - modes: the context's modes, which select the work that may run; nil allows all. If work remains, the target is
+    ///     woken again, as for ``drain(while:)``.
+    ///   - hasTime: asked after each entry; false if the time budget is used up, which ends the call.
     package func drain(in modes: ContextModes?, while allowed: () -> Bool, share hasTime: () -> Bool) {
         // This drain uses up the wake-up that led to it.
         state.withLock { $0.isAwake = false }
@@ -121,17 +122,19 @@ public final class DeliveryQueue: Sendable {
             let isAllowed = allowed()
             let (job, shallWake) = state.withLock { state -> (Job?, Bool) in
                 let job = isAllowed ? state.next(in: modes) : nil
-                // A source with a gate for these modes holds a signal back while no work is allowed, so the next append
-                // wakes it again.
+                // No waiting work is allowed in the mode. The gate of the target's source holds its signal until there
+                // is allowed work, so the next append must wake the loop again.
                 if job == nil, modes != nil { state.isAwake = false }
-                // The wake-up serves a loop that is nested in the work that runs now, or work that may not run yet.
+                // Work remains behind this job. The wake-up lets a loop nested in the job run it, and keeps a signal
+                // pending for work that may not run yet.
                 return (job, state.mustWake())
             }
             if shallWake { wake() }
             guard let job else { return }
             job.run()
         } while hasTime()
-        // This applies also while the target is awake: that wake-up would come before the target's other work.
+        // The time is used up. The wake-up after others is needed even if a normal one is pending: the latter would come
+        // before the target's other work.
         let isLeft = state.withLock { state in
             state.isAwake = (state.isAwake && modes == nil) || state.count > 0
             return state.count > 0
@@ -163,7 +166,7 @@ public final class DeliveryQueue: Sendable {
         state.withLock { $0.count }
     }
 
-    /// The number of waiting bytes, and of sets of modes with entries; for tests.
+    /// The number of waiting bytes, and of sets of modes with waiting entries; for tests.
     package var extent: (byteCount: Int, laneCount: Int) {
         state.withLock { ($0.byteCount, $0.laneCount) }
     }

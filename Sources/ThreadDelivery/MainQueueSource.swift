@@ -9,14 +9,14 @@ import Foundation
     import Musl
 #endif
 
-/// The source that serves `DispatchQueue.main`, and with it `@MainActor` and `OperationQueue.main`, while a GLib loop
-/// runs the default context on the main thread (M5). Without the source, their work waits for a `RunLoop.main` or a
-/// `dispatchMain()` that never runs.
+/// The source that runs the blocks of `DispatchQueue.main` on a GLib loop, and with them `@MainActor` and
+/// `OperationQueue.main` (M5). Without the source, this work would wait for a `RunLoop.main` or a `dispatchMain()`, and a
+/// program with a GLib loop runs neither.
 ///
 /// The source belongs to the common modes and has GLib's default priority, as timers and GDK's events have.
 ///
-/// The source is harmless where another loop serves the main queue: it does nothing unless the main thread runs the
-/// default context.
+/// In a program in which another loop serves the main queue, the source does nothing: it acts only while the main thread
+/// runs the default context.
 public enum MainQueueSource {
     /// Attaches the source for the rest of the process's life. Further calls have no effect. Threads: any.
     ///
@@ -28,12 +28,13 @@ public enum MainQueueSource {
     private static let source: DescriptorSource = {
         let handle = _dispatch_get_main_queue_handle_4CF()
         let source = DescriptorSource(on: .default, descriptor: handle, onMainThreadOnly: true) {
-            // The handle is read first, so that work from here on makes it readable again.
+            // The handle is an eventfd that is readable while blocks wait. It is read before the blocks run, so that a
+            // block that is added from here on makes it readable again.
             var count: UInt64 = 0
             _ = read(handle, &count, MemoryLayout.size(ofValue: count))
             _dispatch_main_queue_callback_4CF(nil)
         }
-        // Earlier work may have signaled a handle that did not exist yet.
+        // Blocks that were added before the handle existed could not signal it; this block does.
         DispatchQueue.main.async {}
         return source
     }()

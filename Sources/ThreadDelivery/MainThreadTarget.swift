@@ -4,15 +4,17 @@ import Dispatch
 import Foundation
 import Synchronization
 
-/// The main thread as a target, whichever loop it runs (M4, M5).
+/// The main thread as delivery target, for each kind of loop that it may run (M4, M5). It is the default target of
+/// observers.
 ///
-/// All pending deliveries are in one queue. Three ways lead to a drain, each with at most one pending wake-up (T3). The
-/// first drain takes the waiting work:
+/// The library can't know which loop the program runs. Therefore all deliveries wait in one queue, and each wake-up goes
+/// to the GLib source and to the main dispatch queue. The first loop that reacts drains the queue. For each kind of
+/// loop, at most one wake-up is pending (T3):
 ///
-/// - **GLib's loop** dispatches a source of the default context, which has a share of each of its turns.
-/// - **`RunLoop.main`** performs a block of its own instead of a block of the main queue: a loop that an observer runs
-///   inside the latter could not serve that queue.
-/// - **`dispatchMain()`** runs a block of the main queue.
+/// - **GLib's loop** dispatches a source of the default context, which has a limited time in each cycle of the loop.
+/// - **`RunLoop.main`** runs the block of the main queue, which only schedules a block on the run loop; that block drains.
+///   If the first block drained, a nested loop inside an observer could not run the main queue.
+/// - **`dispatchMain()`** runs the block of the main queue, which drains.
 package final class MainThreadTarget: DeliveryTarget {
     package static let shared = MainThreadTarget()
 
@@ -22,7 +24,7 @@ package final class MainThreadTarget: DeliveryTarget {
         MainThreadTarget.shared.drainInTurn()
     }
 
-    /// A gate that opens in the common modes, and never on another thread that runs the default context.
+    /// A gate that is open in the common modes, if the main thread runs the default context.
     private struct Gate: SourceGate {
         func allows(in modes: ContextModes) -> Bool {
             MainContext.isMainThread && modes.allow(.ofCommon)
@@ -30,8 +32,9 @@ package final class MainThreadTarget: DeliveryTarget {
     }
 
     private let modes = ContextModes(of: .default)
+    /// The check whether the main thread runs a loop at all.
     private let loop = Locked(LoopWatch())
-    /// Whether the main queue, or the run loop, has a block that has not begun.
+    /// Whether a block of this target waits in the main dispatch queue, or in the run loop.
     private let isInMainQueue = Atomic(false)
     private let isInRunLoop = Atomic(false)
 
@@ -61,12 +64,13 @@ package final class MainThreadTarget: DeliveryTarget {
     private func wakeMainQueue() {
         guard !isInMainQueue.exchange(true, ordering: .sequentiallyConsistent) else { return }
         DispatchQueue.main.async {
-            // This precedes the look at the waiting work, so that a later append wakes the queue again.
+            // The flag is reset before the drain, so that an append during the drain schedules another block.
             self.isInMainQueue.store(false, ordering: .sequentiallyConsistent)
             self.mainQueueRuns()
         }
     }
 
+    /// Continues in the block of the main queue: chooses the drain for the loop that runs this block.
     private func mainQueueRuns() {
         if RunLoop.main.currentMode != nil {
             guard !isInRunLoop.exchange(true, ordering: .sequentiallyConsistent) else { return }
@@ -75,27 +79,28 @@ package final class MainThreadTarget: DeliveryTarget {
                 self.drain()
             }
         } else if !MainContext.default.isDispatching {
-            // Otherwise the source, which was signaled as well, drains in its turn.
+            // No GLib loop is running this block. If one is, the source, which was signaled as well, drains.
             drain()
         }
     }
 
-    /// Drains until the share of one source of GLib's loop is used up.
+    /// Drains for GLib's loop, until the source's time in this cycle is used up.
     private func drainInTurn() {
         loop.withLock { $0.hasRun = true }
         queue.drain(in: nil, while: { isAllowed }, share: { source.hasTimeLeft })
     }
 
-    /// Drains for a loop without turns. After the share, all other work that waits for the loop comes first.
+    /// Drains for the other loops, for at most 2 ms. The queue then schedules another block, so that other work of the loop
+    /// runs first.
     private func drain() {
         loop.withLock { $0.hasRun = true }
-        // In a mode outside the common modes, the GLib source waits for the end of that mode, and so does this work.
+        // In another mode of the default context, the work waits for the GLib source, which runs after that mode ends.
         var meter = ShareMeter()
         if isAllowed { queue.drain(in: nil, while: { isAllowed }, share: { meter.hasTime() }) }
     }
 
-    /// Whether the mode of the default context allows deliveries. Work of the main queue counts as work on the main
-    /// thread, also after `dispatchMain()`, when there is no main thread.
+    /// Whether the mode of the default context allows deliveries. The thread is not checked here: after `dispatchMain()`,
+    /// the main queue runs on other threads.
     private var isAllowed: Bool {
         modes.allow(.ofCommon)
     }
@@ -103,11 +108,13 @@ package final class MainThreadTarget: DeliveryTarget {
 
 /// A check for a main thread that never runs a loop, the most common reason why observers receive nothing.
 private struct LoopWatch {
+    /// Whether a loop of the main thread has drained the queue.
     var hasRun = false
     private var firstDelivery: ContinuousClock.Instant?
     private var hasWarned = false
 
-    /// Whether to warn; called with every delivery. A program has five seconds to start its loop.
+    /// Whether to warn now; called with every delivery. The warning comes once, if no loop ran within five seconds after the
+    /// first delivery.
     mutating func shallWarn() -> Bool {
         guard !hasRun, !hasWarned else { return false }
         let first = firstDelivery ?? .now

@@ -2,20 +2,22 @@
 import CarillonCollections
 import CarillonMainLoop
 
-/// A queue with one order whose elements have modes of their own: the next element is the first in an allowed mode.
+/// A FIFO queue whose elements each have a set of run-loop modes: the next element is the oldest element allowed in
+/// the current mode. ``Backlog`` and the notification queues use it.
 ///
-/// There is a lane for each set of modes with waiting elements. The cost of finding the next element grows with the
-/// number of these sets, and not with the number of elements for other modes.
+/// There is one lane, a FIFO queue of its own, for each set of modes with waiting elements. Numbers give the order
+/// between lanes. The cost of finding the next element therefore grows with the number of lanes, and not with the number
+/// of elements that may not run.
 ///
 /// A value type; not thread-safe by itself. Inlinable, so that each module specializes it for its own types.
 @usableFromInline package struct ModeLanes<Element> {
-    /// The position in the order; rising, and never used again.
+    /// The position of an element in the order of the whole queue; it rises and is never reused.
     @usableFromInline package typealias Number = UInt64
 
     @usableFromInline struct Lane {
         @usableFromInline let modes: ModeSet
         @usableFromInline var entries = Deque<Entry>()
-        /// The context's last answer for these modes, and the generation of that answer.
+        /// The cached result of ``isAllowed(in:)``, valid while the context's modes have this generation.
         @usableFromInline var answer = false
         @usableFromInline var generation = -1
 
@@ -59,8 +61,9 @@ import CarillonMainLoop
         count += 1
     }
 
-    /// Whether appending an element for these modes to a queue that is not empty must wake the loop: all waiting elements
-    /// are for other modes, so the loop may sleep. For an empty queue the caller always wakes the loop.
+    /// Whether the loop must be woken when an element for these modes is appended to a queue that is not empty. This is so
+    /// if all waiting elements are for other sets of modes: then none of them may be allowed, and the loop may sleep. For
+    /// an empty queue the caller always wakes the loop.
     @inlinable package func isUnannounced(_ modes: ModeSet) -> Bool {
         count > 0 && !lanes.contains { $0.modes === modes && !$0.entries.isEmpty }
     }
@@ -102,6 +105,7 @@ import CarillonMainLoop
         count = lanes.reduce(0) { $0 + $1.entries.count }
     }
 
+    /// Returns the index of the allowed lane with the oldest first element.
     @inlinable mutating func firstLane(before limit: Number, _ isAllowed: (inout Lane) -> Bool) -> Int? {
         var (first, lowest) = (-1, limit)
         for lane in lanes.indices {
@@ -114,7 +118,7 @@ import CarillonMainLoop
     @inlinable mutating func pop(_ lane: Int) -> Element {
         let entry = lanes[lane].entries.popFirst()!
         count -= 1
-        // One lane stays, so that a queue that swings between empty and a few elements allocates no memory.
+        // The last lane stays even if it is empty. A queue that is often empty then allocates no memory each time.
         if lanes[lane].entries.isEmpty, lanes.count > 1 {
             lanes.swapAt(lane, lanes.count - 1)
             lanes.removeLast()
@@ -124,6 +128,7 @@ import CarillonMainLoop
 }
 
 extension ModeLanes.Lane {
+    /// Whether the elements of this lane may run in the context's current mode.
     @inlinable mutating func isAllowed(in context: ContextModes) -> Bool {
         let now = context.generation
         if generation != now {

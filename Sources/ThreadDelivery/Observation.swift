@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMainLoop
 
-/// The registration of an observer. It ends when this object is released, or with ``cancel()`` (C7).
+/// The handle of an observer's registration. The registration ends when this object is released, or with ``cancel()``
+/// (C7). The notification centers return it to programs.
 ///
 /// Threads: any.
 public final class Observation: Sendable {
@@ -15,8 +16,8 @@ public final class Observation: Sendable {
         cancel()
     }
 
-    /// Ends the registration now. Has no effect when it has ended. Notifications that already wait on the observer's
-    /// thread are no longer delivered.
+    /// Ends the registration now; has no effect when it has ended. Notifications that already wait for the observer's
+    /// thread are not delivered.
     public func cancel() {
         let end = end.withLock { end in
             defer { end = nil }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
 
-/// An observing method of an object of any class: the isolation that it needs, and its call.
+/// A method of any class that a center calls for a notification (Cocoa's selector), with the actor isolation that the
+/// method requires. Centers add observers by target and method with it.
 package struct ObserverMethod<Target: AnyObject>: @unchecked Sendable {
-    // Sendable: a target's method is called only where the program wants its observer to run.
+    // Sendable: a method is called only on the thread or actor that the program chose for the observer.
     private let isolationOf: (Target) -> (any Actor)?
     private let call: (Target, () -> Notification) -> Void
 
@@ -11,8 +12,8 @@ package struct ObserverMethod<Target: AnyObject>: @unchecked Sendable {
     package init(_ method: @escaping (Target) -> @isolated(any) (Notification) -> Void) {
         isolationOf = { method($0).isolation }
         call = { target, notification in
-            // The caller is on the method's isolation. The language offers only `await` for this call; the function is
-            // the same, as in the standard library's `MainActor.assumeIsolated`.
+            // The caller already runs on the method's actor, but the language allows the call only with `await`. The cast
+            // removes the isolation from the type, as the standard library's `MainActor.assumeIsolated` does.
             unsafeBitCast(method(target), to: ((Notification) -> Void).self)(notification())
         }
     }
@@ -38,7 +39,8 @@ package struct ObserverMethod<Target: AnyObject>: @unchecked Sendable {
         isolationOf(target)
     }
 
-    /// Calls the method; the caller must be on its isolation, if it has one.
+    /// Calls the method. The caller must run on the method's actor, if it has one. `notification` is called only if the
+    /// method takes a notification.
     package func callAsFunction(_ target: Target, _ notification: () -> Notification) {
         call(target, notification)
     }

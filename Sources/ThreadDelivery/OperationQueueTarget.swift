@@ -3,11 +3,11 @@ import CarillonMainLoop
 import Foundation
 import Synchronization
 
-/// An operation queue as a target.
+/// An operation queue as delivery target.
 ///
-/// One operation at a time runs the waiting work, for any number of notifications. Therefore they stay in order, even
-/// on a queue that runs several operations at once. The target retains the operation queue: an observer's queue lives
-/// as long as the observer.
+/// One operation at a time runs the waiting work, for any number of notifications. Therefore the notifications stay in
+/// order, even on a queue that runs several operations at once. The target retains the operation queue, so that the queue
+/// lives as long as the observer.
 final class OperationQueueTarget: DeliveryTarget {
     private let queue: DeliveryQueue
 
@@ -22,13 +22,14 @@ final class OperationQueueTarget: DeliveryTarget {
     }
 }
 
-/// The draining of a delivery queue by operations, of which several may run at once.
+/// Mutual exclusion for the operations that drain a delivery queue: several operations may run at once, but only one may
+/// drain.
 private final class ExclusiveDrain: Sendable {
-    /// Weak: the closure that wakes a queue must not keep it alive.
+    /// Weak: the delivery queue holds this object in its `wake` closure.
     let queue = Weak<DeliveryQueue>()
     private let operations: OperationQueue
     private let isRunning = Atomic(false)
-    /// Whether an operation found another one running, and left its work to that one.
+    /// Whether another drain is due: an operation sets it, and returns if another operation is draining.
     private let isDue = Atomic(false)
 
     init(_ operations: OperationQueue) {
@@ -40,13 +41,13 @@ private final class ExclusiveDrain: Sendable {
     }
 
     private func run() {
-        // This precedes the check for a running operation, which then continues for this one.
+        // Set before the check: an operation that is draining now sees it at its end, and schedules another drain.
         isDue.store(true, ordering: .sequentiallyConsistent)
         guard let queue = queue.object, !isRunning.exchange(true, ordering: .sequentiallyConsistent) else { return }
         isDue.store(false, ordering: .sequentiallyConsistent)
         queue.drain()
         isRunning.store(false, ordering: .sequentiallyConsistent)
-        // The queue relies on a drain after every wake-up, and each drain takes no more than its share.
+        // Every wake-up needs a drain after it, and one drain stops after 2 ms, so work may remain.
         if isDue.exchange(false, ordering: .sequentiallyConsistent) || queue.count > 0 { schedule() }
     }
 }
@@ -58,6 +59,7 @@ package struct OperationQueueTargets {
 
     package init() {}
 
+    /// Returns the target of an operation queue, which is created on first use.
     package mutating func target(for queue: OperationQueue) -> any DeliveryTarget {
         if queue === OperationQueue.main { return MainThreadTarget.shared }
         // A live target retains its queue, so the address still identifies that queue.

@@ -3,10 +3,10 @@ import CarillonMainLoop
 import Foundation
 import Synchronization
 
-/// A thread of the library as a target, for programs that run no loop.
+/// A thread of the library as delivery target, for programs that run no loop (`defaultDelivery = .ownQueue`).
 ///
-/// The target uses a thread and not a dispatch queue, because a program that only observes should sleep. On Linux the
-/// first use of a dispatch queue starts a timer that fires every second for the life of the process.
+/// The target uses a thread and not a dispatch queue. On Linux the first use of a dispatch queue starts a timer that fires
+/// every second for the life of the process, but a program that only waits for notifications should sleep.
 ///
 /// The first delivery starts the thread. The thread ends when this object is released; waiting work is then discarded.
 package final class OwnThreadTarget: DeliveryTarget {
@@ -15,13 +15,14 @@ package final class OwnThreadTarget: DeliveryTarget {
     private let source: SignalledSource
     private let life = Life()
 
+    /// The state that this object shares with its thread.
     private final class Life: Sendable {
         let hasStarted = Atomic(false)
         let isOver = Atomic(false)
     }
 
     package init() {
-        // The closure that wakes a queue must not keep it alive.
+        // Weak: the source holds the queue, so the queue's closures must not hold the source.
         let reference = Weak<SignalledSource>()
         let queue = DeliveryQueue(
             wake: { reference.object?.signal() }, wakeAfterOthers: { reference.object?.signalAfterOthers() })

@@ -2,11 +2,14 @@
 import CarillonCollections
 import CarillonMainLoop
 
-/// The buffer of elements for one reader of a sequence, bounded as for any other observer (C7, T2): when it is full,
-/// the oldest elements are discarded.
+/// The bounded buffer between a source of notifications and one reader of an asynchronous sequence (C7, T2). When it is
+/// full, the oldest elements are discarded.
+///
+/// The sequence's iterator holds the ``Reader``, and the registration at the center holds the ``Finisher``.
 ///
 /// Threads: any.
 package final class ReaderBuffer<Element: Sendable>: Sendable {
+    /// A suspended call of the reader's `next`.
     private typealias Waiter = UnsafeContinuation<Element?, Never>
 
     private struct Entry {
@@ -45,7 +48,8 @@ package final class ReaderBuffer<Element: Sendable>: Sendable {
     private let limits: DeliveryQueue.Limits
     private let state = Locked(State())
 
-    /// - Parameter count: the maximum number of elements; the maximum size in bytes is that of all deliveries.
+    /// - Parameter count: the maximum number of elements. The maximum size in bytes is that of
+    ///   `DeliveryQueue.Limits.standard`.
     package init(count: Int) {
         limits = .init(count: max(1, count), byteCount: DeliveryQueue.Limits.standard.byteCount)
     }
@@ -62,8 +66,8 @@ package final class ReaderBuffer<Element: Sendable>: Sendable {
 
     /// Appends an element.
     ///
-    /// - Parameter byteCount: the approximate memory that it keeps.
-    /// - Returns: the number of elements that were lost to free space, the oldest first.
+    /// - Parameter byteCount: the approximate memory that the element keeps, in bytes.
+    /// - Returns: the number of elements that were discarded to free space; the oldest are discarded first.
     package func append(_ element: Element, byteCount: Int) -> Int {
         var lost: [Element] = []
         let waiter: Waiter? = state.withLock { state in
@@ -71,7 +75,7 @@ package final class ReaderBuffer<Element: Sendable>: Sendable {
             if let waiter = state.waiters.popFirst() { return waiter }
             state.entries.append(Entry(element: element, byteCount: byteCount))
             state.byteCount += byteCount
-            // An element that exceeds the whole space stays, because it is the newest.
+            // The newest element always stays, even if it alone exceeds the limit of bytes.
             while state.entries.count > 1,
                 state.entries.count > limits.count || state.byteCount > limits.byteCount,
                 let oldest = state.takeFirst()
@@ -81,11 +85,11 @@ package final class ReaderBuffer<Element: Sendable>: Sendable {
             return nil
         }
         waiter?.resume(returning: element)
-        // The dropped elements are released here, with no lock held.
+        // The discarded elements are released here, with no lock held.
         return lost.count
     }
 
-    /// Ends the input. Waiting elements are still read.
+    /// Ends the input: the sequence ends after the waiting elements.
     package func finish() {
         let waiters = state.withLock { state in
             if state.phase == .open { state.phase = .finished }
@@ -94,7 +98,7 @@ package final class ReaderBuffer<Element: Sendable>: Sendable {
         for waiter in waiters { waiter.resume(returning: nil) }
     }
 
-    /// Ends the reader.
+    /// Ends the reader: discards the waiting elements, and runs the action of ``onEnd(_:)``.
     fileprivate func end() {
         let (waiters, action, entries) = state.withLock { state in
             defer { (state.phase, state.onEnd, state.byteCount) = (.ended, nil, 0) }
@@ -107,9 +111,12 @@ package final class ReaderBuffer<Element: Sendable>: Sendable {
         withExtendedLifetime(entries) {}
     }
 
+    /// The result of an attempt to read.
     private enum Reading {
         case element(Element)
+        /// The buffer is empty, but more elements may follow.
         case nothing
+        /// The sequence has ended.
         case over
     }
 
@@ -136,6 +143,7 @@ package final class ReaderBuffer<Element: Sendable>: Sendable {
             }, onCancel: { end() }, isolation: actor)
     }
 
+    /// Resumes the waiter at once if an element has arrived meanwhile or the sequence has ended; else it waits.
     private func wait(_ waiter: Waiter) {
         let reading: Reading = state.withLock { state in
             if let element = state.takeFirst() { return .element(element) }
@@ -150,7 +158,7 @@ package final class ReaderBuffer<Element: Sendable>: Sendable {
         }
     }
 
-    /// The reader. Its release discards the waiting elements.
+    /// The reading end, held by the sequence's iterator. Its release ends the reader.
     package final class Reader: Sendable {
         private let buffer: ReaderBuffer
 
@@ -164,7 +172,7 @@ package final class ReaderBuffer<Element: Sendable>: Sendable {
         }
     }
 
-    /// The source's handle, whose release ends the input.
+    /// The writing end, held by the source of the elements. Its release ends the input (``finish()``).
     package final class Finisher: Sendable {
         package let buffer: ReaderBuffer
 

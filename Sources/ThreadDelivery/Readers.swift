@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMainLoop
 
-/// The readers of a sequence, each with its own buffer (C7). A cancelled reader ends only itself, and no reader takes
-/// elements from another.
+/// The readers of one asynchronous sequence of notifications: each iterator gets a reader with its own buffer and its own
+/// registration (C7). Thus every iterator receives all elements, and a cancelled one ends only itself.
 ///
 /// Threads: any.
 package final class Readers<Element: Sendable>: Sendable {
     package typealias Reader = ReaderBuffer<Element>.Reader
 
-    /// The first reader, which exists from the creation of the sequence; nil once it is in use.
+    /// The first reader. It exists from the creation of the sequence, so that no element before the first iteration is
+    /// missed. Nil once an iterator uses it.
     private let first: Locked<Reader?>
     private let make: @Sendable () -> Reader?
 
@@ -18,7 +19,7 @@ package final class Readers<Element: Sendable>: Sendable {
         first = Locked(make())
     }
 
-    /// Returns another reader; an empty one when the center is gone.
+    /// Returns a reader for a new iterator; when the center is gone, a reader that ends at once.
     package func next() -> Reader {
         let first = first.withLock { first in
             defer { first = nil }

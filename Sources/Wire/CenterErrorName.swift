@@ -2,22 +2,24 @@
 import CarillonCore
 import CarillonDBus
 
-/// The errors specific to this service, by their names on the bus. This is the only table of them.
+/// The D-Bus error names specific to this service. The service replies with them, and clients classify errors by them.
 public enum CenterErrorName: String, CaseIterable, Sendable {
     case invalidName = "org.carillon.Error.InvalidName"
     case invalidUserInfo = "org.carillon.Error.InvalidUserInfo"
     case invalidOption = "org.carillon.Error.InvalidOption"
     case unknownObserver = "org.carillon.Error.UnknownObserver"
     case limitExceeded = "org.carillon.Error.LimitExceeded"
+    /// A reload was refused because of a mistake in a configuration file.
     case invalidConfiguration = "org.carillon.Error.InvalidConfiguration"
-    /// A refusal by policy; the message names the rule (P2).
+    /// Policy refuses the call; the message names the rule (P2).
     case notAllowed = "org.carillon.Error.NotAllowed"
-    /// A refusal of a channel, as the configuration allows none (F2).
+    /// The configuration allows no channels (F2).
     case channelsDisabled = "org.carillon.Error.ChannelsDisabled"
 }
 
 extension CenterErrorName {
-    /// The explanation for a call or post whose error carries no message, as part of a sentence.
+    /// The explanation of the error as part of a sentence, for errors that arrive as a name alone, such as the outcomes of
+    /// ``PostMany``.
     public var words: String {
         switch self {
         case .invalidName: "its name is empty"
@@ -31,6 +33,7 @@ extension CenterErrorName {
         }
     }
 
+    /// The name for an error of the core.
     init(_ error: CenterError) {
         switch error {
         case .invalidName: self = .invalidName
@@ -51,14 +54,14 @@ extension BusError {
         self.init(name: InterfaceName(name), message: message)
     }
 
-    /// For arguments that are read where they lie.
+    /// The error for arguments that violate the D-Bus layout, where they are decoded in place.
     static var malformedArguments: BusError { .invalidArgs("the arguments are malformed D-Bus data") }
 
-    /// The service's own error; nil for other errors, and for those of a later service.
+    /// The service's own error; nil for D-Bus's errors, and for errors that only a later service has.
     public var centerError: CenterErrorName? { CenterErrorName(rawValue: name.rawValue) }
 
-    /// The limit named in the message of a `LimitExceeded`; nil for other errors, and for a message that names no
-    /// limit, as for one post of several.
+    /// The limit that the message of a `LimitExceeded` names; nil for other errors, and if the message names no limit, as
+    /// in the outcomes of ``PostMany``.
     public var exceededLimit: Limits.Key? {
         guard centerError == .limitExceeded else { return nil }
         let words = message.split(separator: " ")
@@ -66,20 +69,20 @@ extension BusError {
         return Limits.Key(rawValue: String(words[before + 1]))
     }
 
-    /// Whether the service understood and refused the call. A retry has the same result, except after `LimitExceeded`,
-    /// which may pass.
+    /// Whether the service decoded and refused the call. A retry fails too, except after `LimitExceeded`, which may be
+    /// temporary.
     public var isRefusal: Bool {
         name.rawValue.hasPrefix("org.carillon.Error.") || name == Self.invalidArgsName
     }
 
-    /// Whether the owner of the service's name does not serve this client. A retry has the result described at
-    /// ``isRefusal``.
+    /// Whether the program that owns the service's name refuses this client: the service refuses the call, the bus denies
+    /// access, or the program is not the service. For retries see ``isRefusal``.
     public var meansNotServed: Bool {
         isRefusal
             || name == "org.freedesktop.DBus.Error.AccessDenied" || meansAnotherProgram
     }
 
-    /// Whether the error comes from a program that has neither the service's object nor its methods.
+    /// Whether the error shows that the name's owner has not the service's object or methods, so it is another program.
     public var meansAnotherProgram: Bool {
         ["UnknownMethod", "UnknownInterface", "UnknownObject", "NotSupported"].contains {
             name.rawValue == "org.freedesktop.DBus.Error." + $0

@@ -2,18 +2,22 @@
 import CarillonBusNames
 import CarillonDBus
 
-/// A method of the contract: the arguments of a call and the reply, each encoded and decoded here.
+/// A D-Bus method of the service: a value holds the arguments of a call, and the type encodes and decodes the arguments and
+/// the reply.
 ///
-/// Each method has a file of its own in `Methods/`, the only place with its name and the order of its arguments. The
-/// service builds its method table from these types, and clients build their calls.
+/// Each method has a file of its own in `Methods/`, the only place with its name and the order of its arguments. Clients
+/// build their calls with these types, and the service builds its method table from them.
 public protocol CenterMethod: Sendable {
     associatedtype Reply
 
+    /// The name of the method on the bus.
     static var member: MemberName { get }
+    /// The names and types of the arguments.
     static var inputs: [Interface.Argument] { get }
+    /// The names and types of the values in the reply.
     static var outputs: [Interface.Argument] { get }
 
-    /// Decodes the arguments of a call whose types are ``inputs``.
+    /// Decodes the arguments of a call; the caller has checked that their types are ``inputs``.
     ///
     /// - Throws: The error that the service replies with.
     init(from arguments: inout MessageReader) throws(BusError)
@@ -24,6 +28,7 @@ public protocol CenterMethod: Sendable {
     ///
     /// - Throws: InvalidArgs if the values are not of the types in ``outputs``.
     static func readReply(from reader: inout MessageReader) throws(BusError) -> Reply
+    /// Appends a reply.
     static func append(_ reply: Reply, to writer: inout MessageWriter)
 }
 
@@ -80,9 +85,9 @@ extension MessageBus {
 // MARK: Service
 
 extension Interface.Method {
-    /// Creates a row of the service's method table.
+    /// Creates a row of the service's method table, for a handler that replies at once.
     ///
-    /// - Parameter handler: Receives the decoded call and the calling client; its result is the reply.
+    /// - Parameter handler: Receives the decoded call and the unique name of the caller; its result is the reply.
     public init<Method: CenterMethod>(
         _: Method.Type, handler: @escaping (Method, UniqueName) throws(BusError) -> Method.Reply
     ) {
@@ -94,8 +99,8 @@ extension Interface.Method {
         }
     }
 
-    /// Creates a row of the service's method table whose handler decodes the call, refuses descriptors, and replies
-    /// itself, possibly later.
+    /// Creates a row of the service's method table, for a handler that itself decodes the call, refuses file descriptors,
+    /// and replies, possibly later.
     public init<Method: CenterMethod>(_: Method.Type, answers handler: @escaping (MethodCall) throws(BusError) -> Void)
     {
         self.init(Method.member, in: Method.inputs, out: Method.outputs, handler: handler)
@@ -110,7 +115,7 @@ extension MethodCall {
 }
 
 extension MethodCall.Answer {
-    /// Replies to a call of `Method`.
+    /// Replies later to a call of `Method`; see ``MethodCall/Answer``.
     public func reply<Method: CenterMethod>(to _: Method.Type, _ reply: Method.Reply) {
         self.reply { Method.append(reply, to: &$0) }
     }

@@ -3,7 +3,8 @@ import CarillonBusNames
 import CarillonCore
 import CarillonDBus
 
-/// The properties of the service.
+/// The D-Bus properties of the service: their values, and their encoding and decoding. Clients read them with `GetAll`, and
+/// the service builds its property table from ``table(_:)``.
 public struct CenterProperties: Sendable {
     /// The version of the service's software.
     public var version: String
@@ -11,16 +12,20 @@ public struct CenterProperties: Sendable {
     public var activitySource: String
     /// The state of that source: `off`, `waiting`, `following` or `lost`, and values of later services.
     public var activityState: String
-    /// The reason why activity suspends no client now, with a remedy for the user; empty in the state `following`.
+    /// The reason why no client is suspended for inactivity now, with a remedy for the user; empty in the state
+    /// `following`.
     public var activityReason: String
+    /// The access rules that concern the reader.
     public var policy: ShownPolicy
+    /// The limits in force.
     public var limits: NamedNumbers<Limits.Key>
+    /// The counters and current values.
     public var statistics: NamedNumbers<StatisticsKey>
     /// The other sessions of the machine; empty for a service or a reader without access to them.
     public var sessions: [String: PropertyList]
     /// The configuration files and their errors; nil for an older service.
     public var configuration: ShownConfiguration?
-    /// Properties of a later service, by their names.
+    /// The properties that only a later service has, by their names.
     public var others: [String: PropertyList] = [:]
 
     public init(
@@ -104,8 +109,8 @@ public struct CenterProperties: Sendable {
 
     /// Returns the rows of the service's property table.
     ///
-    /// - Parameter current: Returns the values at each read. Its argument is the reading client, or nil for values sent
-    ///   to all.
+    /// - Parameter current: Returns the values, at each read. Its argument is the reading client; it is nil for a property
+    ///   with the same value for all clients.
     public static func table(_ current: @escaping (UniqueName?) -> CenterProperties) -> [Interface.Property] {
         [
             Interface.Property(Name.version.rawValue, "s", change: .never) { $0.append(current(nil).version) },
@@ -146,30 +151,50 @@ public struct CenterProperties: Sendable {
     }
 }
 
-/// The counters of the property `Statistics`, by their names on the bus.
+/// The entries of the property `Statistics`, by their names on the bus: counters since the service started, and current
+/// values. Sizes are in bytes.
 public enum StatisticsKey: String, CaseIterable, Sendable {
+    /// Posted notifications, which is the last serial.
     case posted = "posted"
+    /// Deliveries: at most one to each client for each notification.
     case delivered = "delivered"
+    /// Notifications that are queued for clients now.
     case queued = "queued"
+    /// Lost notifications.
     case dropped = "dropped"
+    /// Current clients.
     case clients = "clients"
+    /// Current observers.
     case observers = "observers"
+    /// The size of the observers' registrations.
     case observerBytes = "observer-bytes"
+    /// The size of everything that the service holds, as it accounts for it.
     case memoryBytes = "memory-bytes"
+    /// Posted notifications that no observer matched.
     case unmatched = "unmatched"
+    /// Queued notifications and posts that a newer one replaced.
     case coalesced = "coalesced"
+    /// The size of the notifications in `queued`.
     case queuedBytes = "queued-bytes"
+    /// The size of the state of minimum intervals.
     case intervalBytes = "interval-bytes"
+    /// Posts in the queues of their posters now.
     case queuedPosts = "queued-posts"
+    /// The size of the posts in `queuedPosts`.
     case queuedPostBytes = "queued-post-bytes"
+    /// Queued posts that an earlier process of the service could not save when it ended.
     case lostPosts = "lost-posts"
+    /// The size of unacknowledged messages.
     case inFlightBytes = "in-flight-bytes"
+    /// The size of replies in reply queues.
     case answerBytes = "answer-bytes"
+    /// The size of calls in the call queue.
     case waitingCallBytes = "waiting-call-bytes"
     /// Retained values.
     case retained = "retained"
+    /// The size of the retained values.
     case retainedBytes = "retained-bytes"
-    /// Posts with `retain` whose values did not fit into the quota.
+    /// Posts with `retain` that were not retained, because a limit was exceeded.
     case unretained = "unretained"
     /// Values of posters that have left, removed to free space for other values.
     case displaced = "displaced"
@@ -183,7 +208,8 @@ public enum StatisticsKey: String, CaseIterable, Sendable {
     case rejected = "rejected"
 }
 
-/// Numbers with names fixed by the contract, and additional numbers of a later service.
+/// A dictionary of numbers, with known keys and possibly additional keys of a later service: the type of the properties
+/// `Limits` and `Statistics`.
 public struct NamedNumbers<Key: RawRepresentable<String> & CaseIterable & Sendable>: Sendable {
     private var values: [String: UInt64]
 

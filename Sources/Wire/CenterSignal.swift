@@ -2,13 +2,19 @@
 import CarillonBusNames
 import CarillonDBus
 
-/// A signal of the contract with its arguments, encoded and decoded here. Each has a file of its own in `Signals/`.
+/// A D-Bus signal from the service to one client: a value holds its arguments, and the type encodes and decodes them. Each
+/// signal has a file of its own in `Signals/`.
 public protocol CenterSignal: Sendable {
+    /// The name of the signal on the bus.
     static var member: MemberName { get }
+    /// The names and types of the arguments.
     static var arguments: [Interface.Argument] { get }
 
+    /// Decodes the arguments.
+    ///
     /// - Throws: InvalidArgs if the next values are not of the types in ``arguments``.
     init(from reader: inout MessageReader) throws(BusError)
+    /// Appends the arguments.
     func append(to writer: inout MessageWriter)
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonDBus
 
-/// The property `Configuration`: the configuration files and their errors (E9).
+/// The value of the D-Bus property `Configuration`: the configuration files that the service has read, and their errors
+/// (E9). `carillon` shows it.
 public struct ShownConfiguration: Equatable, Sendable {
     /// The paths of the files, in ascending precedence.
     public var files: [String]
@@ -15,6 +16,7 @@ public struct ShownConfiguration: Equatable, Sendable {
         isValid = errors.isEmpty
     }
 
+    /// The keys of the property.
     private enum Key {
         static let files = "files"
         static let valid = "valid"

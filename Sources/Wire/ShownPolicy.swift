@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonDBus
 
-/// The property `Policy`: the access rules that concern its reader (P2, P3).
+/// The value of the D-Bus property `Policy`: the access rules, as far as its reader may see them (P2, P3).
 public struct ShownPolicy: Equatable, Sendable {
     /// Names that are open to all clients; a name that ends in `.*` is a prefix.
     public var openNames: [String]
-    /// The configured rule for calls of connections that left before the service could identify them.
+    /// The configured treatment of calls from connections that left the bus before the service could identify them.
     public var unidentified: String
-    /// Whether such a call is now judged as a call from a sandbox.
+    /// Whether such a call is now treated as a call from a sandbox, whose access is restricted.
     public var confinesUnidentified: Bool
-    /// The lists of applications, by their ids: `post` and `observe`, and lists of a later service.
+    /// The names that each application may use: by the application's id, and then by the list (`post`, `observe`, or a list
+    /// of a later service).
     public var applications: [String: [String: [String]]]
 
     public init(
@@ -22,6 +23,7 @@ public struct ShownPolicy: Equatable, Sendable {
         self.applications = applications
     }
 
+    /// The keys of the property.
     private enum Key {
         static let openNames = "open-names"
         static let unidentified = "unidentified"
@@ -29,7 +31,7 @@ public struct ShownPolicy: Equatable, Sendable {
         static let applications = "applications"
     }
 
-    /// A missing key gets the value of a service without that rule.
+    /// Decodes the property. A key that an older service does not have gets the value for the absence of the rule.
     init(_ entries: [String: PropertyList]) throws(BusError) {
         var rest = WireDictionary(entries)
         openNames = try rest.take(Key.openNames, \.strings, orElse: [])

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonDBus
 
-/// The entries of an `a{sv}` with keys fixed by the contract, during conversion to a typed value. The entries left
-/// after all known ones were taken belong to a later version.
+/// A helper to convert a received dictionary with known keys to a typed value: each `take` removes an entry and returns its
+/// value. The entries that remain have keys that this version does not know.
 struct WireDictionary {
+    /// The entries that were not taken.
     private(set) var entries: [String: PropertyList]
 
     init(_ entries: [String: PropertyList]) {
         self.entries = entries
     }
 
-    /// Takes the value of a key.
+    /// Takes the value of a required key.
     ///
+    /// - Parameter value: Returns the value as the wanted type; nil for another type.
     /// - Throws: InvalidArgs if the key is missing, or its value has the wrong type.
     mutating func take<Value>(
         _ key: String, _ value: (PropertyList) -> Value?
@@ -21,14 +23,14 @@ struct WireDictionary {
         return value
     }
 
-    /// Takes the value of an optional key.
+    /// Takes the value of an optional key; nil if it is missing.
     mutating func takeIfThere<Value>(
         _ key: String, _ value: (PropertyList) -> Value?
     ) throws(BusError) -> Value? {
         entries[key] == nil ? nil : try take(key, value)
     }
 
-    /// Takes the value of a key that earlier services do not have.
+    /// Takes the value of a key that older services do not have; `standard` if it is missing.
     mutating func take<Value>(
         _ key: String, _ value: (PropertyList) -> Value?, orElse standard: Value
     ) throws(BusError) -> Value {
@@ -36,6 +38,7 @@ struct WireDictionary {
     }
 }
 
+/// The value as a Swift type; nil for a value of another type.
 extension PropertyList {
     var string: String? { if case .string(let value) = self { value } else { nil } }
     var boolean: Bool? { if case .boolean(let value) = self { value } else { nil } }

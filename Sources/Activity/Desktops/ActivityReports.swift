@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonDBus
 
-/// The object for reports of desktops that need a script or extension (KWin, GNOME). It accepts reports of the focus
-/// only from the desktop itself, since any client could call it.
+/// The D-Bus object that receives the reports of a desktop's script or extension (KWin, GNOME). The service exports it at
+/// ``ActivityInterface/path``.
+///
+/// It accepts reports only from the desktop itself, since any client of the bus could call it. Each report becomes an
+/// event of ``source``.
 final class ActivityReports {
-    /// The receiver of the reports, while there is a source of this kind.
+    /// The source that receives the reports; nil if the current source is of another kind.
     weak var source: ReportedSource?
     private let bus: any MessageBus
     private var exporter: ObjectExporter!
@@ -33,6 +36,7 @@ final class ActivityReports {
                 ], properties: []))
     }
 
+    /// Returns the D-Bus method for a kind of report, which passes the report to the source as an event.
     private func method<Report: ActivityReport>(_ event: @escaping (Report) -> ActivityEvent) -> Interface.Method {
         Interface.Method(Report.member, in: Report.arguments) { [unowned self] call throws(BusError) in
             var arguments = call.arguments
@@ -55,7 +59,7 @@ final class ActivityReports {
 }
 
 extension ActivityWindow {
-    /// Nil if no window has the focus.
+    /// Creates the window of a report; nil if no window has the focus.
     fileprivate init?(_ report: ActivityInterface.Focused) {
         guard !report.window.isEmpty else { return nil }
         self.init(report.window, report.processID, report.application)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A source of the active application (A3).
+/// A source of events about the active window, for one kind of desktop (A3). ``ActivityFollower`` creates and starts it.
 ///
-/// A source is started once, reports from the loop, and never blocks. On failure it reports
+/// A source is started once, reports on the loop's thread, and never blocks. On failure it reports
 /// ``ActivityEvent/ended(reason:)`` and stops; a new source replaces it later. Releasing a source stops it.
 protocol ActivitySource: AnyObject {
     /// Receives each event of the source. Set it before ``start()``.
@@ -9,9 +9,10 @@ protocol ActivitySource: AnyObject {
     /// Whether the source reports which windows are visible (``ActivityEvent/window(_:isHidden:)``), if the desktop
     /// supports it. Set it before ``start()``.
     var watchesVisibility: Bool { get set }
+    /// Starts the source.
     func start()
-    /// Asks the desktop for a sign of life: ``ActivityEvent/alive``, or any other event. Called after ``start()``,
-    /// while the source is followed.
+    /// Asks the desktop for an answer, which the source reports as ``ActivityEvent/alive`` or any other event. The
+    /// liveness check calls it while the source reports the active window.
     func askForSign()
 }
 
@@ -26,7 +27,7 @@ enum ActivityEvent: Equatable {
     /// A window with its visibility, independent of the focus. It is hidden if it is minimised, or on a workspace that
     /// is not shown. If requested, it is reported for each window and at each change.
     case window(ActivityWindow, isHidden: Bool)
-    /// An answer of the desktop without news.
+    /// An answer to ``ActivitySource/askForSign()``, without a change.
     case alive
     /// A closed window, or a window that is no longer accessible to the user.
     case closed(WindowID)
@@ -47,13 +48,13 @@ struct ActivityWindow: Equatable {
     /// The application's id, which is the name of its desktop file; nil if the desktop does not report it.
     var application: String?
     var kind = Kind.application
-    /// The owners of the windows that this window is transient for, as a dialog is for its main window. Their
-    /// applications are active with it, though another process shows it.
+    /// The owners of the windows that this window is transient for, as a dialog is for its main window. If this window is
+    /// active, their applications are active too, even if they run in other processes.
     var transientFor: [Party] = []
 
     /// The effect of a window on its application's activity.
     enum Kind: String {
-        /// A normal window: its application is active exactly while such a window is.
+        /// A normal window: the application is active if one of these windows is active.
         case application
         /// A part of the desktop itself, which is always visible: dock, panel, background.
         case shell
@@ -66,8 +67,10 @@ struct ActivityWindow: Equatable {
     struct Party: Equatable {
         /// The process; nil or 0 if the desktop does not report it.
         var processID: UInt32?
+        /// The application's id; nil if the desktop does not report it.
         var application: String?
     }
 
+    /// The owner of this window.
     var party: Party { Party(processID: processID, application: application) }
 }

@@ -29,7 +29,8 @@ package enum ActivitySourceKind: String, CaseIterable, Sendable {
         return kinds
     }
 
-    /// The remedy for a source that reports nothing, as a sentence without its full stop.
+    /// The advice to a user whose source reports nothing, as a sentence without its full stop. The status and the log show
+    /// it.
     var advice: String {
         switch self {
         case .x11: "a window manager that sets _NET_ACTIVE_WINDOW has to run on the display"
@@ -40,7 +41,10 @@ package enum ActivitySourceKind: String, CaseIterable, Sendable {
         }
     }
 
+    /// Creates a source of this kind.
+    ///
     /// - Parameters:
+    ///   - session: The environment of the desktop.
     ///   - bus: The bus for desktops that are queried, or report, over it.
     ///   - uniqueName: The unique name on `bus`.
     func makeSource(

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMainLoop
 
-/// The source for compositors with the protocol `wlr-foreign-toplevel-management`: those based on wlroots and others,
-/// not GNOME and KDE.
+/// The activity source for Wayland compositors with the protocol `wlr-foreign-toplevel-management`: those based on wlroots
+/// and some others, not GNOME and KDE. ``SwaySource`` also uses it to detect the lock screen.
 ///
-/// The protocol reports the application id of each window and the activated window, but no process. Applications that
-/// run twice cannot be distinguished, so they are not suspended.
+/// The protocol reports the application id of each window (*toplevel*) and the activated window, but no process. If an
+/// application runs twice, its windows can't be assigned to one of the runs, so it is not suspended.
 final class ForeignToplevelSource: ActivitySource {
     var onEvent: ((ActivityEvent) -> Void)?
     var watchesVisibility = false
@@ -13,15 +13,18 @@ final class ForeignToplevelSource: ActivitySource {
     private let session: SessionEnvironment
     private let context: MainContext
     private var connection: WaylandConnection?
+    /// The numbers of the Wayland objects: the registry, and the callback behind the list of globals.
     private var registry: UInt32 = 0
     private var sync: UInt32 = 0
-    /// The request for a sign of life.
+    /// The callback of the last ``askForSign()``.
     private var sign: UInt32 = 0
+    /// The toplevel manager; nil until the compositor has announced it.
     private var manager: UInt32?
     /// The windows, by their object numbers.
     private var toplevels: [UInt32: Toplevel] = [:]
+    /// The activated window, by its object number.
     private var active: UInt32?
-    /// The last reported window.
+    /// The last reported window: the inner nil means no active window, the outer one no report.
     private var reported: ActivityWindow??
 
     private struct Toplevel {
@@ -30,7 +33,8 @@ final class ForeignToplevelSource: ActivitySource {
         var isMinimized = false
         /// The last reported visibility.
         var toldHidden: Bool?
-        /// Whether a field has changed since the last report. Titles, which change often, are not stored.
+        /// Whether a field has changed since the last report. Titles are not stored, so their frequent changes cause no
+        /// reports.
         var isChanged = true
         /// The window that this window is transient for; 0 for none.
         var parent: UInt32 = 0
@@ -39,10 +43,12 @@ final class ForeignToplevelSource: ActivitySource {
     private static let managerInterface = "zwlr_foreign_toplevel_manager_v1"
     /// The first number of objects created by the compositor.
     private static let firstServerObject: UInt32 = 0xFF00_0000
+    /// The values of the protocol's window states.
     private static let minimized: UInt32 = 1
     private static let activated: UInt32 = 2
     /// The version of the protocol that reports parents.
     private static let version: UInt32 = 3
+    /// The maximum number of windows in a chain of transient windows.
     private static let maximumDepth = 16
 
     init(session: SessionEnvironment, context: MainContext) {
@@ -62,7 +68,7 @@ final class ForeignToplevelSource: ActivitySource {
             connection.request(1, of: WaylandConnection.display, .number(registry))  // get_registry
             // The reply comes after all globals have been announced.
             sync = connection.newObject()
-            connection.request(0, of: WaylandConnection.display, .number(sync))
+            connection.request(0, of: WaylandConnection.display, .number(sync))  // sync
         } catch {
             end(error.description)
         }
@@ -85,6 +91,7 @@ final class ForeignToplevelSource: ActivitySource {
 
     // MARK: Events
 
+    /// Handles an event by its object and opcode.
     private func handle(_ event: WaylandConnection.Event) {
         var arguments = event.arguments
         switch (event.object, event.opcode) {
@@ -96,7 +103,8 @@ final class ForeignToplevelSource: ActivitySource {
             }
         case (sync, _):
             guard manager != nil else { return end("the compositor has no \(Self.managerInterface)") }
-            // The windows follow with the active one; an empty desktop has none.
+            // The events of the windows follow, and name the active one. Until then none is active, which is final on an
+            // empty desktop.
             report(nil)
         case (sign, _): onEvent?(.alive)
         case (manager, 0):
@@ -109,6 +117,7 @@ final class ForeignToplevelSource: ActivitySource {
         }
     }
 
+    /// Binds the toplevel manager, a global object of the compositor.
     private func bind(_ name: UInt32, version: UInt32) {
         guard let connection, manager == nil else { return }
         let manager = connection.newObject()
@@ -118,19 +127,22 @@ final class ForeignToplevelSource: ActivitySource {
             .number(manager))
     }
 
+    /// Handles an event of a window. The numbers are the protocol's opcodes.
     private func handle(_ event: WaylandConnection.Event, of toplevel: UInt32) {
         var arguments = event.arguments
         switch event.opcode {
+        // app_id
         case 1:
             toplevels[toplevel]!.application = arguments.text()
             toplevels[toplevel]!.isChanged = true
+        // state
         case 4:
             let states = arguments.numbers() ?? []
             toplevels[toplevel]!.isActivated = states.contains(Self.activated)
             toplevels[toplevel]!.isMinimized = states.contains(Self.minimized)
             toplevels[toplevel]!.isChanged = true
+        // done: completes a group of changes.
         case 5:
-            // This event completes a group of changes.
             guard toplevels[toplevel]!.isChanged else { return }
             toplevels[toplevel]!.isChanged = false
             reportVisibility(of: toplevel)
@@ -139,9 +151,11 @@ final class ForeignToplevelSource: ActivitySource {
             } else if active == toplevel {
                 report(toplevels.first { $0.value.isActivated }?.key)
             }
+        // parent
         case 7:
             toplevels[toplevel]!.parent = arguments.number() ?? 0
             toplevels[toplevel]!.isChanged = true
+        // closed
         case 6:
             toplevels[toplevel] = nil
             connection?.request(7, of: toplevel)  // destroy
@@ -163,6 +177,7 @@ final class ForeignToplevelSource: ActivitySource {
                 ActivityWindow(id: String(id), application: toplevel.application), isHidden: toplevel.isMinimized))
     }
 
+    /// Reports a window as active, with its chain of parents; nil for no active window.
     private func report(_ toplevel: UInt32?) {
         active = toplevel
         guard let toplevel else { return report(window: nil) }
@@ -177,7 +192,7 @@ final class ForeignToplevelSource: ActivitySource {
         report(window: window)
     }
 
-    /// Reports a window, unless it is unchanged. Frequent changes of titles repeat known states.
+    /// Reports the active window, unless the report would repeat the last one.
     private func report(window: ActivityWindow?) {
         guard reported != .some(window) else { return }
         reported = .some(window)

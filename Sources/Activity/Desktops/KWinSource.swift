@@ -9,13 +9,15 @@ import CarillonMainLoop
     import Musl
 #endif
 
-/// The source for KWin, which runs a script of this project that reports the focus.
+/// The activity source for KWin (KDE Plasma): it loads a script into KWin that reports the active window.
 ///
-/// The script is written into the runtime directory for KWin to read, and unloaded when the source is released. It
-/// calls this connection by its unique name, so that it never starts a service that has ended.
+/// The source writes the script into the runtime directory, from where KWin reads it, and unloads the script when the
+/// source is released. The script calls the service by its unique name on the bus: a call to the well-known name would
+/// start a service that has ended.
 final class KWinSource: ReportedSource {
     private let directory: String
     private let uniqueName: UniqueName
+    /// Whether KWin has loaded the script.
     private var isLoaded = false
 
     private static let kwin: WellKnownName = "org.kde.KWin"
@@ -34,6 +36,7 @@ final class KWinSource: ReportedSource {
         if isLoaded { unload() }
     }
 
+    /// Writes the script, and has KWin load and start it.
     override func desktopFound() {
         mkdir(directory, 0o700)
         let path = "\(directory)/kwin-activity.js"
@@ -84,6 +87,7 @@ final class KWinSource: ReportedSource {
         bus.send(message)
     }
 
+    /// Returns a call of KWin's scripting interface.
     private static func call(_ member: MemberName) -> Message {
         .methodCall(
             to: kwin, path: "/Scripting", interface: "org.kde.kwin.Scripting", member: member, startsService: false)

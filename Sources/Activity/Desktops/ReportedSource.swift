@@ -2,10 +2,10 @@
 import CarillonBusNames
 import CarillonDBus
 
-/// The source for a desktop that reports over the bus, the base class of ``KWinSource`` and ``GNOMEShellSource``.
+/// An activity source whose desktop reports over D-Bus: the base class of ``KWinSource`` and ``GNOMEShellSource``.
 ///
-/// The desktop is the owner of a well-known name. The source is lost when this owner leaves the bus, or another process
-/// replaces it.
+/// The desktop is the owner of a well-known name, `peer`. ``ActivityReports`` receives its reports and passes them to
+/// ``onEvent``. The source ends when this owner leaves the bus, or another process replaces it.
 class ReportedSource: ActivitySource {
     var onEvent: ((ActivityEvent) -> Void)?
     var watchesVisibility = false
@@ -39,11 +39,13 @@ class ReportedSource: ActivitySource {
         }
     }
 
-    /// Called when the desktop was found, and may report from now on.
+    /// Called when the desktop was found, and may report from now on. Subclasses request the reports here.
     func desktopFound() {}
 
+    /// Asks the desktop for an answer. Subclasses implement it.
     func askForSign() {}
 
+    /// Whether `sender` is the desktop, so that its report is accepted.
     func accepts(from sender: UniqueName) -> Bool { sender == owner }
 
     /// Handles a change of a name's owner.
@@ -52,6 +54,7 @@ class ReportedSource: ActivitySource {
         end("\(peer) left the bus")
     }
 
+    /// Reports the failure of the source.
     func end(_ reason: String) {
         owner = nil
         onEvent?(.ended(reason: reason))

@@ -2,10 +2,11 @@
 import CarillonBusNames
 import CarillonDBus
 
-/// The state of the screen lock or screen saver. A locked screen shows no window to the user, whichever has the focus.
+/// The observer of the screen lock and the screen savers on the bus. While the screen is locked, the user sees no window, so
+/// ``ActivityMonitor`` then treats no window as active.
 ///
-/// Screen savers report their state with the signal ActiveChanged, of an interface whose name depends on the desktop.
-/// Only the owner of that name is trusted.
+/// Screen savers report their state with the signal ActiveChanged. The name of its interface depends on the desktop and
+/// is also the well-known name of the screen saver. Only the owner of that name is trusted.
 final class ScreenLock {
     /// The names of screen savers on the bus, which are also their interfaces.
     static let names: [WellKnownName] = [
@@ -13,13 +14,16 @@ final class ScreenLock {
         "org.cinnamon.ScreenSaver",
     ]
 
+    /// Whether any screen saver is active.
     private(set) var isLocked = false
     /// Called after a change of ``isLocked``.
     var onChange: ((Bool) -> Void)?
 
     private unowned let bus: any MessageBus
     private var isStarted = false
+    /// The screen savers that are on the bus.
     private var owners: [WellKnownName: UniqueName] = [:]
+    /// The screen savers that report to be active.
     private var active: Set<WellKnownName> = []
 
     /// - Parameter bus: The bus, which outlives this object.
@@ -40,6 +44,7 @@ final class ScreenLock {
         }
     }
 
+    /// Records a screen saver on the bus, and asks for its state.
     private func appeared(_ name: WellKnownName, _ owner: UniqueName) {
         owners[name] = owner
         guard let path = ObjectPath(rawValue: "/" + name.rawValue.split(separator: ".").joined(separator: "/")),
@@ -53,6 +58,7 @@ final class ScreenLock {
         }
     }
 
+    /// Handles a change of a name's owner: a screen saver that left is not active any more.
     func ownerChanged(_ change: OwnerChange) {
         for name in Self.names where change.concerns(name) && change.newOwner != owners[name] {
             owners[name] = nil

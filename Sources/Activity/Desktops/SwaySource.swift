@@ -2,10 +2,11 @@
 import CarillonJSON
 import CarillonMainLoop
 
-/// The source for Sway's IPC, which reports the process of each window.
+/// The activity source for the Sway compositor, over its IPC socket. The IPC reports the process of each window.
 ///
-/// Each change of focus is reported with its window. Other changes (a closed window, an empty workspace) require a
-/// query of the tree of all windows. i3 uses the same protocol without processes, so the X11 source is better there.
+/// An event of Sway names the window that gets the focus. After other changes, such as a closed window or an empty
+/// workspace, the source queries the tree of all windows. i3 has the same protocol, but reports no processes; there
+/// ``X11Source`` is used.
 final class SwaySource: ActivitySource {
     var onEvent: ((ActivityEvent) -> Void)?
     var watchesVisibility = false
@@ -13,12 +14,14 @@ final class SwaySource: ActivitySource {
     private let session: SessionEnvironment
     private let context: MainContext
     private var stream: UnixStream?
-    /// The second source for the lock screen: Sway's IPC does not report that it takes the focus. The Wayland protocol
-    /// does, but without the owner.
+    /// A second source, for the lock screen. When the lock screen takes the focus, Sway's IPC reports nothing, but over the
+    /// Wayland protocol no window is activated any more. The tree is then queried.
     private var activation: ForeignToplevelSource?
+    /// Received bytes of incomplete messages.
     private var incoming: [UInt8] = []
-    /// Whether the reply with the tree is pending, and whether another request has to follow it.
+    /// Whether a query of the tree has no reply yet.
     private var isTreePending = false
+    /// Whether the windows changed after that query, so that its reply is discarded and another query follows.
     private var isTreeStale = false
     /// The windows reported as active or with their visibility.
     private var reported: Set<WindowID> = []
@@ -31,6 +34,7 @@ final class SwaySource: ActivitySource {
     /// The maximum depth of nested containers, and of dialogs of dialogs.
     private static let maximumDepth = 64
 
+    /// The message types of the IPC protocol.
     private enum MessageType {
         static let subscribe: UInt32 = 2
         static let tree: UInt32 = 4
@@ -61,7 +65,7 @@ final class SwaySource: ActivitySource {
         }
     }
 
-    /// Watches the lock screen; without that protocol only the IPC is used.
+    /// Watches for the lock screen. Without a Wayland display, or if the second source fails, only the IPC is used.
     private func watchActivation() {
         guard session[.waylandDisplay] != nil else { return }
         let activation = ForeignToplevelSource(session: session, context: context)
@@ -127,15 +131,17 @@ final class SwaySource: ActivitySource {
         }
     }
 
-    /// Whether an event of a window may concern the focus, judged by its first bytes, which name the change. Titles
-    /// change often and cannot be excluded from the subscription; parsing such an event completely would cost thirty
-    /// times as much. Changes that hide other windows matter only if visibility is watched.
+    /// Whether an event of a window may concern the focus, judged by its first bytes, which name the change. The events of
+    /// titles are frequent and can't be excluded from the subscription. Parsing an event completely would cost thirty
+    /// times as much as this check. Changes that hide other windows matter only if visibility is watched.
     private func mayConcernFocus(_ payload: ArraySlice<UInt8>) -> Bool {
         !Self.others.contains { payload.starts(with: $0) }
             && (watchesVisibility || !Self.hiding.contains { payload.starts(with: $0) })
     }
 
+    /// The beginnings of events that never concern the focus.
     private static let others = ["title", "mark", "urgent"].map(beginning)
+    /// The beginnings of events that may hide other windows.
     private static let hiding = ["fullscreen_mode", "floating"].map(beginning)
 
     /// Returns the beginning of an event, as Sway's JSON library writes it.
@@ -145,10 +151,10 @@ final class SwaySource: ActivitySource {
         guard let window = event["container"].flatMap(Self.window(of:)) else { return }
         switch event["change"]?.text {
         case "focus":
-            // A tree that was requested before is older than this event.
+            // The reply to a pending query may be older than this event.
             if isTreePending { isTreeStale = true }
             report(window)
-            // The tree contains the owner of that window.
+            // The event does not contain the window that this one is transient for, nor the visibility; the tree does.
             if watchesVisibility || event["container"].flatMap(Self.transientFor) != nil { askForTree() }
         case "close":
             if reported.remove(window.id) != nil { onEvent?(.closed(window.id)) }
@@ -160,6 +166,7 @@ final class SwaySource: ActivitySource {
 
     // MARK: The tree
 
+    /// Queries the tree of all windows; a query during another one follows it.
     private func askForTree() {
         isTreeStale = isTreePending
         guard !isTreePending else { return }
@@ -167,6 +174,7 @@ final class SwaySource: ActivitySource {
         send(MessageType.tree)
     }
 
+    /// Reports closed windows, the visibility of windows, and the active window, from a reply with the tree.
     private func handle(tree: JSON) {
         var windows: [WindowID: ActivityWindow] = [:]
         // X11 windows by their numbers, and the window that each is transient for.
@@ -207,8 +215,8 @@ final class SwaySource: ActivitySource {
         (node["nodes"]?.elements ?? []) + (node["floating_nodes"]?.elements ?? [])
     }
 
-    /// Returns the focused window below a focused node. A focused container delegates to its last focused window. A
-    /// focused workspace is empty, or has only containers outside its focus.
+    /// Returns the window that has the focus, below a node that Sway marks as focused. For a container it is the window
+    /// that was focused last in it. A focused workspace has no focused window.
     private static func focusedWindow(in node: JSON) -> ActivityWindow? {
         var node = node
         for _ in 0..<maximumDepth {

@@ -7,11 +7,15 @@ import CarillonMainLoop
     import Musl
 #endif
 
-/// The source for an X11 session. It reads the window manager's `_NET_ACTIVE_WINDOW` on the root window. The process of
-/// a window comes from the server (X-Resource), or else from the client itself (`_NET_WM_PID`).
+/// The activity source for an X11 session. It reads the property `_NET_ACTIVE_WINDOW`, which the window manager sets on the
+/// root window. The process of a window comes from the X server (X-Resource extension), or else from the client itself
+/// (`_NET_WM_PID`).
 ///
-/// The properties of the root window come from the window manager, and remain when it has died. The source therefore
-/// watches its check window; without one, the active window is unknown.
+/// The properties of the root window remain when the window manager has died. The source therefore watches the window
+/// manager's check window (`_NET_SUPPORTING_WM_CHECK`), which disappears with it. Without a check window, the active
+/// window is unknown.
+///
+/// All queries are asynchronous; the X server answers them in their order.
 final class X11Source: ActivitySource {
     var onEvent: ((ActivityEvent) -> Void)?
     var watchesVisibility = false
@@ -20,29 +24,35 @@ final class X11Source: ActivitySource {
 
     private let session: SessionEnvironment
     private let context: MainContext
+    /// The attempt to connect, while it runs.
     private var connector: XCBConnector?
     private var connection: XCBConnection!
     private var atoms = Atoms()
+    /// Whether the server reports the processes of windows.
     private var canAskServer = false
 
     /// The window manager's check window, while it exists.
     private var manager: Window?
-    /// The number of the last query, and of the last reported answer. Answers take different times, and none may be
-    /// reported after a newer one.
+    /// The number of the last query of the active window, and of the query whose answer was last reported. A query has
+    /// several steps, so an older query may end after a newer one; its answer is then ignored.
     private var lastQuestion = 0
     private var lastAnswer = 0
+    /// The active window; 0 if none is active.
     private var active: Window = 0
     /// The window that was active last, if none is active now.
     private var lastActive: Window = 0
-    /// The windows that the window manager lists, and those reported as active.
+    /// The windows in the window manager's list.
     private var managed: Set<Window> = []
+    /// The windows that were reported in any event, so that their end must be reported.
     private var reported: Set<Window> = []
     /// The description and the last reported visibility of each managed window, if visibility is watched.
     private var seen: [Window: (window: ActivityWindow, isHidden: Bool?)] = [:]
-    /// Whether a query of the visibility is pending, and whether another has to follow it.
+    /// Whether a query of the visibility has no reply yet.
     private var isAskingVisibility = false
+    /// Whether another query has to follow it, because something changed meanwhile.
     private var isVisibilityStale = false
 
+    /// The server's numbers of property names and values.
     private struct Atoms {
         var activeWindow: XCBConnection.Atom = 0
         var clientList: XCBConnection.Atom = 0
@@ -59,10 +69,11 @@ final class X11Source: ActivitySource {
         let clientMachine = XCBConnection.clientMachine
     }
 
-    /// Whether the window manager is i3, whose containers can take the focus.
+    /// Whether the window manager is i3, in which a container of windows can have the focus.
     private var hasContainers = false
+    /// The maximum number of windows that are read from the list.
     private static let maximumWindows = 4096
-    /// The maximum depth of dialogs of dialogs.
+    /// The maximum depth of dialogs of dialogs, and of frames around windows.
     private static let maximumDepth = 16
     /// The EWMH types of windows that do not belong to an application.
     private static let kinds: [String: ActivityWindow.Kind] = [
@@ -88,6 +99,7 @@ final class X11Source: ActivitySource {
         if connector == nil { end("an earlier attempt still waits for the X server") }
     }
 
+    /// Asks the server for an extension; any request would do.
     func askForSign() {
         connection?.isPresent("XWAYLAND") { [unowned self] _ in onEvent?(.alive) }
     }
@@ -98,6 +110,7 @@ final class X11Source: ActivitySource {
 
     // MARK: Connecting
 
+    /// Continues after the attempt to connect: requests all atoms, and then looks for the window manager.
     private func connected(_ result: Result<XCBConnector.Success, XCBConnector.Failure>) {
         connector = nil
         switch result {
@@ -123,6 +136,7 @@ final class X11Source: ActivitySource {
             for (type, kind) in Self.kinds {
                 connection.atom("_NET_WM_WINDOW_TYPE_\(type)") { [unowned self] in atoms.windowTypes[$0] = kind }
             }
+            // The last request: its reply implies that the other atoms are known.
             connection.atom("_NET_SUPPORTING_WM_CHECK") { [unowned self] in
                 atoms.supportingCheck = $0
                 connection.select(propertyChanges: true, structure: false, of: connection.root)
@@ -151,6 +165,8 @@ final class X11Source: ActivitySource {
 
     // MARK: Window manager
 
+    /// Finds the window manager by its check window. The check window must name itself in the same property; otherwise the
+    /// root window's property is a remainder of an earlier window manager.
     private func lookForManager() {
         connection.numbers(atoms.supportingCheck, of: connection.root) { [unowned self] value in
             guard let check = value?.first, check != 0 else { return managerDisappeared("there is no window manager") }
@@ -172,6 +188,7 @@ final class X11Source: ActivitySource {
         }
     }
 
+    /// Reports that the active window is unknown, and ignores the answers to pending queries.
     private func managerDisappeared(_ reason: String) {
         manager = nil
         lastAnswer = lastQuestion
@@ -181,6 +198,7 @@ final class X11Source: ActivitySource {
 
     // MARK: Windows
 
+    /// Queries the active window and reports it.
     private func askForActiveWindow() {
         lastQuestion += 1
         let question = lastQuestion
@@ -198,15 +216,16 @@ final class X11Source: ActivitySource {
         describe(window) { [unowned self] in report($0, window, to: question) }
     }
 
-    /// Determines whether the focus is on a container with this window. i3 reports only that no window has the focus,
-    /// as for an empty workspace, which does not contain this window.
+    /// Determines whether the focus is on a container with this window. For a focused container i3 reports that no window
+    /// has the focus, as for an empty workspace. The two cases differ in whether the window is on the current workspace.
     private func findContainer(of window: Window, completion: @escaping (Bool) -> Void) {
         var current: UInt32?
         connection.numbers(atoms.currentDesktop, of: connection.root) { current = $0?.first }
         connection.numbers(atoms.windowDesktop, of: window) { completion($0?.first != nil && $0?.first == current) }
     }
 
-    /// Describes a window and its owner. Its properties are requested together with its process.
+    /// Queries the kind, the process and the transient-for chain of a window. The requests go out together; the reply with
+    /// the process comes last.
     private func describe(_ window: Window, completion: @escaping (ActivityWindow) -> Void) {
         var description = ActivityWindow(id: String(window))
         var parent: Window = 0
@@ -218,8 +237,8 @@ final class X11Source: ActivitySource {
         }
     }
 
-    /// Appends the chain of windows that this window is transient for. The root window stands for all windows of the
-    /// same process.
+    /// Appends the owners of the windows that this window is transient for, directly and indirectly. A dialog that is
+    /// transient for the root window belongs to all windows of its own process, so it has no other owner.
     private func addParents(
         of description: ActivityWindow, from parent: Window, seen: Set<Window>,
         completion: @escaping (ActivityWindow) -> Void
@@ -243,6 +262,7 @@ final class X11Source: ActivitySource {
         }
     }
 
+    /// Reports the active window, unless a newer query was already answered.
     private func report(_ description: ActivityWindow?, _ window: Window = 0, to question: Int) {
         guard question > lastAnswer else { return }
         lastAnswer = question
@@ -255,6 +275,7 @@ final class X11Source: ActivitySource {
         reportClosed()
     }
 
+    /// Queries the list of windows, reports closed ones, and examines new ones.
     private func askForClientList() {
         connection.numbers(atoms.clientList, of: connection.root, limit: Self.maximumWindows) { [unowned self] value in
             guard manager != nil else { return }
@@ -269,6 +290,7 @@ final class X11Source: ActivitySource {
 
     // MARK: Visibility
 
+    /// Begins to watch the visibility of new windows.
     private func look(at new: Set<Window>) {
         seen = seen.filter { managed.contains($0.key) }
         for window in new {
@@ -282,7 +304,7 @@ final class X11Source: ActivitySource {
     }
 
     /// Watches a window and all its ancestors, since window managers hide a window by unmapping it or the frame around
-    /// it. The watch precedes the query.
+    /// it. Each window is watched before its parent is queried, so that no change is missed.
     private func watchFrames(of window: Window, depth: Int = 0) {
         connection.select(propertyChanges: false, structure: true, of: window)
         connection.parent(of: window) { [unowned self] parent in
@@ -291,9 +313,9 @@ final class X11Source: ActivitySource {
         }
     }
 
-    /// Queries all windows at once. A window is hidden if the window manager says so, or if it or an ancestor is not
-    /// mapped, as on another workspace of any screen. Where window managers do not unmap windows, they count as
-    /// visible.
+    /// Queries the visibility of all windows at once, and reports changes. A window is hidden if it has the state
+    /// `_NET_WM_STATE_HIDDEN`, or if it or an ancestor is not mapped, as on another workspace. Some window managers do not
+    /// unmap windows of other workspaces; these windows count as visible.
     private func askForVisibility() {
         guard watchesVisibility, manager != nil, !seen.isEmpty else { return }
         isVisibilityStale = isAskingVisibility
@@ -311,14 +333,14 @@ final class X11Source: ActivitySource {
                 onEvent?(.window(description, isHidden: isHidden))
             }
         }
-        // This reply comes behind all replies above.
+        // The reply to this request comes behind all replies above, and ends the query.
         connection.isPresent("XWAYLAND") { [unowned self] _ in
             isAskingVisibility = false
             if isVisibilityStale { askForVisibility() }
         }
     }
 
-    /// Looks for a panel, which is part of the desktop even if it is never active.
+    /// Reports a window if it is part of the desktop, such as a panel, which may never be active.
     private func lookForShell(_ window: Window) {
         kind(of: window) { [unowned self] kind in
             guard kind == .shell else { return }
@@ -330,8 +352,8 @@ final class X11Source: ActivitySource {
         }
     }
 
-    /// Reports windows that are no longer managed, as they were closed or hidden. The active window may be too new for
-    /// the list.
+    /// Reports windows as closed that the window manager no longer lists. The active window is excepted: it may be too new
+    /// for the list.
     private func reportClosed() {
         for window in reported where window != active && !managed.contains(window) {
             reported.remove(window)
@@ -339,6 +361,7 @@ final class X11Source: ActivitySource {
         }
     }
 
+    /// Queries the process of a window, from the server or else from the client's own statement.
     private func processID(of window: Window, completion: @escaping (UInt32?) -> Void) {
         guard canAskServer else { return ownWord(of: window, completion: completion) }
         connection.processID(of: window) { [unowned self] processID in
@@ -346,7 +369,7 @@ final class X11Source: ActivitySource {
         }
     }
 
-    /// Requests the process that the client itself states, if it states that it runs on this machine.
+    /// Queries the process id that the client itself states, if the client also states that it runs on this machine.
     private func ownWord(of window: Window, completion: @escaping (UInt32?) -> Void) {
         connection.text(atoms.clientMachine, of: window) { [unowned self] machine in
             guard machine == Self.hostName else { return completion(nil) }

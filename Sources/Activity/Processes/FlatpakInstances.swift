@@ -7,16 +7,18 @@ import CarillonBusNames
     import Musl
 #endif
 
-/// The running Flatpak instances of this session, as Flatpak records them: `$XDG_RUNTIME_DIR/.flatpak/ID/info`.
+/// The running Flatpak instances of this session, as Flatpak records them: `$XDG_RUNTIME_DIR/.flatpak/ID/info`. The service
+/// asks whether any sandboxed application may call it. If so, it treats a caller that left before its identification as a
+/// sandbox.
 ///
-/// The directory of an ended instance stays for at least three seconds from its beginning, and until the next use of
-/// Flatpak. A connection that just left therefore belongs to an instance that is still recorded, if to any.
+/// Flatpak keeps the directory of an instance for at least three seconds from the instance's start, and until the next
+/// use of Flatpak. A connection that has just left the bus therefore still has its directory, if it was of an instance.
 package final class FlatpakInstances {
     private let directory: String
-    /// The time of the directory's last change when no instance was found. While it is unchanged, no instance has
-    /// begun.
+    /// The modification time of the directory when no instance with the permission was found; otherwise nil. While the
+    /// time is unchanged, no instance has started, so the answer is still no.
     private var unchangedSince: timespec?
-    /// The maximum number of instances examined, more than a user runs at a time.
+    /// The maximum number of instances that are examined; a user does not run that many.
     private static let most = 1024
 
     /// - Parameter runtimeDirectory: The user's runtime directory; nil if there is none, and therefore no Flatpak.
@@ -29,8 +31,9 @@ package final class FlatpakInstances {
         FlatpakInstances(runtimeDirectory: SessionEnvironment.own[.runtimeDirectory])
     }
 
-    /// Whether an instance has a permission to send messages to the owner of `name` on the session bus; also true if
-    /// there are too many instances to examine. Each call has to pass the same name.
+    /// Whether any instance has the permission to send messages to the owner of `name` on the session bus. The answer is
+    /// also true if there are too many instances to examine. All calls must pass the same name, because a negative answer
+    /// is cached.
     package func mayTalk(to name: WellKnownName) -> Bool {
         var status = stat()
         guard stat(directory, &status) == 0 else { return false }
@@ -39,7 +42,8 @@ package final class FlatpakInstances {
             return false
         }
         unchangedSince = nil
-        // An instance that begins in the same clock tick would not change the time.
+        // A recent modification time may be the same for an instance that starts later, in the same clock tick. Then the
+        // answer is not cached.
         let isCertain = Self.now - (Int(changed.tv_sec) * 1000 + Int(changed.tv_nsec) / 1_000_000) > 100
         guard let entries = opendir(directory) else { return false }
         defer { closedir(entries) }
@@ -68,7 +72,7 @@ package final class FlatpakInstances {
         return Int(time.tv_sec) * 1000 + Int(time.tv_nsec) / 1_000_000
     }
 
-    /// Parses the permissions in a `.flatpak-info`, a key file.
+    /// Whether the permissions in a `.flatpak-info` (a key file) allow messages to `name`.
     static func mayTalk(to name: String, info: [UInt8]) -> Bool {
         var group = Substring()
         for line in String(decoding: info, as: UTF8.self).split(separator: "\n") {

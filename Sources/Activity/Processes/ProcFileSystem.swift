@@ -5,13 +5,16 @@
     import Musl
 #endif
 
-/// The kernel's process table, in `/proc`. Unreadable facts are unknown.
+/// The process table of the kernel, read from `/proc`. Facts that can't be read are unknown. The service wraps it in
+/// ``RecentProcesses``.
 ///
-/// The kernel returns most facts at once. The root directory of a process may be in any file system, possibly one whose
-/// server does not answer. Its environment is in its memory, which may be a file there. Only for processes with the
-/// root directory of this process no lookup can block.
+/// Most reads from `/proc` return at once. Two kinds of read may block, so they are returned as ``Lookup/mayBlock(_:)``:
+///
+/// - Files in the root directory of a process, which may be in any file system, also one whose server does not answer.
+///   Processes with the same root directory as this process are excepted, because no such file is read for them.
+/// - The environment of a process: it is read from the process's memory, which may be mapped from such a file.
 package struct ProcFileSystem: ProcessTable, Sendable {
-    /// The mount point.
+    /// The mount point of the file system; tests replace it.
     var root = "/proc"
 
     package init() {}
@@ -28,14 +31,15 @@ package struct ProcFileSystem: ProcessTable, Sendable {
         return String(decoding: name.prefix { $0 != UInt8(ascii: "\n") }, as: UTF8.self)
     }
 
-    /// Flatpak places the application's facts into the root directory of its sandbox, where the application cannot
-    /// write. The process that the bus knows is Flatpak's proxy, which has a sandbox with the same file.
+    /// Returns the sandbox of a process. For Flatpak the proof is the file `.flatpak-info` in the root directory of the
+    /// sandbox, where the application can't write. The process that the bus reports for a Flatpak application is
+    /// Flatpak's proxy, which has a sandbox with the same file. For snap the proof is the name of the cgroup.
     package func confinement(of processID: UInt32) -> Lookup<Confinement> {
         hasOwnRoot(processID)
             ? .known(confinement(byCgroup: processID)) : .mayBlock { confinementByRoot(of: processID) }
     }
 
-    /// Whether a process has the same root as this process, according to the kernel. Such a process is in no Flatpak
+    /// Whether a process has the same mount namespace and root directory as this process. Such a process is in no Flatpak
     /// sandbox.
     private func hasOwnRoot(_ processID: UInt32) -> Bool {
         guard let namespace = link("\(root)/self/ns/mnt"), let directory = link("\(root)/self/root") else {
@@ -44,6 +48,7 @@ package struct ProcFileSystem: ProcessTable, Sendable {
         return link("\(root)/\(processID)/ns/mnt") == namespace && link("\(root)/\(processID)/root") == directory
     }
 
+    /// Returns the target of a symbolic link; nil if it can't be read.
     private func link(_ path: String) -> [UInt8]? {
         var target = [UInt8](repeating: 0, count: 256)
         let count = target.withUnsafeMutableBytes {
@@ -52,6 +57,7 @@ package struct ProcFileSystem: ProcessTable, Sendable {
         return count > 0 && count < target.count ? Array(target[..<count]) : nil
     }
 
+    /// Returns whether the process is in a snap; it is known to be in no Flatpak sandbox.
     private func confinement(byCgroup processID: UInt32) -> Confinement {
         let cgroups = file("\(root)/\(processID)/cgroup")
         if let snap = Self.snap(inCgroups: cgroups ?? []) { return .sandbox(snap) }
@@ -59,6 +65,7 @@ package struct ProcFileSystem: ProcessTable, Sendable {
         return cgroups != nil || status(of: processID) != nil ? .none : .unknown
     }
 
+    /// Returns the sandbox of a process by the files in its root directory. It may block.
     private func confinementByRoot(of processID: UInt32) -> Confinement {
         // The open descriptor pins the root of this process during the lookup.
         let directory = open("\(root)/\(processID)/root", O_RDONLY | O_DIRECTORY | O_NOCTTY | O_CLOEXEC)
@@ -77,18 +84,20 @@ package struct ProcFileSystem: ProcessTable, Sendable {
         }
         let confinement = confinement(byCgroup: processID)
         if directory >= 0 || confinement.sandbox != nil { return confinement }
-        // A program with more privileges than its user hides its root. A program in Flatpak's sandbox can hide its
-        // root, too, but cannot clear the no-new-privileges flag.
+        // The kernel denies access to the root of a program with more privileges than its user, which is in no sandbox. A
+        // sandboxed program can cause the same denial, but Flatpak sets the no-new-privileges flag, which it can't clear.
         return reason == EACCES && !hasNoNewPrivileges(processID) ? .none : .unknown
     }
 
-    /// Whether the flag is set; also true if unknown.
+    /// Whether the process has the no-new-privileges flag; also true if unknown.
     private func hasNoNewPrivileges(_ processID: UInt32) -> Bool {
         let lines = String(decoding: file("\(root)/\(processID)/status") ?? [], as: UTF8.self).split(separator: "\n")
         return !lines.contains("NoNewPrivs:\t0")
     }
 
-    /// Returns the snap of a cgroup such as `…/snap.NAME.APP-UUID.scope`, with or without a systemd slice around it.
+    /// Returns `snap.NAME` for a process in a cgroup such as `…/snap.NAME.APP-UUID.scope`; nil for other cgroups.
+    ///
+    /// - Parameter bytes: The contents of `/proc/PID/cgroup`.
     static func snap(inCgroups bytes: [UInt8]) -> String? {
         for line in String(decoding: bytes, as: UTF8.self).split(separator: "\n") {
             for part in line.split(separator: "/").reversed() where part.hasPrefix("snap.") {
@@ -131,10 +140,12 @@ package struct ProcFileSystem: ProcessTable, Sendable {
         hasOwnRoot(processID) ? .known(facts(of: processID, root: nil)) : .mayBlock { factsByRoot(of: processID) }
     }
 
+    /// Returns the facts including Flatpak's file in the root directory. It may block.
     private func factsByRoot(of processID: UInt32) -> ProcessFacts? {
         facts(of: processID, root: "\(root)/\(processID)/root")
     }
 
+    /// - Parameter directory: The root directory of the process; nil if it need not be searched for Flatpak's file.
     private func facts(of processID: UInt32, root directory: String?) -> ProcessFacts? {
         guard let status = status(of: processID) else { return nil }
         var facts = ProcessFacts(identity: status.identity)
@@ -145,7 +156,7 @@ package struct ProcFileSystem: ProcessTable, Sendable {
             parent = next.parent
         }
         facts.readCgroups(file("\(root)/\(processID)/cgroup") ?? [])
-        // The root directory of the sandbox, which the sandboxed program cannot write to.
+        // The sandboxed program can't write to the root directory of its sandbox.
         if let directory, let info = file("\(directory)/.flatpak-info") { facts.readFlatpakInfo(info) }
         // The id may have been reused during these reads.
         guard self.status(of: processID)?.identity == facts.identity else { return nil }
@@ -156,6 +167,7 @@ package struct ProcFileSystem: ProcessTable, Sendable {
         .mayBlock { environmentInMemory(of: processID) }
     }
 
+    /// Returns the desktop variables of a process; nil for a process in Flatpak, whose environment describes its sandbox.
     private func environmentInMemory(of processID: UInt32) -> SessionEnvironment? {
         guard file("\(root)/\(processID)/root/.flatpak-info") == nil,
             let bytes = file("\(root)/\(processID)/environ", limit: 1 << 20)
@@ -163,6 +175,7 @@ package struct ProcFileSystem: ProcessTable, Sendable {
         return SessionEnvironment(environ: bytes)
     }
 
+    /// The time since boot, in clock ticks.
     package var now: UInt64 {
         var time = timespec()
         clock_gettime(CLOCK_BOOTTIME, &time)
@@ -170,6 +183,7 @@ package struct ProcFileSystem: ProcessTable, Sendable {
         return UInt64(time.tv_sec) * ticks + UInt64(time.tv_nsec) * ticks / 1_000_000_000
     }
 
+    /// Parses `/proc/PID/stat`; nil if there is no such process.
     private func status(
         of processID: UInt32
     ) -> (identity: ProcessIdentity, name: String, parent: UInt32, session: UInt32)? {
@@ -190,13 +204,16 @@ package struct ProcFileSystem: ProcessTable, Sendable {
         )
     }
 
-    /// Returns the contents of a regular file. A sandbox could replace it with a file whose opening blocks.
-    ///
-    /// - Parameter directory: The base of a relative `path`.
     private func file(_ path: String, in directory: Int32 = AT_FDCWD, limit: Int = 1 << 16) -> [UInt8]? {
         Self.contents(of: path, in: directory, limit: limit)
     }
 
+    /// Returns the contents of a regular file; nil for any other object, which is opened without blocking. A sandbox could
+    /// put a pipe in place of the file.
+    ///
+    /// - Parameters:
+    ///   - directory: The descriptor of the directory of a relative `path`.
+    ///   - limit: The size in bytes at which reading ends; the rest of a larger file is ignored.
     static func contents(of path: String, in directory: Int32 = AT_FDCWD, limit: Int = 1 << 16) -> [UInt8]? {
         let descriptor = openat(directory, path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY | O_CLOEXEC)
         guard descriptor >= 0 else { return nil }
@@ -216,12 +233,13 @@ package struct ProcFileSystem: ProcessTable, Sendable {
 }
 
 extension ProcessFacts {
-    /// Parses `/proc/PID/cgroup`: the only line of cgroup v2, `0::/user.slice/…`.
+    /// Sets `unit` and `isEssential` from `/proc/PID/cgroup`, by the line of cgroup v2: `0::/user.slice/…`.
     mutating func readCgroups(_ bytes: [UInt8]) {
         let lines = String(decoding: bytes, as: UTF8.self).split(separator: "\n")
         guard let path = lines.first(where: { $0.hasPrefix("0::") })?.dropFirst(3) else { return }
         let parts = path.split(separator: "/").map(String.init)
-        // systemd's desktop-environments document defines the slices of a user's manager.
+        // The units of a user's systemd manager are below `user@UID.service`. systemd's document DESKTOP_ENVIRONMENTS
+        // defines their slices and the names of application units.
         guard let manager = parts.firstIndex(where: { $0.hasPrefix("user@") }) else { return }
         let own = parts[(manager + 1)...]
         isEssential = own.contains("session.slice") || own.contains("background.slice")
@@ -231,7 +249,7 @@ extension ProcessFacts {
         }
     }
 
-    /// Parses `/.flatpak-info`, a key file.
+    /// Sets `sandbox` from `/.flatpak-info`, a key file.
     mutating func readFlatpakInfo(_ bytes: [UInt8]) {
         var group = Substring()
         var application = ""

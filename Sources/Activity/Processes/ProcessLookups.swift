@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMainLoop
 
-/// The answer to a query about a process, or a closure that finds it.
+/// The result of a query about a process: the value, or a closure that finds the value and may block. ``ProcessLookups``
+/// runs such closures.
 package enum Lookup<Value: Sendable>: Sendable {
     case known(Value)
-    /// A query to be run outside the loop, since it may wait for a file system or a process.
+    /// A query that must not run on the loop's thread, since it may wait for a file system or a process.
     case mayBlock(@Sendable () -> Value)
 
-    /// The value, which may block.
+    /// The value; finding it may block.
     package var value: Value {
         switch self {
         case .known(let value): value
@@ -16,16 +17,22 @@ package enum Lookup<Value: Sendable>: Sendable {
     }
 }
 
-/// A runner for queries about processes that keeps them off the loop (E4).
+/// The runner of queries about processes that may block: up to four run at a time, on threads of their own, each with a
+/// timeout (E4). The service's access checks and the activity tracker use it.
 ///
-/// After a timeout, a process is not queried again as long as the thread of that query is blocked.
+/// After a timeout, further queries about the same process fail at once, as long as the thread of the first one is
+/// blocked. A single process thus blocks one thread at most.
 ///
-/// Threads: that of the loop.
+/// Threads: the loop's thread.
 package final class ProcessLookups {
+    /// The progress of a query, which its thread sets.
     private final class Ticket: Sendable {
         enum State {
+            /// The query has not begun.
             case waiting
+            /// The query is running.
             case asking
+            /// The query has ended.
             case over
         }
 
@@ -40,6 +47,7 @@ package final class ProcessLookups {
     private static let maxWaiting = 256
 
     private let work: BlockingWork
+    /// The queries that timed out while they ran, by the process id.
     private var stuck: [UInt32: Ticket] = [:]
 
     /// - Parameter bound: The timeout of a query, in milliseconds.
@@ -59,8 +67,8 @@ package final class ProcessLookups {
 
     /// Runs a query.
     ///
-    /// - Parameter completion: Called at once with a known value, otherwise later, with nil if the query failed or
-    ///   timed out.
+    /// - Parameter completion: Called during this call if the value is known, or if the query can't be run (with nil).
+    ///   Otherwise called later on the loop's thread, with nil after a timeout.
     package func find<Value: Sendable>(
         _ lookup: Lookup<Value>, of processID: UInt32, then completion: @escaping (Value?) -> Void
     ) {
@@ -74,7 +82,7 @@ package final class ProcessLookups {
                 defer { ticket.state = .over }
                 return find()
             } then: { [unowned self] value in
-                // Without a free thread the query was not started.
+                // A timeout while the query runs: its thread is blocked. A query without a thread never began.
                 if value == nil, ticket.state == .asking { stuck[processID] = ticket }
                 completion(value)
             }

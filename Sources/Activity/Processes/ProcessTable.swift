@@ -6,7 +6,7 @@ package struct ProcessIdentity: Hashable, Sendable {
     let start: UInt64
 }
 
-/// The facts that relate a process to its application.
+/// The facts about a process from which ``ActivityTracker`` determines the application that the process belongs to.
 package struct ProcessFacts: Equatable, Sendable {
     let identity: ProcessIdentity
     /// The ancestors of the process, the parent first, at the time of the read.
@@ -14,22 +14,25 @@ package struct ProcessFacts: Equatable, Sendable {
     /// The session of the terminal or login, as created by `setsid`. A program in a terminal has another session than
     /// the terminal itself.
     var session: UInt32 = 0
-    /// The systemd unit that an application was started as; nil for other units, which hold several applications.
+    /// The systemd unit that was started for this application alone; nil if the process is in another kind of unit, such as
+    /// that of a terminal session.
     var unit: String?
     /// Whether the process is part of the session or its background, not an application: the compositor, panels,
     /// services.
     var isEssential = false
+    /// The Flatpak sandbox; nil if the process is in none.
     var sandbox: Sandbox?
 
-    /// An application's own container with all its processes.
+    /// A Flatpak sandbox, which holds all processes of one run of an application.
     struct Sandbox: Hashable, Sendable {
+        /// The application's id.
         let application: String
         /// The id of one run; empty if unknown.
         let instance: String
     }
 }
 
-/// The sandbox state of a process.
+/// The sandbox of a process, for the access checks of the service.
 package enum Confinement: Equatable, Sendable {
     /// A process outside any sandbox.
     case none
@@ -39,13 +42,13 @@ package enum Confinement: Equatable, Sendable {
     case unknown
 }
 
-/// A description of a process for people.
+/// A description of a process for the user, shown by `carillon` and in the log.
 package struct ProcessDescription: Equatable, Sendable {
     /// The short name of the program, which the program can change.
     package var name: String
     /// The systemd unit of the process; nil without one.
     package var unit: String?
-    /// The application id in the unit's name; nil for other units.
+    /// The application id in the unit's name; nil if the unit is not that of an application.
     package var application: String?
 
     package init(name: String, unit: String? = nil, application: String? = nil) {
@@ -55,8 +58,8 @@ package struct ProcessDescription: Equatable, Sendable {
     }
 }
 
-/// A provider of facts about processes: the kernel, or its replacement in tests. Its functions wait only for the
-/// kernel; queries that may take longer return a ``Lookup``.
+/// A provider of facts about processes: the kernel (``ProcFileSystem``), or its replacement in tests. Its functions never
+/// block; a query that may block is returned as a ``Lookup``.
 package protocol ProcessTable {
     /// Returns the short name of the program; empty if the process is gone or hidden.
     func name(of processID: UInt32) -> String
@@ -64,8 +67,8 @@ package protocol ProcessTable {
     func confinement(of processID: UInt32) -> Lookup<Confinement>
     /// Returns the description of a process.
     ///
-    /// - Parameter moment: A time of ``now``. A process with a later start reuses the id of another.
-    /// - Returns: nil if there is no such process, or it is another one.
+    /// - Parameter moment: A time of ``now``. A later start time means that another process reuses the id.
+    /// - Returns: nil if there is no such process, or if it started later.
     func description(of processID: UInt32, startedBy moment: UInt64) -> ProcessDescription?
     /// Returns the identity of a process; nil if there is none.
     func identity(of processID: UInt32) -> ProcessIdentity?
@@ -73,7 +76,7 @@ package protocol ProcessTable {
     func facts(of processID: UInt32) -> Lookup<ProcessFacts?>
     /// Returns the desktop environment of a process; nil if unknown, or not trustworthy, as in a sandbox.
     func environment(of processID: UInt32) -> Lookup<SessionEnvironment?>
-    /// The current time, on the clock of process start times.
+    /// The current time on the clock of ``ProcessIdentity/start``, in clock ticks since boot.
     var now: UInt64 { get }
 }
 
@@ -85,7 +88,7 @@ extension Confinement {
 extension ProcessTable {
     package func identity(of processID: UInt32) -> ProcessIdentity? { facts(of: processID).value?.identity }
 
-    /// Derives the description from the facts, for a table without separate reads.
+    /// The default implementation, for tests: derives the description from the facts.
     package func description(of processID: UInt32, startedBy moment: UInt64) -> ProcessDescription? {
         guard let facts = facts(of: processID).value, facts.identity.start <= moment else { return nil }
         return ProcessDescription(
@@ -94,11 +97,13 @@ extension ProcessTable {
 }
 
 extension ProcessFacts {
-    /// Whether a process with these facts belongs to the application of `window`'s process.
+    /// Whether this process belongs to the application that owns a window.
     ///
-    /// It belongs to it in three cases: it is the same process, both are in the same sandbox instance, or it is a
-    /// helper. A helper was started by that process, in the same application unit and session. A program in a terminal
-    /// is none of these.
+    /// This is so in three cases: it is the process of the window, both are in the same sandbox instance, or this process
+    /// is a *helper*. A helper is a descendant of the window's process in the same application unit and the same
+    /// session (`setsid`). A program in a terminal has another session, so it is no helper of the terminal.
+    ///
+    /// - Parameter window: The facts of the process that owns the window.
     func belongs(to window: ProcessFacts) -> Bool {
         if identity == window.identity { return true }
         if let sandbox, sandbox == window.sandbox { return !sandbox.instance.isEmpty }
@@ -106,7 +111,7 @@ extension ProcessFacts {
         return unit == window.unit && session == window.session && ancestors.contains(window.identity)
     }
 
-    /// The id in the name of an application's unit, by systemd's convention for desktops; nil for other units.
+    /// The application id in the name of ``unit``, by systemd's convention for desktops; nil without such an id.
     ///
     /// The forms are `app[-LAUNCHER]-ID-RANDOM.scope` and `app[-LAUNCHER]-ID[@RANDOM].service`, where a dash in ID is
     /// `\x2d`.

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A process table with a short-lived cache. A program may open thousands of connections at once, and each causes
-/// several identical queries.
+/// A cache in front of a process table, with a lifetime of 100 ms. A program may open thousands of connections at once,
+/// and the service asks for the same process for each of them.
 ///
-/// Only answers that the kernel returned at once are cached, and only while the same process has the id, which is
-/// verified regularly. Threads: one at a time.
+/// Only answers that need no blocking query are cached, and only while the same process has the id; this is verified at
+/// most every millisecond. Threads: one at a time.
 package final class RecentProcesses: ProcessTable {
     package typealias Instant = SuspendingClock.Instant
 
+    /// A cached process. A field is nil until it was asked for.
     private struct Known {
         let identity: ProcessIdentity
+        /// The creation of this entry.
         let since: Instant
         /// The time of the last verification that the process still has the id.
         var seen: Instant
@@ -18,18 +20,21 @@ package final class RecentProcesses: ProcessTable {
         var facts: ProcessFacts?
     }
 
-    /// The lifetime of an entry. A process may change its name, and enter a sandbox.
+    /// The lifetime of an entry. It is short, because a process may change its name and enter a sandbox.
     private static let memory = Duration.milliseconds(100)
-    /// The minimum time between verifications. The bus's answer is as old, so an id that is reused within this time
-    /// cannot be detected anyway.
+    /// The minimum time between two verifications that the process still has its id. The id itself, which the bus reported,
+    /// is about as old, so an id reused within this time can't be detected anyway.
     private static let leastTimeToReuse = Duration.milliseconds(1)
+    /// The maximum number of entries; a full cache is cleared.
     private static let maxKnown = 64
 
     private let table: any ProcessTable
     private let time: () -> Instant
     private var known: [UInt32: Known] = [:]
 
-    /// - Parameter time: Returns the current time.
+    /// - Parameters:
+    ///   - table: The table whose answers are cached.
+    ///   - time: Returns the current time.
     package init(of table: any ProcessTable, time: @escaping () -> Instant = { .now }) {
         self.table = table
         self.time = time
@@ -68,6 +73,7 @@ package final class RecentProcesses: ProcessTable {
 
     package var now: UInt64 { table.now }
 
+    /// Returns a field of the cached entry, and reads it from the table if it is not cached.
     private func remembered<Value>(
         _ processID: UInt32, _ part: WritableKeyPath<Known, Value?>, read: () -> Value?
     ) -> Value? {
@@ -77,7 +83,7 @@ package final class RecentProcesses: ProcessTable {
         return value
     }
 
-    /// Returns the cached entry of the process with this id; nil if there is no process.
+    /// Returns the cached entry of the process with this id, and creates or renews it if needed; nil if there is no process.
     private func know(_ processID: UInt32) -> Known? {
         let now = time()
         if let known = known[processID], now - known.seen < Self.leastTimeToReuse, now - known.since < Self.memory {

@@ -5,10 +5,11 @@
     import Musl
 #endif
 
-/// The environment variables of a session that describe its desktop.
+/// The environment variables that describe the desktop of a session. ``ActivityFollower`` selects and connects the activity
+/// source by them.
 ///
-/// The bus may start the service before the desktop has exported its environment. The service therefore reads missing
-/// variables from its clients: a client with a window has all of them in its environment.
+/// The bus may start the service before the desktop has exported its environment. If no desktop is known, the service
+/// therefore reads the environment of its clients: a client with a window has all of these variables.
 package struct SessionEnvironment: Equatable, Sendable {
     enum Variable: String, CaseIterable, Sendable {
         case display = "DISPLAY"
@@ -54,9 +55,10 @@ package struct SessionEnvironment: Equatable, Sendable {
     /// The value of a variable; nil if it is unset or empty.
     subscript(variable: Variable) -> String? { values[variable] }
 
+    /// Whether the session is a Wayland session.
     var isWayland: Bool { values[.waylandDisplay] != nil || values[.sessionType] == "wayland" }
 
-    /// Whether the X server is on this machine. A remote server would report processes of its own machine.
+    /// Whether the X server is on this machine. The process ids of a remote server would belong to another machine.
     var hasLocalDisplay: Bool {
         guard let display = values[.display] else { return false }
         return [":", "unix:", "/"].contains(where: display.hasPrefix)

@@ -2,17 +2,18 @@
 import CarillonBusNames
 import CarillonDBus
 
-/// The interface `org.carillon.Activity1` for reports of desktops: its names, and its messages as values, encoded and
-/// decoded here.
+/// The D-Bus interface `org.carillon.Activity1`, by which the script in KWin and the extension of GNOME Shell report the
+/// windows of the desktop: its names, and its messages as types with encoding and decoding.
 ///
-/// It is documented in `dbus-interfaces/org.carillon.Activity1.xml`.
+/// ``ActivityReports`` serves it. It is documented in `dbus-interfaces/org.carillon.Activity1.xml`.
 package enum ActivityInterface {
     package static let path: ObjectPath = "/org/carillon/Activity"
     package static let name: InterfaceName = "org.carillon.Activity1"
 
-    /// A change of focus.
+    /// The report of a change of focus, without the kind of the window. The script and the extension of this project send
+    /// ``WindowFocused`` instead.
     package struct Focused: ActivityReport {
-        /// The window that has the focus now; empty if none has.
+        /// The desktop's id of the window that has the focus now; empty if none has.
         package var window: String
         /// The process of the window; 0 if unknown.
         package var processID: Int32
@@ -43,7 +44,7 @@ package enum ActivityInterface {
         }
     }
 
-    /// A change of focus, from a desktop that reports more about the window.
+    /// The report of a change of focus, with the kind of the window and the window that it is transient for.
     package struct WindowFocused: ActivityReport {
         package var focused: Focused
         /// The kind of the window, as in ``ActivityWindow/Kind``; ignored if no window has the focus.
@@ -82,7 +83,7 @@ package enum ActivityInterface {
         }
     }
 
-    /// A window of the desktop itself, such as a panel.
+    /// The report of a window that is part of the desktop itself, such as a panel. Its fields are those of ``Focused``.
     package struct ShellWindow: ActivityReport {
         package var window: String
         package var processID: Int32
@@ -110,11 +111,12 @@ package enum ActivityInterface {
         }
     }
 
-    /// A change of a window's visibility.
+    /// The report of a window and whether it is visible, sent for each window and after each change.
     package struct WindowVisibility: ActivityReport {
         package var window: ShellWindow
         /// The kind of the window, as in ``ActivityWindow/Kind``.
         package var kind: String
+        /// Whether the window is minimised, or on a workspace that is not shown.
         package var isHidden: Bool
 
         package init(window: ShellWindow, kind: String, isHidden: Bool) {
@@ -142,7 +144,7 @@ package enum ActivityInterface {
         }
     }
 
-    /// The end of the desktop's reports.
+    /// The report that no reports follow, for example because the user disabled the extension.
     package struct Ended: ActivityReport {
         package init() {}
 
@@ -154,8 +156,9 @@ package enum ActivityInterface {
         package func append(to writer: inout MessageWriter) {}
     }
 
-    /// A closed window.
+    /// The report of a closed window.
     package struct Closed: ActivityReport {
+        /// The id of the window.
         package var window: String
 
         package init(window: String) {
@@ -174,7 +177,7 @@ package enum ActivityInterface {
         }
     }
 
-    /// A request of the service for the visibility of windows, from now on.
+    /// The signal by which the service requests reports of the visibility of windows, from now on.
     package struct VisibilityRequested: Equatable, Sendable {
         package static let member: MemberName = "VisibilityRequested"
 
@@ -186,7 +189,7 @@ package enum ActivityInterface {
         }
     }
 
-    /// A request of the service for the current focus.
+    /// The signal by which the service requests a report of the current focus.
     package struct ReportRequested: Equatable, Sendable {
         package static let member: MemberName = "ReportRequested"
 
@@ -204,8 +207,9 @@ package enum ActivityInterface {
     }
 }
 
-/// A report of a desktop to the service, sent as a method call without a result.
+/// A report of a desktop to the service: a method call without a result.
 package protocol ActivityReport: Equatable, Sendable {
+    /// The name of the method.
     static var member: MemberName { get }
     static var arguments: [Interface.Argument] { get }
     init(from reader: inout MessageReader) throws(BusError)
@@ -213,7 +217,9 @@ package protocol ActivityReport: Equatable, Sendable {
 }
 
 extension ActivityReport {
-    /// - Parameter service: The receiver, which the call does not start.
+    /// Returns the message of the call. It does not start a service that is not running.
+    ///
+    /// - Parameter service: The receiver.
     package func call(to service: some BusName) -> Message {
         let message = Message.methodCall(
             to: service, path: ActivityInterface.path, interface: ActivityInterface.name, member: Self.member,

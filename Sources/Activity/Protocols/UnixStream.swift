@@ -7,7 +7,8 @@ import CarillonMainLoop
     import Musl
 #endif
 
-/// A non-blocking stream socket to a program of the desktop, driven by the loop.
+/// A non-blocking Unix stream socket to a program of the desktop, read and written on the loop. ``SwaySource`` and
+/// ``WaylandConnection`` use it.
 ///
 /// Threads: all members on the thread that runs the context. No callback follows ``onEnd``.
 final class UnixStream: PolledSourceDelegate {
@@ -17,14 +18,17 @@ final class UnixStream: PolledSourceDelegate {
 
     /// Called with received bytes.
     var onBytes: (([UInt8]) -> Void)?
-    /// Called once when the peer has closed the connection.
+    /// Called once with the reason when the peer has closed the connection, or reading fails.
     var onEnd: ((String) -> Void)?
 
     private let descriptor: Int32
     private var source: PolledSource!
     private var readTag: PolledSource.Tag?
+    /// The wait for a writable socket; nil while no bytes wait.
     private var writeTag: PolledSource.Tag?
+    /// The bytes that the socket has not accepted yet.
     private var outgoing: [UInt8] = []
+    /// The memory for reading.
     private var buffer = [UInt8](repeating: 0, count: 1 << 14)
 
     /// Connects to the socket at `path`.
@@ -70,6 +74,7 @@ final class UnixStream: PolledSourceDelegate {
         return UInt32(credentials.processID)
     }
 
+    /// Sends bytes, or queues them while the socket is full.
     func enqueue(_ bytes: [UInt8]) {
         outgoing += bytes
         writeOutgoing()
@@ -84,13 +89,13 @@ final class UnixStream: PolledSourceDelegate {
 
     private func writeOutgoing() {
         while !outgoing.isEmpty {
-            // A closed peer is reported as an error, not as a signal to the process.
+            // Without this flag, writing to a closed socket raises SIGPIPE.
             let count = send(descriptor, outgoing, outgoing.count, Int32(MSG_NOSIGNAL))
             if count < 0 && errno == EINTR { continue }
             guard count > 0 else { break }
             outgoing.removeFirst(count)
         }
-        // Errors are detected by reading.
+        // An error other than a full socket ends the connection when it is read.
         if outgoing.isEmpty, let tag = writeTag {
             source.remove(tag)
             writeTag = nil

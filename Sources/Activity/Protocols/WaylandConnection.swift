@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMainLoop
 
-/// A connection with the few messages of the Wayland protocol that a program without windows needs, over a
-/// ``UnixStream``.
+/// A minimal client of the Wayland protocol over a ``UnixStream``: it sends requests and receives events, without file
+/// descriptors and shared memory. ``ForeignToplevelSource`` uses it.
 ///
-/// libwayland would need generated tables for each interface outside the core protocol, and blocks in some functions. A
-/// message without file descriptors and buffers is only an object, a number and a body.
+/// libwayland is not used: it needs generated tables for each interface outside the core protocol, and some of its
+/// functions block. A message consists of the number of an object, a size with an *opcode* (the number of the request
+/// or event), and the arguments.
 final class WaylandConnection {
     /// An event: its object, its opcode, and its arguments.
     struct Event {
@@ -14,15 +15,18 @@ final class WaylandConnection {
         var arguments: WaylandReader
     }
 
+    /// Called for each event of an object other than the display.
     var onEvent: ((Event) -> Void)?
-    /// Called once when the compositor is gone, or violates the protocol.
+    /// Called once with the reason when the compositor is gone, or violates the protocol.
     var onEnd: ((String) -> Void)?
 
     /// The display, the first object of a connection.
     static let display: UInt32 = 1
 
     private let stream: UnixStream
+    /// Received bytes of incomplete messages.
     private var incoming: [UInt8] = []
+    /// The number of the last object that this client created.
     private var lastObject: UInt32 = 1
     private var hasEnded = false
 
@@ -36,12 +40,13 @@ final class WaylandConnection {
     /// The compositor's process.
     var peerProcessID: UInt32? { stream.peerProcessID }
 
-    /// Returns a number for a new object.
+    /// Returns the number for a new object; the request that creates the object contains it.
     func newObject() -> UInt32 {
         lastObject += 1
         return lastObject
     }
 
+    /// Sends a request of an object.
     func request(_ opcode: UInt16, of object: UInt32, _ arguments: WaylandArgument...) {
         let body = arguments.flatMap(\.bytes)
         let size = UInt32(8 + body.count)
@@ -71,8 +76,8 @@ final class WaylandConnection {
     private func handle(_ event: Event) {
         guard event.object == Self.display else { return onEvent?(event) ?? () }
         var arguments = event.arguments
-        // An error of the display ends the connection. Released object numbers are ignored, since this connection needs
-        // only a few.
+        // Opcode 0 is an error, which ends the connection. Opcode 1 releases an object number; it is ignored, since this
+        // connection needs only a few numbers.
         if event.opcode == 0, let object = arguments.number(), let code = arguments.number() {
             end("error \(code) of object \(object): \(arguments.text() ?? "")")
         }
@@ -101,7 +106,7 @@ enum WaylandArgument {
     }
 }
 
-/// A reader of the arguments of an event, in order. Each read returns nil behind the last argument.
+/// A reader of the arguments of an event, in their order. Each function returns nil if no argument is left.
 struct WaylandReader {
     private var bytes: ArraySlice<UInt8>
 
@@ -121,6 +126,7 @@ struct WaylandReader {
         return String(decoding: array.prefix { $0 != 0 }, as: UTF8.self)
     }
 
+    /// Reads an array of 32-bit numbers.
     mutating func numbers() -> [UInt32]? {
         guard let array = array() else { return nil }
         var reader = WaylandReader(array)
@@ -129,6 +135,7 @@ struct WaylandReader {
         return numbers
     }
 
+    /// Reads a byte array: its length, and its bytes padded to a multiple of four.
     private mutating func array() -> ArraySlice<UInt8>? {
         guard let count = number().map(Int.init), count <= bytes.count else { return nil }
         let array = bytes.prefix(count)

@@ -8,11 +8,11 @@ import CarillonMainLoop
     import Musl
 #endif
 
-/// A connection to an X server, driven by the loop. Replies are passed to closures in the order of the requests; events
-/// are passed to ``onEvent``.
+/// A non-blocking connection to an X server, driven by the loop. Each request has a closure for its reply; the closures are
+/// called in the order of the requests. Events go to ``onEvent``. ``X11Source`` uses it.
 ///
-/// It never blocks: replies and events are only polled, and the small requests fit into the socket buffer. Threads: all
-/// members on the thread that runs the context. No callback follows ``onEnd``.
+/// Replies and events are only polled, and the requests are small enough for the socket buffer, so no function blocks.
+/// Threads: all members on the thread that runs the context. No callback follows ``onEnd``.
 final class XCBConnection: PolledSourceDelegate {
     typealias Window = XCBLibrary.Window
     typealias Atom = XCBLibrary.Atom
@@ -26,31 +26,35 @@ final class XCBConnection: PolledSourceDelegate {
     enum Event: Equatable {
         case propertyChanged(Window, Atom)
         case destroyed(Window)
-        /// The window itself was mapped or unmapped. No such event reports a change of an ancestor.
+        /// The window itself was mapped (shown) or unmapped. A change of an ancestor causes no event for this window.
         case mapped(Window)
         /// The window has another parent now.
         case reparented(Window)
     }
 
     var onEvent: ((Event) -> Void)?
-    /// Called once when the server is gone.
+    /// Called once with the reason when the server is gone.
     var onEnd: ((String) -> Void)?
 
+    /// The root window of the screen.
     let root: Window
     private let library: XCBLibrary
     private let connection: XCBLibrary.Connection
     private var source: PolledSource?
+    /// The requests without a reply, in their order.
     private var pending: [Pending] = []
+    /// Whether libxcb's buffer has requests that are not sent yet.
     private var hasUnsent = false
 
     /// A request whose reply is pending.
     private struct Pending {
+        /// The number of the request.
         let sequence: UInt32
         /// Receives the reply, or nil for an error. The pointer is valid only during the call.
         let handle: (UnsafeRawPointer?) -> Void
     }
 
-    /// Takes ownership of the connection.
+    /// Takes ownership of an established connection.
     init(_ success: XCBConnector.Success, context: MainContext) {
         library = success.library
         connection = success.connection
@@ -69,13 +73,13 @@ final class XCBConnection: PolledSourceDelegate {
 
     // MARK: Loop
 
-    /// Whether requests made outside of ``dispatch()`` have to be sent before the loop waits.
+    /// Whether there are unsent requests, which have to be sent before the loop waits.
     func hasPendingWork() -> Bool { hasUnsent }
 
     func dispatch() {
         var hasProgress = true
-        // Sending may read, and reading replies may find events and vice versa. The loop therefore runs until no work
-        // is left or the source has ended.
+        // libxcb may read from the socket in each of these calls. Data that it has read does not make the socket readable
+        // again, so all work is repeated until none is left.
         while hasProgress, source != nil {
             hasProgress = false
             if hasUnsent {
@@ -104,8 +108,9 @@ final class XCBConnection: PolledSourceDelegate {
         onEnd?(reason)
     }
 
+    /// Passes an event of the server to ``onEvent``.
     private func handle(_ event: UnsafeRawPointer) {
-        // The highest bit marks events sent by other clients; only events of the server are accepted.
+        // The highest bit of the type marks an event sent by another client; such an event matches no case.
         switch Int32(event.load(as: xcb_generic_event_t.self).response_type) {
         case XCB_PROPERTY_NOTIFY:
             let change = event.load(as: xcb_property_notify_event_t.self)
@@ -133,6 +138,7 @@ final class XCBConnection: PolledSourceDelegate {
         return true
     }
 
+    /// Registers the closure for the reply to a request.
     private func expect(_ sequence: UInt32, _ handle: @escaping (UnsafeRawPointer?) -> Void) {
         pending.append(Pending(sequence: sequence, handle: handle))
         hasUnsent = true
@@ -147,8 +153,11 @@ final class XCBConnection: PolledSourceDelegate {
         }
     }
 
-    /// Subscribes to ``Event/propertyChanged(_:_:)``, or to ``Event/destroyed(_:)``, ``Event/mapped(_:)`` and
-    /// ``Event/reparented(_:)``, of a window.
+    /// Subscribes to events of a window.
+    ///
+    /// - Parameters:
+    ///   - propertyChanges: Whether to receive ``Event/propertyChanged(_:_:)``.
+    ///   - structure: Whether to receive ``Event/destroyed(_:)``, ``Event/mapped(_:)`` and ``Event/reparented(_:)``.
     func select(propertyChanges: Bool, structure: Bool, of window: Window) {
         let mask =
             (propertyChanges ? XCB_EVENT_MASK_PROPERTY_CHANGE.rawValue : 0)
@@ -157,7 +166,7 @@ final class XCBConnection: PolledSourceDelegate {
         hasUnsent = true
     }
 
-    /// Requests a property of 32-bit numbers; nil if the window or the property does not exist.
+    /// Requests the first `limit` values of a property of 32-bit numbers; nil if the window or the property does not exist.
     func numbers(_ property: Atom, of window: Window, limit: Int = 1, completion: @escaping ([UInt32]?) -> Void) {
         expect(library.getProperty(connection, 0, window, property, 0, 0, UInt32(limit)).sequence) { reply in
             guard let reply else { return completion(nil) }
@@ -187,7 +196,7 @@ final class XCBConnection: PolledSourceDelegate {
         }
     }
 
-    /// Requests a text property.
+    /// Requests the first 256 bytes of a text property; nil if the window or the property does not exist.
     func text(_ property: Atom, of window: Window, completion: @escaping (String?) -> Void) {
         expect(library.getProperty(connection, 0, window, property, 0, 0, 64).sequence) { reply in
             guard let reply else { return completion(nil) }
@@ -199,6 +208,7 @@ final class XCBConnection: PolledSourceDelegate {
         }
     }
 
+    /// Requests whether the server has an extension.
     func isPresent(_ name: String, completion: @escaping (Bool) -> Void) {
         expect(library.queryExtension(connection, UInt16(name.utf8.count), name).sequence) { reply in
             completion(reply.map { $0.load(as: xcb_query_extension_reply_t.self).present != 0 } ?? false)
@@ -209,8 +219,8 @@ final class XCBConnection: PolledSourceDelegate {
     /// ``processID(of:completion:)``.
     func prepareProcessIDs(completion: @escaping (Bool) -> Void) {
         library.prefetchExtension(connection, library.resourceExtension)
-        // The reply to any later request implies that the data of the extension has arrived, so the next line does not
-        // block.
+        // `extensionData` below would block until the prefetched data arrives. The reply to this later request implies that
+        // the data has arrived.
         isPresent("X-Resource") { [unowned self] isPresent in
             guard isPresent, let data = library.extensionData(connection, library.resourceExtension),
                 data.pointee.present != 0
@@ -230,8 +240,8 @@ final class XCBConnection: PolledSourceDelegate {
         expect(library.resourceClients(connection, 1, &spec).sequence) { reply in
             guard let reply else { return completion(nil) }
             let header = reply.load(as: xcb_res_query_client_ids_reply_t.self)
-            // Each value follows its head. The count and the lengths come from the server and are checked here, unlike
-            // in libxcb's iterators.
+            // The reply is a sequence of heads, each followed by its value. This code checks the count and the lengths that
+            // the server sent; libxcb's iterators do not.
             let headSize = MemoryLayout<xcb_res_client_id_value_t>.size
             var position = MemoryLayout<xcb_res_query_client_ids_reply_t>.size
             let end = position + Int(header.length) * 4

@@ -8,8 +8,8 @@ import Synchronization
     import Musl
 #endif
 
-/// A background connector that loads libxcb and connects to an X server on its own thread. Both steps may be slow, and
-/// `xcb_connect` blocks as long as a server does not answer.
+/// An attempt to connect to an X server, on a thread of its own: it loads libxcb and calls `xcb_connect`, which blocks as
+/// long as the server does not answer. ``X11Source`` starts it; the result arrives on the loop's thread.
 ///
 /// The thread ends with the attempt, and uses no part of the service except this object. There is at most one attempt
 /// at a time, so a server that never answers blocks only one thread.
@@ -22,22 +22,29 @@ final class XCBConnector: PolledSourceDelegate, @unchecked Sendable {
         let description: String
     }
 
+    /// The state that the two threads share.
     private struct Outcome: @unchecked Sendable {
-        // Sendable: a connection has one owner and a lock of libxcb; it is handed over once.
+        // Sendable: a connection has one owner at a time, and libxcb locks it; it passes to the loop's thread once.
         var result: Result<Success, Failure>?
+        /// Whether the result is not wanted any more.
         var isAbandoned = false
     }
 
+    /// Whether any attempt of this process is running.
     private static let isRunning = Mutex(false)
 
     private let display: String
     private let completion: (Result<Success, Failure>) -> Void
     private let outcome = Mutex(Outcome())
+    /// The ends of a pipe. The thread writes a byte to wake the loop when it has finished.
     private let readEnd: Int32
     private let writeEnd: Int32
     private var source: PolledSource?
 
+    /// Starts an attempt.
+    ///
     /// - Parameters:
+    ///   - display: The value of DISPLAY.
     ///   - authority: The file with the server's cookie; nil for the default file.
     ///   - completion: Called from the loop, unless ``abandon()`` was called before. It takes ownership of the
     ///     connection.
@@ -60,8 +67,8 @@ final class XCBConnector: PolledSourceDelegate, @unchecked Sendable {
         pthread_attr_setstacksize(&attributes, 256 << 10)
         defer { pthread_attr_destroy(&attributes) }
         isRunning.withLock { $0 = true }
-        // libxcb finds the file through this variable. No thread of this class runs yet that could read the environment
-        // meanwhile.
+        // libxcb reads the file's path from this variable. It is set before the thread starts, because the environment must
+        // not change while another thread reads it.
         if let authority { setenv("XAUTHORITY", authority, 1) }
         let box = Unmanaged.passRetained(connector).toOpaque()
         guard pthread_create(&thread, &attributes, connectOnThread, box) == 0 else {
@@ -83,7 +90,7 @@ final class XCBConnector: PolledSourceDelegate, @unchecked Sendable {
         close(writeEnd)
     }
 
-    /// Abandons the attempt; its result is discarded.
+    /// Abandons the attempt: the completion is not called, and the thread closes the connection when it has one.
     func abandon() {
         source = nil
         let result = outcome.withLock { outcome in
@@ -96,6 +103,7 @@ final class XCBConnector: PolledSourceDelegate, @unchecked Sendable {
 
     func hasPendingWork() -> Bool { false }
 
+    /// Receives the result, when the thread has written to the pipe.
     func dispatch() {
         source = nil
         let result = outcome.withLock { outcome in
@@ -105,6 +113,7 @@ final class XCBConnector: PolledSourceDelegate, @unchecked Sendable {
         if let result { completion(result) }
     }
 
+    /// The body of the thread.
     fileprivate func run() {
         let result = connect()
         Self.isRunning.withLock { $0 = false }
@@ -119,6 +128,7 @@ final class XCBConnector: PolledSourceDelegate, @unchecked Sendable {
         }
     }
 
+    /// Loads the library and connects; it may block.
     private func connect() -> Result<Success, Failure> {
         do throws(XCBLibrary.Missing) {
             let library = try XCBLibrary()
@@ -140,7 +150,7 @@ final class XCBConnector: PolledSourceDelegate, @unchecked Sendable {
 }
 
 private func connectOnThread(_ data: UnsafeMutableRawPointer?) -> UnsafeMutableRawPointer? {
-    // Signals are delivered to the thread of the loop.
+    // The process's signals must be delivered to the loop's thread.
     var signals = sigset_t()
     sigfillset(&signals)
     pthread_sigmask(SIG_SETMASK, &signals, nil)

@@ -7,16 +7,18 @@ import CCarillonXCB
     import Musl
 #endif
 
-/// The functions of libxcb and its resource extension, loaded at run time. Types and layouts come from their headers.
+/// The functions of libxcb and its resource extension, loaded at run time with `dlopen`, so that the service also runs
+/// without X11. The types come from the headers of libxcb. ``XCBConnector`` loads the library.
 ///
-/// None of these functions except ``connect`` blocks. Functions that wait for a reply (`xcb_wait_…`, `xcb_…_reply`) are
-/// left out, so that no code can call them.
+/// Only ``connect`` blocks, and ``extensionData`` if it is called too early. The functions that wait for a reply
+/// (`xcb_wait_…`, `xcb_…_reply`) are left out, so that no code can call them.
 struct XCBLibrary: @unchecked Sendable {
     // Sendable: function pointers and the address of a constant, which never change.
     typealias Connection = OpaquePointer
     typealias Window = xcb_window_t
     typealias Atom = xcb_atom_t
 
+    /// The error if a library or a function is missing.
     struct Missing: Error, CustomStringConvertible {
         let description: String
     }
@@ -36,7 +38,8 @@ struct XCBLibrary: @unchecked Sendable {
     let queryTree: xcb_query_tree_function
     let queryExtension: xcb_query_extension_function
     let prefetchExtension: xcb_prefetch_extension_data_function
-    /// It does not block once the reply to a request behind ``prefetchExtension`` has arrived.
+    /// Blocks until the data has arrived that ``prefetchExtension`` requested. The reply to any later request implies that
+    /// it has arrived.
     let extensionData: xcb_get_extension_data_function
     let resourceVersion: xcb_res_query_version_function
     let resourceClients: xcb_res_query_client_ids_function

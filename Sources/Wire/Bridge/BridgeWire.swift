@@ -3,26 +3,31 @@ import CarillonBusNames
 import CarillonCore
 import CarillonDBus
 
-/// The names of the bridge to other machines on the session bus (G2), version 1.
+/// The D-Bus interface of the bridge on the session bus, version 1: its names, and the encoding of its calls and replies
+/// (G2). The bridge serves it, and `carillon bridge` calls it.
 public enum BridgeWire {
     public static let busName: WellKnownName = "org.carillon.Bridge1"
     public static let path: ObjectPath = "/org/carillon/Bridge1"
     public static let interface: InterfaceName = "org.carillon.Bridge1"
 
-    /// Methods. All except ``forget`` take no arguments.
+    /// The method that returns a ``BridgeStatus``.
     public static let getStatus: MemberName = "GetStatus"
+    /// The method that sends a test message through the broker and back, and returns its round-trip time.
     public static let test: MemberName = "Test"
+    /// The method that reads the configuration files again.
     public static let reload: MemberName = "Reload"
+    /// The method that removes the retained messages of a host from the broker; see ``forgetCall(host:user:)``.
     public static let forget: MemberName = "Forget"
 
-    /// The error of a round trip that did not complete.
+    /// The error of ``test`` when the round trip did not complete.
     public static let notConnected: InterfaceName = "org.carillon.Error.NotConnected"
 
+    /// Returns a call of the bridge without arguments. It does not start a bridge that is not running.
     public static func methodCall(_ member: MemberName) -> Message {
         .methodCall(to: busName, path: path, interface: interface, member: member, startsService: false)
     }
 
-    /// Returns a call of ``forget``.
+    /// Returns a call of ``forget`` for the retained messages of one host and user.
     public static func forgetCall(host: String, user: String) -> Message {
         let call = methodCall(forget)
         var writer = MessageWriter(call)
@@ -33,8 +38,8 @@ public enum BridgeWire {
 
     /// Reads the reply of ``forget``.
     ///
-    /// - Returns: The number of removed retained messages, the number that the broker refused to remove, and the
-    ///   reason.
+    /// - Returns: The number of removed retained messages, the number of messages that the broker refused to remove, and
+    ///   the reason of the refusal.
     public static func forgotten(in reply: Message) throws(BusError) -> (
         removed: UInt64, refused: UInt64, reason: String
     ) {
@@ -46,6 +51,7 @@ public enum BridgeWire {
         )
     }
 
+    /// Appends the reply of ``forget``.
     public static func append(
         removed: UInt64, refused: UInt64, reason: String, to writer: inout MessageWriter
     ) {
@@ -62,17 +68,19 @@ public enum BridgeWire {
         return try entries.take("round-trip") { $0.uint64 }
     }
 
+    /// Appends the reply of ``test``.
     public static func append(roundTrip microseconds: UInt64, to writer: inout MessageWriter) {
         UserInfoCoding.append(checked: ["round-trip": .uint64(microseconds)], to: &writer)
     }
 }
 
-/// The status that a bridge reports.
+/// The status of a bridge, the reply of ``BridgeWire/getStatus``. Counters begin when the bridge starts.
 public struct BridgeStatus: Equatable, Sendable {
-    /// Another host of the realm.
+    /// Another host of the realm, which is the group of machines that exchange notifications through one broker.
     public struct Host: Equatable, Sendable {
         public var host: String
         public var user: String
+        /// Whether its presence at the broker says that it is connected.
         public var isOnline: Bool
         /// The software of the host; empty if the host does not report it.
         public var software: String
@@ -85,36 +93,52 @@ public struct BridgeStatus: Equatable, Sendable {
         }
     }
 
+    /// The version of the bridge's software.
     public var version = ""
-    /// `starting`, `connecting`, `connected`, `waiting`, `taken-over`, `held` or `stopped`.
+    /// The state of the connection to the broker:
+    ///
+    /// - `starting`, `connecting`, `connected`, `stopped`
+    /// - `waiting`: the next attempt to connect is pending.
+    /// - `taken-over`: another bridge has connected with the same realm, host and user.
+    /// - `held`: the session has no notification center.
     public var state = ""
     /// The reason why the bridge is not connected or has reduced function; empty if there is none.
     public var reason = ""
     /// The host and port of the broker.
     public var broker = ""
     public var usesTLS = false
+    /// The identity of the bridge at the broker.
     public var realm = ""
     public var host = ""
     public var user = ""
-    /// Names, and prefixes of names.
+    /// The exported names, and prefixes of names.
     public var exports: [String] = []
+    /// The imported names, and prefixes of names.
     public var imports: [String] = []
+    /// The number of MQTT topic filters that the bridge has subscribed to.
     public var subscriptions: UInt32 = 0
     /// The number of messages queued for sending, and their size in bytes.
     public var queued: UInt32 = 0
     public var queuedBytes: UInt64 = 0
     /// The number of messages sent and not acknowledged.
     public var inFlight: UInt32 = 0
+    /// The number of exported notifications.
     public var exported: UInt64 = 0
+    /// The number of imported notifications.
     public var imported: UInt64 = 0
+    /// The number of notifications lost on the way to the broker.
     public var lostOutwards: UInt64 = 0
+    /// The number of notifications lost on the way from the broker.
     public var lostInwards: UInt64 = 0
+    /// The number of received messages that were refused.
     public var refused: UInt64 = 0
+    /// The number of received duplicates, which were not posted.
     public var repeated: UInt64 = 0
     /// The time from the last message to its acknowledgement by the broker, in microseconds; 0 before the first.
     public var acknowledgement: UInt64 = 0
-    /// Hosts whose messages arrive without their properties.
+    /// The hosts whose messages are refused, because they arrive without their MQTT properties.
     public var stripped: [String] = []
+    /// The other hosts of the realm.
     public var hosts: [Host] = []
     /// The configuration files, in ascending precedence.
     public var files: [String] = []
@@ -127,6 +151,8 @@ public struct BridgeStatus: Equatable, Sendable {
 
     public var isConnected: Bool { state == "connected" }
 
+    /// Decodes the reply of ``BridgeWire/getStatus``.
+    ///
     /// - Throws: InvalidArgs if the reply is not a status.
     public init(in reply: Message) throws(BusError) {
         var reader = MessageReader(reply)
@@ -169,11 +195,12 @@ public struct BridgeStatus: Equatable, Sendable {
         warnings = try entries.take("configuration-warnings", { $0.strings }, orElse: [])
     }
 
+    /// Appends the status as the reply.
     public func append(to writer: inout MessageWriter) {
         UserInfoCoding.append(checked: entries, emptyArraysOf: { $0 == "hosts" ? "a{sv}" : "s" }, to: &writer)
     }
 
-    /// The whole status, by the contract's keys.
+    /// The whole status as a dictionary, by the keys of the D-Bus interface.
     public var entries: [String: PropertyList] {
         func list(_ texts: [String]) -> PropertyList { .array(texts.map { .string($0) }) }
         let hosts: [PropertyList] = hosts.map { host in

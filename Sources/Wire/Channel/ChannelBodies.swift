@@ -3,11 +3,17 @@ import CarillonBusNames
 import CarillonCore
 import CarillonDBus
 
-/// Decoding of the service's frames on a channel, for clients, in place. Input is untrusted: a body that violates the
-/// layout of its kind yields nil.
+/// The decoding of the bodies of frames that the service sends on a channel (``ChannelFrame``). Clients use it.
+///
+/// The bytes are decoded in place and are untrusted: a body that violates the layout of its kind yields nil. The letters
+/// are D-Bus signatures.
 
 extension ArrivedNotification {
-    /// - Parameter body: The body of a notification frame, `ssa{sv}atstta{sv}`.
+    /// Decodes a notification.
+    ///
+    /// - Parameters:
+    ///   - body: The body of a notification frame, `ssa{sv}atstta{sv}`.
+    ///   - recent: The fields of the previous notification, which are reused if they are equal, and then replaced.
     public init?(channelBody body: UnsafeRawBufferPointer, like recent: inout Recent) {
         var reader = MarshalledReader(body)
         guard let arrived = try? ArrivedNotification(withDetailsAt: &reader, like: &recent), reader.isAtEnd else {
@@ -16,7 +22,7 @@ extension ArrivedNotification {
         self = arrived
     }
 
-    /// Decodes a notification without a previous one.
+    /// Decodes a notification without reuse of a previous one.
     public init?(channelBody body: UnsafeRawBufferPointer) {
         var recent = Recent()
         self.init(channelBody: body, like: &recent)

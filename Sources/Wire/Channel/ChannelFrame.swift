@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-/// One frame of a channel (`docs/channel.md`): a header of 16 bytes, and a body in the D-Bus layout, aligned as if it
-/// began at offset 0.
+/// A received frame, the unit of messages on a channel between a client and the service (`docs/channel.md`). A frame has a
+/// header of 16 bytes, and a body in the D-Bus layout, aligned as if it began at offset 0. ``ChannelFrameReader`` returns
+/// frames; ``ChannelFrameWriter`` encodes them.
 ///
 /// The header consists of the length of the body (u32), the kind (u32) and a number (u64), in the machine's byte order.
 /// Frames follow each other without padding.
 public struct ChannelFrame {
+    /// The kind of a frame, which decides the layout of its body, given as a D-Bus signature.
     public enum Kind: UInt32, CaseIterable, Sendable {
         /// To the service: `ssa{sv}a{sv}`, the arguments of ``Post``. The client chooses the number; 0 requests no
         /// outcome.
         case post = 1
         /// To the client: `uss`, a ``ChannelOutcome``. The number is that of the post.
         case outcome = 2
-        /// To the client: `ssa{sv}atstta{sv}`, a ``NotificationSignal`` and its details. The number is the sequence.
+        /// To the client: `ssa{sv}atstta{sv}`, a ``NotificationSignal`` and its details. The number is the
+        /// sequence number.
         case notification = 3
         /// To the client: `tats`, a ``DroppedSignal``. The number is 0.
         case dropped = 4
@@ -22,12 +25,13 @@ public struct ChannelFrame {
         public var sender: Sender { self == .post ? .client : .service }
     }
 
+    /// A side of a channel.
     public enum Sender: Sendable {
         case client
         case service
     }
 
-    /// A protocol violation, behind which no frame boundary is known.
+    /// A protocol violation. The boundaries of later frames are unknown, so the channel must be closed.
     public enum Fault: Error, Equatable, Sendable {
         /// The kind is unknown, or the other side does not send it.
         case kind(UInt32)
@@ -37,26 +41,26 @@ public struct ChannelFrame {
         case body(Kind)
     }
 
-    /// The reason why a body is skipped.
+    /// The reason why the reader discarded a body without storing it.
     public enum Cut: Sendable {
-        /// The body is longer than its reader keeps.
+        /// The body is longer than ``ChannelFrameReader/maxKept``.
         case length
-        /// A quota has no space for the body (``ChannelFrameReader/passOver()``); only its beginning is available.
+        /// The owner of the reader has no memory quota for the body (``ChannelFrameReader/passOver()``). Only the beginning
+        /// of the body is available.
         case room
     }
 
     /// The size of a header, in bytes.
     public static let headerSize = 16
-    /// The maximum size of a body, in bytes, independent of the limits: the largest userInfo, name and object, and the
-    /// most observers.
+    /// The maximum size of a body, in bytes. It has space for the largest values that any configuration of limits allows.
     public static let maxBytesOfBody = 32 << 20
 
     public let kind: Kind
+    /// The number in the header; its meaning depends on the kind.
     public let number: UInt64
-    /// The body, or at most its beginning if ``cut`` is not nil. Valid until the next use of the reader that returned
-    /// it.
+    /// The body; only its beginning, or nothing, if ``cut`` is not nil. It is valid until the next use of the reader.
     public let body: UnsafeRawBufferPointer
-    /// The reason why the body is skipped; nil for a complete body.
+    /// The reason why the body was discarded; nil for a complete body.
     public let cut: Cut?
 }
 

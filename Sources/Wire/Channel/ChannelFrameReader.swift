@@ -1,31 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A parser that splits a byte stream into frames, independent of the sizes of its reads.
+/// The parser of a channel's byte stream: it splits the stream into frames, independent of the sizes of reads. The service
+/// and the client each have one for a channel.
 ///
-/// It holds at most one incomplete frame, and the bytes of one ``read(_:)``. A fault is permanent: each later call
-/// reports it again.
+/// The owner calls ``read(_:)`` with bytes from the socket, and then ``next()`` until it returns nil. The reader holds at
+/// most one incomplete frame and the bytes of one read. It can discard a frame without storing the body: frames that are
+/// too long, and frames for which the owner has no memory quota (``passOver()``). A protocol violation is permanent: each
+/// later call reports it again.
 public final class ChannelFrameReader {
+    /// The standard size of the buffer, in bytes.
     private static let roomSize = 64 << 10
 
     private let sender: ChannelFrame.Sender
-    /// The longest kept body, in bytes; longer bodies are skipped.
+    /// The maximum size of a stored body, in bytes; longer bodies are discarded.
     public var maxKept: Int
-    /// The longest kept beginning, in bytes, of a body that is skipped for lack of quota.
+    /// The maximum size, in bytes, of the stored beginning of a body that is discarded for lack of quota.
     public var maxHead = 0
     /// The buffer, with unparsed bytes from `first` to `end`. It has no memory while it is empty.
     private var buffer = UnsafeMutableRawBufferPointer(start: nil, count: 0)
     private var (first, end) = (0, 0)
-    /// The number of bytes left of a skipped body.
+    /// The number of bytes that are still to be discarded.
     private var skipped = 0
-    /// The frame whose rest ``passOver()`` discards, until ``next()`` returns it.
+    /// The header of the frame that ``passOver()`` discards, until ``next()`` returns that frame.
     private var cut: (kind: ChannelFrame.Kind, number: UInt64)?
-    /// The beginning of its body, received up to `headEnd`. It is valid as long as the body of a frame.
+    /// The stored beginning of the body of that frame; `headEnd` bytes have arrived.
     private var head = UnsafeMutableRawBufferPointer(start: nil, count: 0)
     private var headEnd = 0
     private var fault: ChannelFrame.Fault?
 
     /// - Parameters:
     ///   - sender: The sender of the frames; kinds that it does not send are faults.
-    ///   - maxKept: The longest kept body, in bytes; for longer bodies only the header is returned.
+    ///   - maxKept: The maximum size of a stored body, in bytes; of a frame with a longer body only the header is returned.
     public init(from sender: ChannelFrame.Sender, maxKept: Int = ChannelFrame.maxBytesOfBody) {
         self.sender = sender
         self.maxKept = maxKept
@@ -39,10 +43,11 @@ public final class ChannelFrameReader {
     /// The number of unparsed bytes.
     public var byteCount: Int { end - first }
 
-    /// The allocated memory in bytes, little more than the next frame needs if only a part of that frame has arrived.
+    /// The allocated memory of the buffer, in bytes.
     public var heldBytes: Int { buffer.count }
 
-    /// The memory for the current incomplete frame, in bytes, if it exceeds the default buffer size; otherwise 0.
+    /// The memory that the current incomplete frame needs, in bytes, if it exceeds the standard size of the buffer;
+    /// otherwise 0. The service checks its quota for this memory before the next read.
     public var wantedBytes: Int {
         let size = roomForNext
         return size > Self.roomSize ? size : 0
@@ -101,11 +106,10 @@ public final class ChannelFrameReader {
         return ChannelFrame(kind: kind, number: number, body: body, cut: nil)
     }
 
-    /// Discards the current incomplete frame for lack of quota, except the beginning of its body, and skips the rest.
-    /// Once the rest has arrived, ``next()`` returns the frame with that beginning. A frame whose end never arrives is
-    /// never returned.
+    /// Discards the body of the current incomplete frame for lack of quota, except for its beginning. When the whole frame
+    /// has arrived, ``next()`` returns it with that beginning and ``ChannelFrame/Cut/room``.
     ///
-    /// - Returns: Whether the frame is being skipped; false if ``next()`` has a result, or the header is incomplete.
+    /// - Returns: Whether the frame is being discarded; false if ``next()`` has a result, or the header is incomplete.
     public func passOver() -> Bool {
         guard !hasNext, skipped == 0, byteCount >= ChannelFrame.headerSize,
             let kind = ChannelFrame.Kind(rawValue: header(at: 4, as: UInt32.self))
@@ -121,7 +125,7 @@ public final class ChannelFrameReader {
         return true
     }
 
-    /// Keeps those of the next `count` bytes that belong to the head.
+    /// Copies those of the next `count` bytes into `head` that belong to it.
     private func keepHead(of count: Int) {
         let count = min(count, head.count - headEnd)
         guard count > 0 else { return }
@@ -137,8 +141,9 @@ public final class ChannelFrameReader {
         headEnd = 0
     }
 
-    /// Releases memory that only reading needs. Call it after ``next()`` has returned nil.
+    /// Releases unused memory of the buffer. Call it after ``next()`` has returned nil.
     public func releaseMemory() {
+        // A buffer that was enlarged for the current frame stays.
         let isMadeForIt = wantedBytes > 0 && buffer.count >= wantedBytes
         if byteCount < buffer.count, !isMadeForIt { move(to: byteCount) }
     }
@@ -153,6 +158,7 @@ public final class ChannelFrameReader {
             || ChannelFrame.Kind(rawValue: header(at: skipped + 4, as: UInt32.self))?.sender != sender
     }
 
+    /// Records a protocol violation and throws it.
     private func fail(_ found: ChannelFrame.Fault) throws(ChannelFrame.Fault) -> ChannelFrame? {
         fault = found
         (first, end) = (0, 0)
@@ -160,6 +166,7 @@ public final class ChannelFrameReader {
         throw found
     }
 
+    /// Reads a field of the next frame's header.
     private func header<Value: FixedWidthInteger>(at offset: Int, as type: Value.Type) -> Value {
         UnsafeRawBufferPointer(buffer).loadUnaligned(fromByteOffset: first + offset, as: type)
     }
@@ -179,6 +186,8 @@ public final class ChannelFrameReader {
         }
     }
 
+    /// The size that the buffer needs for the next frame: the standard size, or that of the whole frame if its length is
+    /// known.
     private var roomForNext: Int {
         var size = Self.roomSize
         if skipped == 0, byteCount >= ChannelFrame.headerSize {
@@ -190,6 +199,7 @@ public final class ChannelFrameReader {
         return max(size, byteCount + 1)
     }
 
+    /// Moves the unparsed bytes to a new buffer.
     private func move(to size: Int) {
         let rest = UnsafeRawBufferPointer(rebasing: buffer[first..<end])
         let other = UnsafeMutableRawBufferPointer.allocate(byteCount: size, alignment: 8)
@@ -199,7 +209,7 @@ public final class ChannelFrameReader {
         (first, end) = (0, end - first)
     }
 
-    /// Releases all memory, as there may be many readers, most of them idle.
+    /// Releases the empty buffer: a service has a reader for each channel, and most of them are idle.
     private func giveUpRoom() {
         buffer.deallocate()
         buffer = UnsafeMutableRawBufferPointer(start: nil, count: 0)

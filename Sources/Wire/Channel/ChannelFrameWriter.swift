@@ -2,15 +2,18 @@
 import CarillonCore
 import CarillonDBus
 
-/// The buffer of frames to be written, encoded one behind the other.
+/// The output buffer of a channel: frames are appended in encoded form, and ``write(_:)`` passes the bytes to the socket.
+/// The service and the client each have one for a channel.
 public final class ChannelFrameWriter {
+    /// The minimum size of the buffer, in bytes.
     private static let leastSize = 4 << 10
+    /// The maximum size of an empty buffer that is not released, in bytes.
     private static let maxKept = 64 << 10
 
     /// The buffer, with unwritten bytes from `first` to `end`.
     private var buffer = UnsafeMutableRawBufferPointer(start: nil, count: 0)
     private var (first, end) = (0, 0)
-    /// The total number of bytes written.
+    /// The total number of bytes that `write` has passed on since creation.
     public private(set) var written: UInt64 = 0
 
     public init() {}
@@ -22,7 +25,8 @@ public final class ChannelFrameWriter {
     /// The number of unwritten bytes.
     public var byteCount: Int { end - first }
 
-    /// The offset of the next appended byte in the whole stream.
+    /// The offset of the next appended byte in the whole stream. The owner knows that a frame was sent when `written`
+    /// reaches the position behind it.
     public var position: UInt64 { written + UInt64(byteCount) }
 
     /// Passes the unwritten bytes to `sink`, which returns the number of bytes that it accepted.
@@ -50,8 +54,9 @@ public final class ChannelFrameWriter {
     /// Appends a frame.
     ///
     /// - Parameters:
+    ///   - number: The number in the header.
     ///   - size: The maximum size of the body, in bytes.
-    ///   - body: Appends values of exactly the types of the kind.
+    ///   - body: Appends the values of the body, which must have the types of the kind.
     public func append(
         _ kind: ChannelFrame.Kind, number: UInt64, atMost size: Int, _ body: (inout MarshalledBytes) -> Void
     ) {
@@ -72,7 +77,7 @@ public final class ChannelFrameWriter {
         append(.post, number: number, atMost: body.count) { $0.append(bytes: body) }
     }
 
-    /// Appends a notification from the bytes of its post.
+    /// Appends a notification. Its first part is copied from the encoded post.
     public func append(_ delivery: Delivery, userInfo: WireUserInfo) {
         let size = NotificationSignal.maxBytes(of: delivery, userInfo) + NotificationDetails.maxBytes(of: delivery)
         append(.notification, number: delivery.sequence, atMost: size) { body in
@@ -81,6 +86,7 @@ public final class ChannelFrameWriter {
         }
     }
 
+    /// Appends the outcome of the post with this number.
     public func append(_ outcome: ChannelOutcome, number: UInt64) {
         let size =
             4 + MarshalledBytes.maxBytes(of: outcome.errorName) + MarshalledBytes.maxBytes(of: outcome.message)
@@ -91,6 +97,7 @@ public final class ChannelFrameWriter {
         }
     }
 
+    /// Appends a report of losses.
     public func append(_ dropped: DroppedSignal) {
         let size =
             8 + MarshalledBytes.maxBytes(ofIntegers: dropped.observers.count)
@@ -102,6 +109,7 @@ public final class ChannelFrameWriter {
         }
     }
 
+    /// Appends a change of the client's suspension.
     public func append(_ change: SuspensionChangedSignal) {
         append(.suspensionChanged, number: 0, atMost: 4 + MarshalledBytes.maxBytes(of: change.cause)) { body in
             body.append(UInt32(change.isSuspended ? 1 : 0))
@@ -109,12 +117,13 @@ public final class ChannelFrameWriter {
         }
     }
 
+    /// Makes space for `size` bytes behind the unwritten ones.
     private func makeRoom(for size: Int) {
         guard buffer.count - end < size else { return }
         let rest = UnsafeRawBufferPointer(rebasing: buffer[first..<end])
         if buffer.count - byteCount >= size, byteCount <= first {
-            // Source and destination do not overlap, and the number of moved bytes is at most the number written since
-            // the last move.
+            // The condition `byteCount <= first` has two effects. Source and destination do not overlap. And at most as many
+            // bytes are moved as were written since the last move, so the cost of moves stays proportional.
             buffer.copyMemory(from: rest)
         } else {
             let needed = max(Self.leastSize, byteCount + size)

@@ -2,7 +2,7 @@
 import CarillonCore
 import CarillonDBus
 
-/// The method that registers an observer of the caller (D2).
+/// The D-Bus method that registers an observer of the caller (D2).
 public struct AddObserver: CenterMethod {
     /// The observed name; empty for any name.
     public var name: String

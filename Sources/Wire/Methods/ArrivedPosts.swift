@@ -8,10 +8,11 @@ import CarillonDBus
     import Musl
 #endif
 
-/// The posts of a call of ``PostMany``, decoded one by one in place.
+/// A cursor over the posts of a received call of ``PostMany``: each ``next(limits:checking:)`` decodes one post in place.
+/// The service thus serves a large call in slices.
 ///
-/// The initializer checks the layout of the whole call first, so that a call without clear boundaries between its posts
-/// posts nothing.
+/// The initializer checks the layout of the whole call first. A call in which the boundaries between the posts are invalid
+/// is refused as a whole, before any post is made.
 public struct ArrivedPosts {
     private let call: Message
     /// A copy of the body, for a call whose bytes cannot be read in place.
@@ -23,7 +24,11 @@ public struct ArrivedPosts {
     /// The number of posts that have been read.
     public private(set) var read = 0
 
-    /// - Parameter call: A call whose types are ``PostMany/inputs``.
+    /// Checks the layout of a call.
+    ///
+    /// - Parameters:
+    ///   - call: A call whose types are ``PostMany/inputs``.
+    ///   - limits: The limits of the service.
     /// - Throws: InvalidArgs if the body violates the D-Bus layout; LimitExceeded for more posts than one call may
     ///   have.
     public init(_ call: Message, limits: Limits) throws(BusError) {
@@ -46,13 +51,14 @@ public struct ArrivedPosts {
         self.count = count
     }
 
+    /// Whether all posts have been read.
     public var isAtEnd: Bool { read == count }
 
     /// Reads the next post. Requires that ``isAtEnd`` is false.
     ///
     /// - Parameter check: A check of name and object, run before userInfo is read.
-    /// - Returns: The name, as far as it can be read, and the post or the reason of its refusal, as for a call of its
-    ///   own.
+    /// - Returns: The name, which is empty if it can't be read, and the post or the error that refuses it, as for a call of
+    ///   ``Post``.
     public mutating func next(
         limits: Limits, checking check: (String, String) throws(BusError) -> Void
     ) -> (name: String, post: Result<Post<WireUserInfo>, BusError>) {
@@ -78,29 +84,32 @@ public struct ArrivedPosts {
 
     /// A group of posts that would have reached the same observers.
     public struct Run: Equatable {
-        /// The name of the posts; nil for any name that nobody observes.
+        /// The name of the posts; nil for all names without an observer.
         public let name: String?
-        /// The object of the posts; empty for none, and for any object that nobody observes.
+        /// The object of the posts; empty for none, and for all objects without an observer.
         public let object: String
+        /// Whether the posts have the option `deliver-immediately`.
         public let isImmediate: Bool
+        /// The number of posts in the group.
         public fileprivate(set) var count: UInt64 = 1
     }
 
-    /// A summary of the posts of a lost call.
+    /// A summary of the posts of a call that the overloaded service discards: by it, the service reports the losses to
+    /// the observers.
     public struct Outline {
         public fileprivate(set) var runs: [Run] = []
         /// The number of posts that would have been refused for their names, objects or options.
         public fileprivate(set) var refused = 0
     }
 
-    /// Returns the runs of all valid posts of a call, without decoding userInfo. Interleaved posts of a few kinds share
-    /// one run each; posts of many kinds may yield several equal runs.
+    /// Summarizes the posts of a call without decoding userInfo. The cost must be small, because the service is overloaded.
+    /// Therefore a post is compared only with the last eight groups; a call with more groups may have several equal ones.
     ///
     /// - Parameters:
     ///   - call: A call of ``PostMany``.
     ///   - limits: The limits of the service.
-    ///   - isName: Returns false for the bytes of a name that nobody observes.
-    ///   - isObject: Returns false for the bytes of an object that nobody observes.
+    ///   - isName: Returns false for the bytes of a name that has no observer.
+    ///   - isObject: Returns false for the bytes of an object that has no observer.
     /// - Returns: nil for a call that violates its signature, or has more posts than one call may have.
     public static func runs(
         of call: Message, limits: Limits, isName: (UnsafeRawBufferPointer) -> Bool,
@@ -109,7 +118,7 @@ public struct ArrivedPosts {
         call.withMarshalledBody { runs(inBody: $0, limits: limits, isName: isName, isObject: isObject) }
     }
 
-    /// Returns the same for a call in its receive buffer; nil for a call of another method.
+    /// The same for an undecoded call in its receive buffer; nil also for a call of another method.
     public static func runs(
         of call: ArrivingCall, limits: Limits, isName: (UnsafeRawBufferPointer) -> Bool,
         isObject: (UnsafeRawBufferPointer) -> Bool
@@ -131,7 +140,8 @@ public struct ArrivedPosts {
             return memcmp(start + one.lowerBound, start + other.lowerBound, one.count) == 0
         }
         let limits = (posts: limits[.postsPerCall], name: limits[.nameLength], object: limits[.objectLength])
-        // The most recent names, options and kinds.
+        // The caches: names with their checks, options with their decoded value, and groups with their index in `runs`.
+        // `isPossible` means a valid name.
         var names = RecentlyMet<(name: Range<Int>, isPossible: Bool, isObserved: Bool)>()
         var options = RecentlyMet<(options: Range<Int>, isImmediate: Bool?)>()
         var kinds = RecentlyMet<(name: Range<Int>?, object: Range<Int>?, isImmediate: Bool, run: Int)>()
@@ -183,8 +193,7 @@ public struct ArrivedPosts {
         return outline
     }
 
-    /// Skips a structure `(ssa{sv}a{sv})` without decoding its members, and returns its range. It ends with its last
-    /// array.
+    /// Skips a post, a structure `(ssa{sv}a{sv})`, without decoding its members, and returns its range.
     private static func passOver(_ reader: inout MarshalledReader) -> Range<Int>? {
         guard reader.align(to: 8) else { return nil }
         let start = reader.offset
@@ -207,6 +216,7 @@ public struct ArrivedPosts {
         return options
     }
 
+    /// Calls `body` with the bytes of the call's arguments: those of the copy if there is one.
     private static func withBody<Result, Failure: Error>(
         of call: Message, or copy: [UInt8]?, _ body: (UnsafeRawBufferPointer) throws(Failure) -> Result
     ) throws(Failure) -> Result {
@@ -218,14 +228,17 @@ public struct ArrivedPosts {
     }
 }
 
-/// A cache of a few values, in which a new value replaces the oldest one.
+/// A FIFO cache of eight values: a new value replaces the oldest one.
 private struct RecentlyMet<Value> {
+    /// The maximum number of values.
     private static var most: Int { 8 }
     private var values: [Value] = []
+    /// The index of the oldest value.
     private var oldest = 0
+    /// The index of the value that was found last.
     private var found = 0
 
-    /// Returns a matching value. The value found last is tested first.
+    /// Returns a matching value; nil if there is none. The value that was found last is tested first.
     @inline(__always)
     mutating func first(where isWanted: (Value) -> Bool) -> Value? {
         if found < values.count, isWanted(values[found]) { return values[found] }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonDBus
 
-/// The method that explains to a person why a client would get a notification now, later or not at all (B3).
+/// The D-Bus method that explains to a user why a client would receive a notification now, later or not at all (B3). The
+/// reply consists of sentences; `carillon why` shows them.
 public struct Explain: CenterMethod {
     /// The unique name of the client; a text, as the caller may send any string.
     public var client: String
-    /// The name of the notification; empty for all names that the client's observers want.
+    /// The name of the notification; empty for all names that the client observes.
     public var name: String
     /// The object of the notification; empty for none.
     public var object: String

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonDBus
 
-/// The method that returns control of the caller's suspension to the activity of its application (A2).
+/// The D-Bus method that revokes the caller's ``SetSuspended``: from then on, the activity of its application controls
+/// whether it is suspended (A2).
 public struct FollowActivity: CenterMethod {
     public init() {}
 

@@ -3,18 +3,20 @@ import CarillonBusNames
 import CarillonCore
 import CarillonDBus
 
-/// The method that lists the names observed by other clients, in byte order and behind ``after`` (G4).
+/// The D-Bus method that lists the names observed by other clients, in byte order and in pages: a reply contains names
+/// behind ``after`` (G4). The bridge subscribes at the broker to these names.
 ///
-/// The first call subscribes the caller to ``InterestChangedSignal``. The signal is sent once when the list has changed
-/// since the caller's last call with an empty ``after``; the next such call arms it again.
+/// The first call also subscribes the caller to ``InterestChangedSignal``. This signal is sent at most once after each
+/// call with an empty ``after``, when the list changes.
 ///
-/// A reply with fewer than ``most`` names need not be the last, since the service also limits its size. An empty reply
-/// is the last.
+/// A reply may have fewer than ``most`` names even if more follow, since the service also limits its size. An empty
+/// reply ends the list.
 public struct FollowInterest: CenterMethod {
     public typealias Reply = DistributedCenter.Wanted
 
     /// The last known name; empty for the first page.
     public var after: String
+    /// The maximum number of names in the reply.
     public var most: UInt32
 
     public init(after: String = "", most: UInt32 = 1024) {
@@ -48,6 +50,6 @@ public struct FollowInterest: CenterMethod {
         writer.append(reply.any)
     }
 
-    /// Returns the size of a name in a reply, in bytes, with its length, NUL and padding.
+    /// Returns the maximum size of a name in a reply, in bytes, with its length field, NUL and padding.
     public static func byteCount(of name: String) -> Int { 8 + name.utf8.count }
 }

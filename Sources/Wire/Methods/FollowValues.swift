@@ -3,20 +3,21 @@ import CarillonBusNames
 import CarillonCore
 import CarillonDBus
 
-/// The method that lists the retained values without their content, in the order of their serials and behind ``after``
-/// (G5).
+/// The D-Bus method that lists the retained values without their content, in the order of their serials and in pages: a
+/// reply contains values behind ``after`` (G5). The bridge finds removed values with it.
 ///
-/// The first call subscribes the caller to ``ValuesRemovedSignal``. The signal is sent once when a value has been
-/// removed since the caller's last call with 0 as ``after``; the next such call arms it again.
+/// The first call also subscribes the caller to ``ValuesRemovedSignal``. This signal is sent at most once after each
+/// call with 0 as ``after``, when a value is removed.
 ///
-/// A reply with fewer than ``most`` values need not be the last, since the service also limits its size. An empty reply
-/// is the last.
+/// A reply may have fewer than ``most`` values even if more follow, since the service also limits its size. An empty
+/// reply ends the list.
 public struct FollowValues: CenterMethod {
     /// The identity and the origin of a retained value.
     public struct Listed: Equatable, Sendable {
         public var name: String
         /// The object of the value; empty for none.
         public var object: String
+        /// The position of the value's post among all posts of the service.
         public var serial: UInt64
         /// The host of origin; nil for this machine.
         public var host: String?
@@ -31,11 +32,13 @@ public struct FollowValues: CenterMethod {
             self.user = user
         }
 
+        /// Whether the value was posted in this session.
         public var isOfThisSession: Bool { host == nil && user == nil }
     }
 
     /// The last known serial; 0 for the first page.
     public var after: UInt64
+    /// The maximum number of values in the reply.
     public var most: UInt32
 
     public init(after: UInt64 = 0, most: UInt32 = 1024) {
@@ -99,6 +102,7 @@ public struct FollowValues: CenterMethod {
 }
 
 extension FollowValues.Listed {
+    /// The entry for a retained notification.
     public init(_ notification: Notification) {
         let origin = notification.identity?.origin
         self.init(

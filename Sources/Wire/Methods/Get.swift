@@ -3,9 +3,9 @@ import CarillonBusNames
 import CarillonCore
 import CarillonDBus
 
-/// The method that returns the retained values of a name and an object, in the order of their serials (R3).
+/// The D-Bus method that returns the retained values of a name and an object, in the order of their serials (R3).
 ///
-/// A reply larger than ``Wire/maxAnswerBytes`` is refused with LimitExceeded.
+/// If the reply would exceed ``Wire/maxAnswerBytes``, the call fails with LimitExceeded.
 public struct Get: MatchingMethod {
     /// The name; empty for any name.
     public var name: String
@@ -52,9 +52,13 @@ public struct Get: MatchingMethod {
                 + "ask for one name, or one object, at a time")
     }
 
-    /// Replies with values copied from the bytes of their posts.
+    /// Replies to a call; the service uses it. The name, the object and the userInfo of each value are copied in encoded
+    /// form from its post.
     ///
-    /// - Parameter isVisible: Returns whether the caller may see a detail of a notification.
+    /// - Parameters:
+    ///   - call: A call of this method.
+    ///   - values: The values of the reply.
+    ///   - isVisible: Returns whether the caller may see a detail of a notification.
     /// - Throws: LimitExceeded if the reply would be too long.
     public static func answer(
         _ call: MethodCall, with values: [DistributedCenter.Kept], showing isVisible: (Detail) -> Bool
@@ -83,6 +87,7 @@ public struct Get: MatchingMethod {
 
     private static let form = MessageForm.methodReturn(signature: "a(ssa{sv}a{sv})")
 
+    /// Returns the details of a value that the caller may see; unknown ones are left out.
     private static func details(
         of kept: DistributedCenter.Kept, showing isVisible: (Detail) -> Bool
     ) -> [(key: String, value: PropertyList)] {
@@ -103,6 +108,7 @@ public struct Get: MatchingMethod {
         return details
     }
 
+    /// Returns the maximum size of the encoded details, in bytes: 48 for each entry, without its text.
     private static func maxBytes(of details: [(key: String, value: PropertyList)]) -> Int {
         details.reduce(MarshalledBytes.maxBytesOfArray) { sum, detail in
             let text = if case .string(let text) = detail.value { text.utf8.count } else { 0 }
@@ -117,7 +123,8 @@ public struct KeptValue: Equatable, Sendable {
     /// The object of the value; empty for none.
     public var object: String
     public var userInfo: [String: PropertyList]
-    /// `serial`, `time`, `poster`, `expiry` if there is one, and the known identity of the poster.
+    /// The details by their keys: `serial`, `time`, `poster`, `expiry` if the value expires, and the known identity of the
+    /// poster.
     public var details: [String: PropertyList]
 
     public init(
@@ -140,6 +147,7 @@ public struct KeptValue: Equatable, Sendable {
     public var serial: UInt64? { details["serial"]?.uint64 }
     /// The time of the post, in microseconds since 1970 in UTC.
     public var time: Int64? { if case .int64(let time)? = details["time"] { time } else { nil } }
+    /// The unique name of the poster.
     public var poster: String? { details["poster"]?.string }
     /// The host of origin; nil for this machine (G3).
     public var host: String? { details["host"]?.string }

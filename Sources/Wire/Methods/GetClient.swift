@@ -3,9 +3,11 @@ import CarillonBusNames
 import CarillonCore
 import CarillonDBus
 
-/// The method that identifies a connection that has called the service, for up to one minute after it left (P1).
+/// The D-Bus method that returns the verified identity of a connection that has called the service: its user, process and
+/// application (P1). The service answers for up to one minute after the connection left.
 ///
-/// A client that is unknown to the service, or hidden from the caller, yields the bus's error NameHasNoOwner.
+/// For a client that is unknown to the service, or hidden from the caller, the call fails with the bus's error
+/// NameHasNoOwner.
 public struct GetClient: CenterMethod {
     /// The unique name of the client; a text, as the caller may send any string.
     public var client: String
@@ -38,6 +40,7 @@ public struct GetClient: CenterMethod {
 /// The known identity of a connection. Unknown facts are nil.
 public struct KnownClient: Sendable {
     public var name: UniqueName
+    /// The identity; nil if nothing is known.
     public var identity: Identity?
 
     public init(name: UniqueName, identity: Identity?) {
@@ -45,7 +48,7 @@ public struct KnownClient: Sendable {
         self.identity = identity
     }
 
-    /// The facts under the contract's keys, in its order.
+    /// The known facts by the keys of the D-Bus interface, in its order.
     public var entries: [(key: String, value: PropertyList)] {
         var entries: [(key: String, value: PropertyList)] = [("name", .string(name.rawValue))]
         guard let identity else { return entries }
@@ -60,6 +63,8 @@ public struct KnownClient: Sendable {
         return entries
     }
 
+    /// Decodes the reply.
+    ///
     /// - Throws: InvalidArgs if the name is missing, or a value has the wrong type.
     init(_ entries: [String: PropertyList]) throws(BusError) {
         var rest = WireDictionary(entries)

@@ -2,7 +2,7 @@
 import CarillonBusNames
 import CarillonDBus
 
-/// The method that lists the clients known to the service.
+/// The D-Bus method that lists the clients known to the service.
 public struct ListClients: CenterMethod {
     public init() {}
 
@@ -27,7 +27,7 @@ public struct ListClients: CenterMethod {
     }
 }
 
-/// A client as other clients see it.
+/// A client as the reply of ``ListClients`` describes it.
 public struct ListedClient: Sendable {
     public var name: UniqueName
     /// The process ID; 0 if the bus does not know it.
@@ -37,13 +37,19 @@ public struct ListedClient: Sendable {
     public var isSuspended: Bool
     /// The cause of the suspension state: `none`, `explicit` or `activity`, and values of later services.
     public var cause: String
+    /// The number of the client's observers.
     public var observers: UInt32
     /// The number of notifications queued for the client.
     public var queued: UInt32
+    /// The number of notifications sent to the client.
     public var delivered: UInt64
+    /// The number of notifications lost for the client.
     public var dropped: UInt64
-    /// The state of the client's window: `open`, `waiting` or `unanswered`, and values of later services; empty from a
-    /// service that does not report it.
+    /// The state of flow control, and possibly values of later services; empty if an older service does not report it:
+    ///
+    /// - `open`: the service may send more.
+    /// - `waiting`: the windows are full and unacknowledged, or the in-flight quota has no space.
+    /// - `unanswered`: the windows are full, and the client has never answered a probe.
     public var flow: String
     /// The number of messages sent to the client and not acknowledged.
     public var unconfirmed: UInt32
@@ -80,7 +86,7 @@ public struct ListedClient: Sendable {
         self.hasChannel = hasChannel
     }
 
-    /// All entries, under the contract's keys and in its order, followed by those of a later service.
+    /// All entries by the keys of the D-Bus interface, in its order, followed by those of a later service.
     public var entries: [(key: String, value: PropertyList)] {
         var known: [(String, PropertyList)] = [
             ("name", .string(name.rawValue)), ("pid", .uint32(processID)), ("process", .string(process)),
@@ -94,6 +100,8 @@ public struct ListedClient: Sendable {
         return known + others.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }
     }
 
+    /// Decodes an entry of the reply.
+    ///
     /// - Throws: InvalidArgs if a key of the contract is missing, or its value has the wrong type.
     init(_ entries: [String: PropertyList]) throws(BusError) {
         var rest = WireDictionary(entries)

@@ -2,10 +2,10 @@
 import CarillonCore
 import CarillonDBus
 
-/// The method that lists the observers of a client, in the order of their numbers. An unknown client has none.
+/// The D-Bus method that lists the observers of a client, in the order of their numbers. An unknown client has none.
 ///
-/// A reply larger than ``Wire/maxAnswerBytes`` is refused with LimitExceeded; ``ListObserversFrom`` pages through the
-/// observers instead.
+/// If the reply would exceed ``Wire/maxAnswerBytes``, the call fails with LimitExceeded. ``ListObserversFrom`` returns the
+/// observers in pages instead.
 public struct ListObservers: CenterMethod {
     /// The unique name of the client; a text, as the caller may send any string.
     public var client: String
@@ -47,14 +47,15 @@ public struct ListObservers: CenterMethod {
     }
 }
 
-/// An observer as other clients see it.
+/// An observer as the reply of ``ListObservers`` describes it.
 public struct ListedObserver: Equatable, Sendable {
     public var id: ObserverID
     /// The observed name; empty for any name.
     public var name: String
     /// The observed object; empty for any object.
     public var object: String
-    /// The value of the option, or ``monitor`` for an observer that is never suspended; later services may add values.
+    /// The value of the option `suspension-behavior`, or ``monitor`` for an observer that is never suspended. Later services
+    /// may add values.
     public var suspensionBehavior: String
 
     public init(id: ObserverID, name: String, object: String, suspensionBehavior: String) {
@@ -70,11 +71,12 @@ public struct ListedObserver: Equatable, Sendable {
             suspensionBehavior: Self.word(for: registration.options))
     }
 
-    /// Returns the ``suspensionBehavior`` of an observer with these options.
+    /// Returns the text of ``suspensionBehavior`` for an observer with these options.
     public static func word(for options: ObserverOptions) -> String {
         options.isMonitor ? monitor : options.suspensionBehavior.rawValue
     }
 
+    /// The text for a monitor.
     public static let monitor = "monitor"
 
     /// The approximate size in a reply, in bytes: the number, and each text with its length, NUL and padding.

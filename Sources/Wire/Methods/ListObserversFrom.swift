@@ -2,16 +2,17 @@
 import CarillonCore
 import CarillonDBus
 
-/// The method that pages through the observers of a client, in the order of their numbers and behind ``after``. It
-/// serves clients with more observers than one reply of ``ListObservers`` can hold.
+/// The D-Bus method that lists the observers of a client in pages, in the order of their numbers: a reply contains observers
+/// behind ``after``. It serves clients with more observers than one reply of ``ListObservers`` can hold.
 ///
-/// A reply with fewer than ``most`` observers need not be the last, since the service also limits its size. An empty
-/// reply is the last.
+/// A reply may have fewer than ``most`` observers even if more follow, since the service also limits its size. An empty
+/// reply ends the list.
 public struct ListObserversFrom: CenterMethod {
     /// The unique name of the client; a text, as the caller may send any string.
     public var client: String
     /// The number of the last known observer; 0 for the first page.
     public var after: ObserverID
+    /// The maximum number of observers in the reply.
     public var most: UInt32
 
     public init(of client: String, after: ObserverID = ObserverID(rawValue: 0), most: UInt32 = 1024) {

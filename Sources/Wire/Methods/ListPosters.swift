@@ -2,11 +2,12 @@
 import CarillonBusNames
 import CarillonDBus
 
-/// The method that lists the connections on the bus with the most accepted posts, in the order in which they connected
-/// (B3).
+/// The D-Bus method that lists the connections with the largest numbers of accepted posts, in the order in which they
+/// connected to the bus (B3). `carillon` lists them.
 ///
-/// A reply with fewer than ``most`` connections may be incomplete, since the service also limits its size.
+/// A reply may have fewer than ``most`` connections even if there are more, since the service also limits its size.
 public struct ListPosters: CenterMethod {
+    /// The maximum number of connections in the reply.
     public var most: UInt32
 
     public init(most: UInt32 = .max) {
@@ -39,7 +40,7 @@ public struct ListPosters: CenterMethod {
     }
 }
 
-/// A connection that has posted, as other clients see it.
+/// A connection that has posted, as the reply of ``ListPosters`` describes it.
 public struct ListedPoster: Sendable {
     public var name: UniqueName
     /// The process ID; 0 if the bus does not know it.
@@ -70,7 +71,7 @@ public struct ListedPoster: Sendable {
         self.refused = refused
     }
 
-    /// All entries, under the contract's keys and in its order, followed by those of a later service.
+    /// All entries by the keys of the D-Bus interface, in its order, followed by those of a later service.
     public var entries: [(key: String, value: PropertyList)] {
         var known: [(String, PropertyList)] = [
             ("name", .string(name.rawValue)), ("pid", .uint32(processID)), ("process", .string(process)),
@@ -84,6 +85,8 @@ public struct ListedPoster: Sendable {
     /// The approximate size in a reply, in bytes.
     public var byteCount: Int { 192 + name.rawValue.utf8.count + process.utf8.count + application.utf8.count }
 
+    /// Decodes an entry of the reply.
+    ///
     /// - Throws: InvalidArgs if a key of the contract is missing, or its value has the wrong type.
     init(_ entries: [String: PropertyList]) throws(BusError) {
         var rest = WireDictionary(entries)

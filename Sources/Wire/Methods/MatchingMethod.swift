@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonDBus
 
-/// A method that selects items by name and object; an empty name or object selects any.
+/// A D-Bus method with the arguments name and object, which select items such as observers or retained values. An empty
+/// name or object selects any.
 public protocol MatchingMethod: CenterMethod {
     var name: String { get }
     var object: String { get }
@@ -23,7 +24,7 @@ extension MatchingMethod {
     }
 }
 
-/// A method that removes the selected items and replies with their number.
+/// A D-Bus method that removes the selected items and replies with their number.
 public protocol RemovingMethod: MatchingMethod where Reply == Int {}
 
 extension RemovingMethod {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonDBus
 
-/// The method that suspends or resumes another client, for tests of its application (B3).
+/// The D-Bus method that suspends or resumes another client, so that a developer can test an application (B3).
 ///
-/// The override takes precedence over the client's own `SetSuspended` and over activity, until it is revoked or the
-/// client leaves the bus. A client that is unknown to the service, or hidden from the caller, yields the bus's error
-/// NameHasNoOwner. A text that is not a unique name, or an unknown state, yields InvalidArgs.
+/// The override takes precedence over the client's own ``SetSuspended`` and over activity, until it is revoked or the
+/// client leaves the bus. For a client that is unknown to the service, or hidden from the caller, the call fails with the
+/// bus's error NameHasNoOwner. A text that is not a unique name, or an unknown state, yields InvalidArgs.
 public struct OverrideSuspension: CenterMethod {
     /// The unique name of the client; a text, as the caller may send any string.
     public var client: String
@@ -20,6 +20,7 @@ public struct OverrideSuspension: CenterMethod {
     public static let member: MemberName = "OverrideSuspension"
     public static let inputs: [Interface.Argument] = [.init("client", "s"), .init("state", "s")]
 
+    /// The states as texts on the bus.
     private static let words: [(word: String, isSuspended: Bool?)] = [
         ("suspended", true), ("active", false), ("none", nil),
     ]

@@ -2,7 +2,8 @@
 import CarillonCore
 import CarillonDBus
 
-/// Encoding of posts for the library and the command, in one pass and without libdbus.
+/// The fast encoding of posts, for the client library and `carillon`: the size is computed first, and then the message is
+/// written into one buffer, without libdbus. The bytes equal those of ``CenterMethod/message(startsService:wantsAnswer:)``.
 extension Post where UserInfo == [String: PropertyList] {
     /// Returns the call of a post. The call requests no reply by default.
     ///
@@ -16,9 +17,9 @@ extension Post where UserInfo == [String: PropertyList] {
         try laidOut(name, object, userInfo, options)
     }
 
-    /// Returns the same call, from entries of userInfo without a dictionary.
+    /// The same, for callers whose userInfo is a list of entries and not a dictionary.
     ///
-    /// - Parameter entries: Entries with distinct keys.
+    /// - Parameter entries: The entries of userInfo, with distinct keys.
     public static func laidOut(
         name: String, object: String, entries: [(key: String, value: PropertyList)], options: PostOptions
     ) throws(CenterError) -> Message {
@@ -45,12 +46,13 @@ extension Post where UserInfo == [String: PropertyList] {
                 preconditionFailure("no option holds a NUL character")
             }
         }
-        // Names and objects are not limited here.
+        // The message would exceed the maximum size of D-Bus. Only a long name or object can cause this, because userInfo was
+        // checked above.
         guard let message else { throw .limitExceeded(.nameLength, value: Limits.row(.nameLength).hardMaximum) }
         return message
     }
 
-    /// Returns the call of this post, which the initializer has checked.
+    /// Returns the call of this post.
     public func laidOut() throws(CenterError) -> Message {
         try Self.laidOut(name: name, object: object, userInfo: userInfo, options: options)
     }

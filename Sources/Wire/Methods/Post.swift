@@ -3,9 +3,10 @@ import CarillonCollections
 import CarillonCore
 import CarillonDBus
 
-/// The method that posts a notification and replies with the number of matching clients (D2, D3).
+/// The D-Bus method that posts a notification and replies with the number of matching clients (D2, D3).
 ///
-/// Clients pass userInfo as a dictionary. The service keeps its checked bytes as ``WireUserInfo``.
+/// The type parameter is the form of userInfo. Clients use a dictionary (``PostCall``). The service keeps the received bytes
+/// after a check (``WireUserInfo``), and sends the same bytes to the receivers.
 public struct Post<UserInfo> {
     public let name: String
     /// The object of the notification; empty for none.
@@ -64,7 +65,7 @@ extension Post: CenterMethod where UserInfo == [String: PropertyList] {
 }
 
 extension Post where UserInfo == WireUserInfo {
-    /// Decodes a post as the service receives it.
+    /// Decodes a call as the service receives it.
     ///
     /// - Parameters:
     ///   - call: A call whose types are ``inputs``.
@@ -90,12 +91,12 @@ extension Post where UserInfo == WireUserInfo {
         self = found.take()!
     }
 
-    /// Decodes a post in place, alone or among others.
+    /// Decodes a post in place: the only one of a message, or one of several in ``PostMany``.
     ///
     /// - Parameters:
     ///   - arguments: A reader at the first argument of this post. It is moved behind the last.
     ///   - check: A check of name and object, run before userInfo is read.
-    /// - Throws: The errors of the decoding of a call.
+    /// - Throws: The same errors as for a call.
     init(
         at arguments: inout MarshalledReader, limits: Limits,
         checking check: (String, String) throws(BusError) -> Void
@@ -134,10 +135,12 @@ extension Post where UserInfo == WireUserInfo {
     }
 }
 
-/// The parts of a post that select its receivers.
+/// The parts of a post that select its receivers. The overloaded service reads only these from a post that it discards, to
+/// report the loss to its observers.
 public struct PostOutline: Equatable, Sendable {
     public let name: String
     public let object: String
+    /// Whether the post has the option `deliver-immediately`.
     public let isImmediate: Bool
 
     /// Creates the outline of a post from its name, object and option.
@@ -147,7 +150,8 @@ public struct PostOutline: Equatable, Sendable {
         self.isImmediate = isImmediate
     }
 
-    /// Compares texts byte by byte, since canonically equivalent texts may differ.
+    /// Compares texts byte by byte. Swift's comparison would also equate texts with different bytes that are canonically
+    /// equivalent in Unicode.
     public static func == (one: PostOutline, other: PostOutline) -> Bool {
         one.isImmediate == other.isImmediate && ExactText(one.name) == ExactText(other.name)
             && ExactText(one.object) == ExactText(other.object)
@@ -165,7 +169,7 @@ public struct PostOutline: Equatable, Sendable {
         self = found!
     }
 
-    /// Reads the outline of a call in its receive buffer; nil for a call of another method, or with arguments that
+    /// Reads the outline of an undecoded call in its receive buffer; nil for a call of another method, or with arguments that
     /// violate the D-Bus layout.
     public init?(of call: ArrivingCall) {
         guard call.hasMember(PostCall.member), call.hasPath(Wire.path), call.mayBeOf(Wire.interface),
@@ -176,23 +180,23 @@ public struct PostOutline: Equatable, Sendable {
         self = outline
     }
 
-    /// Reads the outline of a post on a channel from the beginning of its body. Its options stand at the end, so the
-    /// post counts as immediate, which suspended clients may receive, too.
+    /// Reads the outline of a post on a channel from the beginning of its body. The options are at the end of the body, so
+    /// they are unknown: the post counts as immediate, since suspended clients might receive it.
     ///
-    /// - Parameter head: The beginning of the body.
-    /// - Returns: nil if the head does not contain the whole name and object.
+    /// - Parameter head: The beginning of the body; the initializer fails if it does not contain the whole name and object.
     public init?(channelHead head: UnsafeRawBufferPointer) {
         var reader = MarshalledReader(head)
         guard let name = reader.readString(), let object = reader.readString(), !name.isEmpty else { return nil }
         self.init(name: name, object: object, isImmediate: true)
     }
 
-    /// Reads the outline of a call of ``PostJSON``.
+    /// Reads the outline of a call of ``PostJSON``, which has no options.
     public init(ofJSON call: Message) throws(BusError) {
         (name, object) = try Post<WireUserInfo>.nameAndObject(of: call)
         isImmediate = false
     }
 
+    /// Reads the outline of a post, and moves `arguments` behind it.
     init(at arguments: inout MarshalledReader) throws(BusError) {
         (name, object) = try Post<WireUserInfo>.readNameAndObject(&arguments)
         guard let userInfo = arguments.readArray(alignedTo: 8) else { throw BusError.malformedArguments }
@@ -204,7 +208,8 @@ public struct PostOutline: Equatable, Sendable {
 }
 
 extension MethodCall.Answer {
-    /// Answers a call of ``Post``, in a fraction of the time of ``MethodCall/Answer/reply(to:_:)``.
+    /// Replies to a call of ``Post``. It is much faster than ``MethodCall/Answer/reply(to:_:)``, because the message is
+    /// composed from a prepared form.
     public func reply(toPost receivers: Int) {
         reply(in: Self.postReply, size: 4) { $0.append(UInt32(receivers)) }
     }

@@ -2,7 +2,7 @@
 import CarillonCore
 import CarillonDBus
 
-/// The method that posts a notification with userInfo as JSON text, for programs that can send only strings (B12).
+/// The D-Bus method that posts a notification with userInfo as JSON text, for programs that can send only strings (B12).
 public struct PostJSON: CenterMethod {
     public let name: String
     /// The object of the notification; empty for none.
@@ -10,8 +10,8 @@ public struct PostJSON: CenterMethod {
     /// A JSON object in the format of ``PropertyListJSON``; empty for none.
     public let userInfo: String
 
-    /// The maximum length of the JSON text, in bytes. Programs that send strings take them from a command line, and
-    /// parsing JSON costs a multiple of the check of a dictionary.
+    /// The maximum length of the JSON text, in bytes. It is small because parsing JSON costs much more than checking an
+    /// encoded dictionary; programs that can send only strings have short texts.
     public static let maxBytes = 64 << 10
 
     public init(name: String, object: String = "", userInfo: String = "") {
@@ -68,6 +68,7 @@ public struct PostJSON: CenterMethod {
         return try Post(call, limits: limits, checking: check)
     }
 
+    /// Parses the JSON text.
     private func dictionary() throws(CenterError) -> [String: PropertyList] {
         guard !userInfo.isEmpty else { return [:] }
         do throws(PropertyListJSON.Failure) {

@@ -2,10 +2,10 @@
 import CarillonCore
 import CarillonDBus
 
-/// The method that posts several notifications in one call, like consecutive calls of ``Post``, and replies with an
+/// The D-Bus method that posts several notifications in one call, like consecutive calls of ``Post``, and replies with an
 /// outcome for each (F1). A refused post does not stop the others.
 ///
-/// The service decodes the posts in place with ``ArrivedPosts``.
+/// This type encodes the call for clients; the service decodes the posts one by one with ``ArrivedPosts``.
 public struct PostMany: CenterMethod {
     public var posts: [PostCall]
 
@@ -36,7 +36,8 @@ public struct PostMany: CenterMethod {
         }
     }
 
-    /// Assembles the call from encoded calls of ``Post``.
+    /// Assembles the call from encoded calls of ``Post``, whose bytes are copied. The client library batches queued posts in
+    /// this way.
     ///
     /// - Returns: nil if the call would exceed the size of a D-Bus message.
     public static func message(of calls: [Message], wantsAnswer: Bool) -> Message? {
@@ -87,6 +88,7 @@ public struct PostOutcome: Equatable, Sendable {
         self.errorName = errorName
     }
 
+    /// Creates the outcome of a refused post.
     public init(_ error: BusError) {
         self.init(receivers: 0, errorName: error.name.rawValue)
     }
@@ -103,7 +105,7 @@ public struct PostOutcome: Equatable, Sendable {
 }
 
 extension MethodCall.Answer {
-    /// Answers a call of ``PostMany``.
+    /// Replies to a call of ``PostMany``.
     public func reply(toPosts outcomes: [PostOutcome]) {
         // D-Bus aligns each structure to 8 bytes.
         let size = outcomes.reduce(MarshalledBytes.maxBytesOfArray) {

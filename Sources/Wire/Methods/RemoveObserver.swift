@@ -2,7 +2,7 @@
 import CarillonCore
 import CarillonDBus
 
-/// The method that removes one observer of the caller (D8).
+/// The D-Bus method that removes one observer of the caller (D8).
 public struct RemoveObserver: CenterMethod {
     public var observer: ObserverID
 

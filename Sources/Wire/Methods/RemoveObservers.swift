@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonDBus
 
-/// The method that removes the caller's observers of a name and an object, and replies with their number (D8).
+/// The D-Bus method that removes the caller's observers of a name and an object, and replies with their number (D8).
 public struct RemoveObservers: RemovingMethod {
     /// The registered name; empty for any name.
     public var name: String

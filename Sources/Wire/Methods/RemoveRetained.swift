@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonDBus
 
-/// The method that removes the retained values of a name and an object, and replies with their number (R1).
+/// The D-Bus method that removes the retained values of a name and an object, and replies with their number (R1).
 public struct RemoveRetained: RemovingMethod {
     /// The name; empty for any name.
     public var name: String

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonDBus
 
-/// The method that sets the caller's explicit suspension, which overrides activity (S1).
+/// The D-Bus method by which the caller suspends or resumes its own notifications. This state overrides the activity of its
+/// application until ``FollowActivity`` (S1).
 public struct SetSuspended: CenterMethod {
     public var isSuspended: Bool
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonDBus
 
-/// The method that removes the caller's own posts of a name and an object from its queue, of all posting styles, and
-/// replies with their number (Q3, R4).
+/// The D-Bus method that removes the caller's queued posts of a name and an object before they are made, of all posting
+/// styles, and replies with their number (Q3, R4).
 public struct WithdrawPosts: RemovingMethod {
     /// The name; empty for any name.
     public var name: String

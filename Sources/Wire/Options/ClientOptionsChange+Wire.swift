@@ -2,9 +2,9 @@
 import CarillonCore
 import CarillonDBus
 
-/// The encoding of the options of `SetClientOptions`.
+/// The encoding and decoding of the options of the method ``SetClientOptions``.
 extension ClientOptionsChange {
-    /// Reads the next `a{sv}`.
+    /// Reads the options, the next `a{sv}` of the arguments.
     ///
     /// - Throws: ``CenterError/invalidOption(_:reason:)`` for an unknown key, a wrong type or an unknown value.
     public init(from reader: inout MessageReader) throws(CenterError) {
@@ -18,14 +18,14 @@ extension ClientOptionsChange {
         }
     }
 
-    /// Appends the `a{sv}`; unchanged options are left out.
+    /// Appends the options as an `a{sv}`, without unchanged options.
     public func append(to writer: inout MessageWriter) {
         writer.array(of: "{sv}") { writer in
             if let batches { writer.entry("batches", batches) }
             guard let details else { return }
             writer.dictEntry { writer in
                 writer.append("details")
-                // An empty array has the type `as`, too; as a property list it would be an `av`.
+                // Written here and not as a property list, which would encode an empty array as `av`. The type must be `as`.
                 writer.variant(of: "as") { writer in
                     writer.array(of: "s") { writer in for detail in details.all { writer.append(detail.rawValue) } }
                 }

@@ -2,9 +2,9 @@
 import CarillonCore
 import CarillonDBus
 
-/// The encoding of the options of `AddObserver`.
+/// The encoding and decoding of the options of the method ``AddObserver``.
 extension ObserverOptions {
-    /// Reads the next `a{sv}`.
+    /// Reads the options, the next `a{sv}` of the arguments.
     ///
     /// - Throws: ``CenterError/invalidOption(_:reason:)`` for an unknown key, a wrong type or an unknown value, and for
     ///   a suspension behavior of a monitor, which is never suspended.
@@ -29,7 +29,7 @@ extension ObserverOptions {
         }
     }
 
-    /// Appends the `a{sv}`; options with default values are left out.
+    /// Appends the options as an `a{sv}`; those with default values are left out.
     public func append(to writer: inout MessageWriter) {
         writer.array(of: "{sv}") { writer in
             if suspensionBehavior != .coalesce, !isMonitor {

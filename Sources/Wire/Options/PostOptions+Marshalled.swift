@@ -2,13 +2,16 @@
 import CarillonCore
 import CarillonDBus
 
+/// The fast decoding of the options of a post, in place and without libdbus; the service uses it for all posts. The rules are
+/// those of ``WireOption``.
 extension PostOptions {
-    /// Decodes the options of a post in place.
+    /// Decodes the options of a post.
     ///
     /// - Parameters:
     ///   - entries: The range of the entries of the `a{sv}` in the arguments.
     ///   - arguments: The arguments of the call.
-    /// - Throws: The errors of `init(from:)`; InvalidArgs if the entries violate the D-Bus layout.
+    /// - Throws: ``CenterErrorName/invalidOption`` for an unknown key, a wrong type or an unknown value; InvalidArgs if the
+    ///   entries violate the D-Bus layout.
     init(at entries: Range<Int>, of arguments: MarshalledReader) throws(BusError) {
         self.init()
         var (isRetained, isWhileConnected) = (false, false)
@@ -36,7 +39,7 @@ extension PostOptions {
     }
 }
 
-/// Calls `body` with each option of an `a{sv}`, in place; `body` reads the value.
+/// Calls `body` with each option of an encoded `a{sv}`; `body` must read the value.
 ///
 /// - Parameters:
 ///   - entries: The range of the entries in the arguments.
@@ -59,11 +62,13 @@ func readMarshalledOptions(
     guard reader.offset == entries.upperBound else { throw BusError.malformedArguments }
 }
 
-/// One option, decoded in place, with the rules of ``WireOption``.
+/// One option in an encoded `a{sv}`: the counterpart of ``WireOption`` for decoding in place. Each function reads the value
+/// as one type, and throws an error that names the option for another type.
 struct MarshalledOption {
     let key: String
-    /// The range of the signature of the value.
+    /// The range of the value's signature in the bytes of `value`.
     let type: Range<Int>
+    /// A reader at the value.
     var value: MarshalledReader
 
     mutating func boolean() throws(BusError) -> Bool {
@@ -72,6 +77,7 @@ struct MarshalledOption {
         return number == 1
     }
 
+    /// Reads a number from an integer of any D-Bus type.
     mutating func number<Number: FixedWidthInteger>() throws(BusError) -> Number {
         let integer: Int128? =
             switch value.bytes[type].count == 1 ? value.bytes[type.lowerBound] : 0 {
@@ -101,11 +107,13 @@ struct MarshalledOption {
         return text
     }
 
+    /// Reads a string that is a raw value of `Choice`.
     mutating func choice<Choice: RawRepresentable<String> & CaseIterable>() throws(BusError) -> Choice {
         try expect("s", "a string (s)")
         return try readChoice()
     }
 
+    /// Reads an array of such strings.
     mutating func choices<Choice: RawRepresentable<String> & CaseIterable>() throws(BusError) -> [Choice] {
         try expect("as", "an array of strings (as)")
         guard let texts = value.readArray(alignedTo: 4) else { throw BusError.malformedArguments }

@@ -2,9 +2,9 @@
 import CarillonCore
 import CarillonDBus
 
-/// The encoding of the options of `Post`.
+/// The encoding and decoding of the options of the method ``Post``, through libdbus.
 extension PostOptions {
-    /// Reads the next `a{sv}`.
+    /// Reads the options, the next `a{sv}` of the arguments.
     ///
     /// - Throws: ``CenterError/invalidOption(_:reason:)`` for an unknown key, a wrong type or an unknown value.
     public init(from reader: inout MessageReader) throws(CenterError) {
@@ -31,7 +31,7 @@ extension PostOptions {
         try checkForAllSessions()
     }
 
-    /// Checks the rules for posts from and to other sessions.
+    /// Checks the options for posts from and to other sessions, `same-as` and `all-sessions`.
     func checkForAllSessions() throws(CenterError) {
         if let sameAs {
             guard origin?.user != nil, postingStyle == .now else {
@@ -48,7 +48,7 @@ extension PostOptions {
         }
     }
 
-    /// Sets the retention from several options, and checks their combination.
+    /// Sets the retention from the options `retain` and `while-connected`, and checks the combination with other options.
     mutating func setRetention(_ isRetained: Bool, whileConnected: Bool) throws(CenterError) {
         guard isRetained || !whileConnected else {
             throw .invalidOption("while-connected", reason: "it requires the option retain")
@@ -60,7 +60,7 @@ extension PostOptions {
         if expiresAfter == 0 { throw .invalidOption("expires-after", reason: "it must be at least 1 second") }
     }
 
-    /// The options without default values, as entries of an `a{sv}`.
+    /// The options as entries of an `a{sv}`; those with default values are left out.
     var entries: [(key: String, value: PropertyList)] {
         var entries: [(key: String, value: PropertyList)] = []
         if deliverImmediately { entries.append(("deliver-immediately", .boolean(true))) }
@@ -81,7 +81,7 @@ extension PostOptions {
         return entries
     }
 
-    /// Appends the `a{sv}`; options with default values are left out.
+    /// Appends the options as an `a{sv}`.
     public func append(to writer: inout MessageWriter) {
         UserInfoCoding.append(entries, to: &writer)
     }

@@ -2,11 +2,16 @@
 import CarillonCore
 import CarillonDBus
 
-/// One option: its key, and the content of its variant.
+/// One option of a method call, an entry of an `a{sv}`: its key, and a reader of its value. The types of options decode their
+/// values with it.
+///
+/// Each function reads the value as one type, and throws an error that names the option for another type.
 struct WireOption {
     let key: String
+    /// A reader inside the variant.
     var value: MessageReader
 
+    /// The error for an option that the method does not have.
     var unknown: CenterError { Self.unknown(key) }
 
     func boolean() throws(CenterError) -> Bool {
@@ -39,10 +44,12 @@ struct WireOption {
         return text
     }
 
+    /// Reads a string that is a raw value of `Choice`.
     func choice<Choice: RawRepresentable<String> & CaseIterable>() throws(CenterError) -> Choice {
         try Self.choice(named: try text(), of: key)
     }
 
+    /// Reads an array of such strings.
     func choices<Choice: RawRepresentable<String> & CaseIterable>() throws(CenterError) -> [Choice] {
         var value = value
         guard value.nextSignature == "as", var elements = try? value.readContainer(.array) else {
@@ -58,7 +65,7 @@ struct WireOption {
         return Self.wrongType(of: key, expected: expected, found: value.nextSignature.rawValue)
     }
 
-    // MARK: Rules common to both decoders
+    // MARK: Rules that MarshalledOption shares
 
     static func unknown(_ key: String) -> CenterError { .invalidOption(key, reason: "there is no such option") }
 
@@ -84,7 +91,7 @@ struct WireOption {
     }
 }
 
-/// Calls `body` with each entry of the next `a{sv}`, whose type was checked with the method's signature.
+/// Calls `body` with each entry of the next `a{sv}`. The type of the argument was checked with the method's signature.
 func readOptions(
     _ reader: inout MessageReader, _ body: (WireOption) throws(CenterError) -> Void
 ) throws(CenterError) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The encoding of bytes as base64 (RFC 4648, section 4), padded.
+/// The encoding of bytes as base64 (RFC 4648, section 4), padded; ``PropertyListJSON`` uses it for data.
 enum Base64 {
     private static let alphabet = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/".utf8)
 
+    /// Encodes bytes.
     static func text(_ bytes: [UInt8]) -> String {
         var text: [UInt8] = []
         text.reserveCapacity((bytes.count + 2) / 3 * 4)
@@ -18,7 +19,7 @@ enum Base64 {
         return String(decoding: text, as: UTF8.self)
     }
 
-    /// Decodes base64; nil for a text that differs from the output of ``text(_:)``.
+    /// Decodes base64; nil for a text that ``text(_:)`` can't have written.
     static func bytes(from text: String) -> [UInt8]? {
         let digits = Array(text.utf8)
         guard digits.count % 4 == 0 else { return nil }

@@ -5,7 +5,8 @@
     import Musl
 #endif
 
-/// The encoding of dates as ISO 8601 text, to the microsecond.
+/// The encoding of dates as ISO 8601 text, to the microsecond. Dates are microseconds since 1970 in UTC.
+/// ``PropertyListJSON`` and `carillon` use it.
 package enum ISO8601Date {
     /// Returns a text such as `2026-11-21T09:30:00.000001Z`, in UTC. A zero fraction is left out.
     package static func text(_ microseconds: Int64) -> String {
@@ -40,7 +41,7 @@ package enum ISO8601Date {
         parts.tm_min = Int32(minute)
         parts.tm_sec = Int32(second)
         let seconds = Int64(timegm(&parts))
-        // timegm normalizes the 31st of February to March, so an invalid day is found by comparison.
+        // timegm accepts an invalid day such as 31 February and changes it to a day in March, so the result is compared.
         guard parts.tm_mday == day, parts.tm_mon == month - 1 else { return nil }
         return (seconds - offset) * 1_000_000 + fraction
     }
@@ -55,6 +56,7 @@ package enum ISO8601Date {
 
         var isAtEnd: Bool { rest.isEmpty }
 
+        /// Skips a character; false if another one is next.
         mutating func take(_ character: Unicode.Scalar) -> Bool {
             guard rest.first == UInt8(ascii: character) else { return false }
             rest = rest.dropFirst()
@@ -92,6 +94,7 @@ package enum ISO8601Date {
         private static func isDigit(_ byte: UInt8) -> Bool { UInt8(ascii: "0")...UInt8(ascii: "9") ~= byte }
     }
 
+    /// Splits a time into whole seconds, rounded down, and the remaining microseconds.
     private static func split(_ microseconds: Int64) -> (seconds: Int64, fraction: Int64) {
         let (quotient, remainder) = microseconds.quotientAndRemainder(dividingBy: 1_000_000)
         return remainder < 0 ? (quotient - 1, remainder + 1_000_000) : (quotient, remainder)

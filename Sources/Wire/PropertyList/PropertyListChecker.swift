@@ -5,15 +5,18 @@ import CarillonDBus
 /// A validator of an encoded userInfo, which refuses types other than property lists, and sizes beyond the limits (N3,
 /// E1).
 ///
-/// Allowed types: `s b y n q i u x t d`, `ay` (data), `(x)` (a date), arrays and `a{s…}` of these, `v`. The walk
-/// allocates nothing; the path of a fault is assembled on the way out. Input is untrusted: the bytes may be arbitrary.
+/// The service checks each post with it, and clients check each notification. Allowed types: `s b y n q i u x t d`, `ay`
+/// (data), `(x)` (a date), arrays and `a{s…}` of these, `v`. Input is untrusted: the bytes may be arbitrary.
+///
+/// The check decodes no values and allocates no memory. Only after a fault, the path to the faulty value is assembled while
+/// the recursion returns.
 struct PropertyListChecker {
-    /// One complete type of a signature.
+    /// The bytes of a signature that hold one complete type.
     private typealias TypeText = UnsafeRawBufferPointer
 
-    /// The maximum number of characters of a key in a path.
+    /// The maximum number of characters of a key in the path of an error.
     private static let longestKey = 128
-    /// Limits for a userInfo that was accepted once, and stays valid under later limits.
+    /// Limits without a maximum, for a userInfo that the service has accepted before, possibly under other limits.
     static let withoutLimits = {
         var limits = Limits()
         limits[.userInfoBytes] = .max
@@ -22,16 +25,18 @@ struct PropertyListChecker {
     }()
     /// The maximum nesting of arrays in a type.
     private static let maxArrays = 32
-    /// The position of the walk.
+    /// The position of the check.
     private(set) var reader: MarshalledReader
-    /// The number of values passed, without keys.
+    /// The number of values checked so far, without keys.
     private(set) var valueCount = 0
     private let limits: Limits
     private let maximumDepth: Int
     /// The offset at which the limit of bytes is reached.
     private var end = 0
 
-    /// - Parameter reader: A reader at the `a{sv}`.
+    /// - Parameters:
+    ///   - reader: A reader at the `a{sv}`.
+    ///   - limits: The limits of size and depth.
     init(at reader: MarshalledReader, limits: Limits) {
         self.reader = reader
         self.limits = limits
@@ -58,7 +63,9 @@ struct PropertyListChecker {
 
     // MARK: Values
 
-    /// - Parameter depth: The depth of the collection that contains the value.
+    /// Checks a value of a known type.
+    ///
+    /// - Parameter depth: The nesting depth of the collection that contains the value; 1 for the userInfo itself.
     private mutating func checkValue(of type: TypeText, depth: Int) throws(Fault) {
         switch type[0] {
         case UInt8(ascii: "s"): _ = try text()
@@ -75,6 +82,11 @@ struct PropertyListChecker {
         try checkSize()
     }
 
+    /// Checks an array or a dictionary.
+    ///
+    /// - Parameters:
+    ///   - type: The type of the elements.
+    ///   - depth: The nesting depth of the array.
     private mutating func checkArray(of type: TypeText, depth: Int) throws(Fault) {
         guard depth <= maximumDepth else { throw Fault(.tooDeep) }
         let size = Self.fixedSize(type[0])
@@ -86,6 +98,7 @@ struct PropertyListChecker {
             let value = TypeText(rebasing: type[2..<type.count - 1])
             return try checkEntries(until: contents.upperBound, of: value, depth: depth)
         }
+        // Any bytes are valid numbers, so the elements need no check. Booleans must be 0 or 1.
         guard size == 0 || type[0] == UInt8(ascii: "b") else {
             guard contents.count % size == 0 else { throw Fault(.malformed) }
             reader.move(to: contents.upperBound)
@@ -105,6 +118,8 @@ struct PropertyListChecker {
         guard offset == contents.upperBound else { throw Fault(.malformed) }
     }
 
+    /// Checks the entries of a dictionary.
+    ///
     /// - Parameter type: The type of the values; nil for variants.
     private mutating func checkEntries(until end: Int, of type: TypeText?, depth: Int) throws(Fault) {
         while offset < end {
@@ -120,6 +135,7 @@ struct PropertyListChecker {
         guard offset == end else { throw Fault(.malformed) }
     }
 
+    /// Checks a variant: its type, and the value in it.
     private mutating func checkVariant(depth: Int) throws(Fault) {
         guard let signature = reader.readSignature(), !signature.isEmpty else { throw Fault(.malformed) }
         let type = TypeText(rebasing: reader.bytes[signature])
@@ -129,7 +145,7 @@ struct PropertyListChecker {
         }
         try checkSize()
         guard type[0] == UInt8(ascii: "v") else { return try checkValue(of: type, depth: depth) }
-        // A nested variant is not a collection, but its depth has to be limited, too.
+        // A variant in a variant counts as a level of nesting, which limits the recursion.
         guard depth < maximumDepth else { throw Fault(.tooDeep) }
         try checkVariant(depth: depth + 1)
     }
@@ -140,7 +156,8 @@ struct PropertyListChecker {
 
     // MARK: Types
 
-    /// Returns the end of the type that begins at `index`; nil if it contains a type that is not allowed.
+    /// Returns the end of the complete type that begins at `index` of a signature; nil if it contains a type that is not
+    /// allowed. `arrays` is the number of arrays around it.
     private static func endOfType(_ text: TypeText, from index: Int, arrays: Int) -> Int? {
         guard index < text.count else { return nil }
         switch text[index] {
@@ -172,6 +189,7 @@ struct PropertyListChecker {
         }
     }
 
+    /// Returns the alignment of a type by its first letter, in bytes.
     static func alignment(_ letter: UInt8) -> Int {
         switch letter {
         case UInt8(ascii: "v"): 1
@@ -208,7 +226,7 @@ struct PropertyListChecker {
     }
 }
 
-/// A reason for refusal and the path to the value, assembled from the inside out.
+/// The reason for the refusal, and the path to the faulty value, which begins with the innermost component.
 private struct Fault: Error {
     enum Reason {
         /// A forbidden type, as a signature.
@@ -226,6 +244,7 @@ private struct Fault: Error {
         self.reason = reason
     }
 
+    /// Returns the same fault with a component of the path in front.
     func inside(_ component: String) -> Fault {
         var outer = self
         outer.path = component + path

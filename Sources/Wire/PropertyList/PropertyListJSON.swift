@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonJSON
 
-/// The encoding of property lists as JSON (RFC 8259).
+/// The encoding of property lists as JSON (RFC 8259), for `carillon`, the method ``PostJSON`` and the bridge.
 ///
 /// Integers and floating-point numbers stay apart: a number without fraction and exponent is an integer, `1.0` is not.
 /// Types without a JSON equivalent become an object with one key: data as `{"$data": "<base64>"}`, a date as `{"$date":
@@ -11,12 +11,12 @@ public enum PropertyListJSON {
     /// An error in a JSON text or in one of its values.
     public struct Failure: Error, CustomStringConvertible {
         private let reason: String
-        /// The path of the value, from the value outwards.
+        /// The components of the path to the value, the innermost first.
         private var path: [String] = []
 
         init(_ reason: String) { self.reason = reason }
 
-        /// Returns the same error with a step to the containing value. Paths are assembled only for errors.
+        /// Returns the same error with a component of the path in front. Paths are assembled only after an error.
         fileprivate func inside(_ step: String) -> Failure {
             var outer = self
             outer.path.append(step)
@@ -69,7 +69,7 @@ public enum PropertyListJSON {
         return .double(double)
     }
 
-    /// Returns the part of a text that an error message shows.
+    /// Returns a text for an error message, shortened to 64 characters.
     private static func shown(_ text: String) -> String {
         text.utf8.count > 64 ? text.prefix(64) + "…" : text
     }
@@ -108,6 +108,7 @@ public enum PropertyListJSON {
         }
     }
 
+    /// Returns the value of an object such as `{"$data": …}`; nil for an ordinary object.
     private static func tagged(_ members: [String: JSON]) throws(Failure) -> PropertyList? {
         guard members.count == 1, let (key, value) = members.first, let text = value.text else { return nil }
         switch key {
@@ -146,8 +147,8 @@ public enum PropertyListJSON {
         case .int64(let value): return String(value)
         case .uint64(let value): return String(value)
         case .double(let value):
-            // Swift writes 1.0 as "1.0" and 1e300 as "1e+300": both are JSON, and neither is an integer. JSON has a
-            // single NaN here.
+            // Swift writes 1.0 as "1.0" and 1e300 as "1e+300": both are JSON, and both read as floating-point numbers. All
+            // NaNs become "nan", without sign and payload.
             if value.isFinite { return "\(value)" }
             return #"{"$double": "\#(value.isNaN ? "nan" : value < 0 ? "-inf" : "inf")"}"#
         case .data(let bytes): return #"{"$data": "\#(Base64.text(bytes))"}"#
@@ -168,6 +169,6 @@ public enum PropertyListJSON {
     /// Returns a JSON string, safe to print on a terminal.
     public static func quoted(_ text: String) -> String { JSON.quoted(text) }
 
-    /// Whether a scalar could move the cursor, break the line, or change the order of the displayed text.
+    /// Whether a character could move the cursor, break the line, or change the direction of text on a terminal.
     public static func isDeceptive(_ scalar: Unicode.Scalar) -> Bool { JSON.isDeceptive(scalar) }
 }

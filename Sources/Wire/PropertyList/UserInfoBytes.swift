@@ -2,12 +2,13 @@
 import CarillonCore
 import CarillonDBus
 
-/// An encoded userInfo, checked on arrival and decoded on demand, without libdbus.
+/// The userInfo of a received notification in encoded form: checked on arrival and decoded on demand, without libdbus.
+/// ``ArrivedNotification`` has one.
 ///
-/// The check is that of the service (``PropertyListChecker``) without limits of size, which the service has enforced.
+/// The check is that of the service (``PropertyListChecker``), without limits of size, which the service has enforced.
 /// Input is untrusted: the bytes may be arbitrary.
 public struct UserInfoBytes: Hashable, Sendable {
-    /// The encoded entries, which begin at an alignment of 8 bytes.
+    /// The encoded entries, without the length field in front. The first entry is aligned to 8 bytes.
     private let entries: [UInt8]
     /// The number of values, without keys.
     public let valueCount: Int
@@ -18,7 +19,7 @@ public struct UserInfoBytes: Hashable, Sendable {
     ///   layout.
     public init(at reader: inout MarshalledReader) throws(CenterError) {
         var checker = PropertyListChecker(at: reader, limits: PropertyListChecker.withoutLimits)
-        // The length field and the padding precede the first entry.
+        // The offset of the first entry: behind the length field, aligned to 4 bytes, and padding to 8 bytes.
         let start = (((reader.offset + 3) & ~3) + 4 + 7) & ~7
         _ = try checker.check()
         reader = checker.reader
@@ -43,10 +44,10 @@ public struct UserInfoBytes: Hashable, Sendable {
 
     public var isEmpty: Bool { entries.isEmpty }
 
-    /// The encoded size, in bytes.
+    /// The encoded size with the length field, in bytes.
     public var byteCount: Int { 8 + entries.count }
 
-    /// Decodes the userInfo anew at each call.
+    /// Returns the decoded userInfo. Each call decodes it again.
     public func decoded() -> [String: PropertyList] {
         // The capacity is an estimate from typical entries, so that the dictionary need not grow entry by entry.
         var result: [String: PropertyList] = Dictionary(minimumCapacity: min(entries.count / 32 + 1, 64))
@@ -54,8 +55,8 @@ public struct UserInfoBytes: Hashable, Sendable {
         return result
     }
 
-    /// Decodes the userInfo entry by entry, for callers with another container. The last of several entries with the
-    /// same key counts.
+    /// Decodes the userInfo entry by entry, for callers that store the entries in another type of collection. If a key
+    /// occurs several times, the caller must keep the last entry.
     public func forEachEntry(_ body: (_ key: String, _ value: PropertyList) -> Void) {
         guard !entries.isEmpty else { return }
         entries.withUnsafeBytes { bytes in
@@ -69,9 +70,10 @@ public struct UserInfoBytes: Hashable, Sendable {
     }
 }
 
-/// A decoder of bytes that ``PropertyListChecker`` has accepted. It repeats only the bounds checks.
+/// The decoder of bytes that ``PropertyListChecker`` has accepted. It repeats only the bounds checks, which memory safety
+/// needs.
 private struct UserInfoBuilder {
-    /// One complete type of a signature.
+    /// The bytes of a signature that hold one complete type.
     private typealias TypeText = UnsafeRawBufferPointer
 
     struct Malformed: Error {}
@@ -102,6 +104,7 @@ private struct UserInfoBuilder {
         return try value(of: TypeText(rebasing: reader.bytes[signature]))
     }
 
+    /// Reads a value of a known type.
     private mutating func value(of type: TypeText) throws(Malformed) -> PropertyList {
         let value: PropertyList? =
             switch type[0] {

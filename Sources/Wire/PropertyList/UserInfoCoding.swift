@@ -2,14 +2,15 @@
 import CarillonCore
 import CarillonDBus
 
-/// The encoding of a userInfo dictionary for libdbus.
+/// The encoding and decoding of a userInfo dictionary through libdbus, for messages without high volume. ``UserInfoLayout``
+/// and ``UserInfoBytes`` do the same without libdbus.
 ///
 /// Decoding maps each D-Bus integer type to the case of the same width, so that a value that is posted again keeps its
 /// type. Arrays of one simple type are encoded as such (`as`, `ax`), others as `av`.
 public enum UserInfoCoding {
-    /// Reads the next `a{sv}`.
+    /// Reads the next `a{sv}` of a message.
     ///
-    /// - Throws: InvalidArgs for a type outside property lists, which the service never sends.
+    /// - Throws: InvalidArgs for a type that is not allowed in property lists.
     public static func read(from reader: inout MessageReader) throws(BusError) -> [String: PropertyList] {
         try readDictionary(&reader)
     }
@@ -37,7 +38,8 @@ public enum UserInfoCoding {
 
     /// Appends a userInfo that ``check(_:)`` has accepted as an `a{sv}`.
     ///
-    /// - Parameter emptyElements: Returns the element type of an empty array under a key.
+    /// - Parameter emptyElements: Returns the element type of an empty array under a key. An empty array itself does not
+    ///   show its type, and a client may expect for example `as`.
     static func append(
         checked userInfo: [String: PropertyList],
         emptyArraysOf emptyElements: @escaping @Sendable (String) -> Signature, to writer: inout MessageWriter
@@ -50,7 +52,7 @@ public enum UserInfoCoding {
         append(entries: userInfo, .variants, to: &writer)
     }
 
-    /// The element types of empty arrays.
+    /// The element types of empty arrays, by key, and the current key.
     private struct Empty: Sendable {
         static let variants = Empty { _ in "v" }
 
@@ -60,6 +62,7 @@ public enum UserInfoCoding {
 
         init(elements: @escaping @Sendable (String) -> Signature) { self.elements = elements }
 
+        /// Returns a copy for the value of an entry with this key.
         func at(_ key: String) -> Empty {
             var empty = self
             empty.key = key
@@ -185,8 +188,8 @@ public enum UserInfoCoding {
         }
     }
 
-    /// Returns the common type of all elements. Nil for an array that has to be one of variants: a mixed array, one of
-    /// bytes (which would read as data), or one of arrays.
+    /// Returns the common type of all elements; nil for an array that must be encoded as an array of variants (`av`). These
+    /// are mixed arrays, arrays of arrays, and arrays of `uint8`, which would be decoded as data.
     private static func elementSignature(of elements: [PropertyList], _ empty: Empty) -> Signature? {
         guard let first = elements.first else { return empty.elements(empty.key) }
         switch first {
@@ -198,8 +201,7 @@ public enum UserInfoCoding {
     }
 }
 
-/// Returns the path to the first text with a NUL character; nil if there is none. A valid userInfo costs no allocation
-/// of paths.
+/// Returns the path to a text with a NUL character; nil if there is none. The path is assembled only if there is one.
 private func pathToNUL(in value: PropertyList) -> String? {
     switch value {
     case .string(let text): return text.holdsNUL ? "" : nil

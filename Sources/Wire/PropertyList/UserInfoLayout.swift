@@ -2,12 +2,13 @@
 import CarillonCore
 import CarillonDBus
 
-/// The encoding of a userInfo as an `a{sv}` without libdbus, in place: the same bytes that ``UserInfoCoding`` appends.
+/// The encoding of a userInfo as an `a{sv}` without libdbus, into a buffer of the caller. Posts and notifications are encoded
+/// with it. The bytes are the same that ``UserInfoCoding`` appends.
 ///
-/// The size is measured first, and excessive values are refused then. NUL characters are found while the texts are
-/// copied.
+/// There are two passes. The first one computes the size, and refuses values beyond the limits of size and depth. The second
+/// one writes the bytes, and finds NUL characters while it copies texts.
 public enum UserInfoLayout {
-    /// Returns the size in bytes of the `a{sv}` that begins at `offset`, with the padding in front of it.
+    /// Returns the size in bytes of the encoded userInfo, including the padding in front of it if it begins at `offset`.
     ///
     /// - Throws: ``CenterError/limitExceeded(_:value:)`` beyond the hard maximum of a limit, which every service
     ///   refuses.
@@ -37,12 +38,12 @@ public enum UserInfoLayout {
         try append(checking: userInfo, to: &bytes)
     }
 
-    /// Appends entries in this order.
+    /// The same for entries in this order.
     static func append(
         checking userInfo: some Sequence<(key: String, value: PropertyList)>, to bytes: inout MarshalledBytes
     ) throws(CenterError) {
         guard !append(entries: userInfo, to: &bytes) else { return }
-        // The path to the character is determined only in the error case.
+        // There is a NUL character. This call finds its path and throws.
         try UserInfoCoding.check(Dictionary(userInfo.map { ($0.key, $0.value) }) { $1 })
         preconditionFailure("there is a NUL character")
     }
@@ -74,7 +75,7 @@ public enum UserInfoLayout {
     fileprivate static let maxDepth = Limits.row(.userInfoDepth).hardMaximum
 }
 
-/// The wire type of a value.
+/// The D-Bus type of a value.
 private enum WireKind {
     case string, boolean, uint8, int16, uint16, int32, uint32, int64, uint64, double, data, date, array, dictionary
 
@@ -98,15 +99,15 @@ private enum WireKind {
             }
     }
 
-    /// Returns the common type of all elements. Nil for an array that has to be one of variants: a mixed or empty
-    /// array, one of bytes (which would read as data), or one of arrays.
+    /// The common type of all elements; nil for an array that must be encoded as an array of variants (`av`). These are mixed
+    /// and empty arrays, arrays of arrays, and arrays of `uint8`, which would be decoded as data.
     init?(ofAll elements: [PropertyList]) {
         guard let first = elements.first.map({ WireKind($0) }), first != .uint8, first != .array else { return nil }
         for element in elements.dropFirst() where WireKind(element) != first { return nil }
         self = first
     }
 
-    /// The signature; for an array, that of an array of variants.
+    /// The signature of a value of this type; for an array, that of an array of variants.
     var signature: StaticString {
         switch self {
         case .string: "s"
@@ -146,6 +147,7 @@ private enum WireKind {
         }
     }
 
+    /// The alignment of a value, in bytes.
     var alignment: Int {
         switch self {
         case .uint8: 1
@@ -156,7 +158,7 @@ private enum WireKind {
     }
 }
 
-/// A measurement of a userInfo, with the same traversal as ``Writer``.
+/// The first pass: adds up the size, with the same traversal as ``Writer``.
 private struct Measure {
     private(set) var offset: Int
     /// The offset beyond which the userInfo is too large.
@@ -237,7 +239,9 @@ private struct Measure {
     }
 }
 
+/// The second pass: writes the bytes.
 private struct Writer {
+    /// Whether a text with a NUL character was found.
     private(set) var holdsNUL = false
 
     mutating func append(

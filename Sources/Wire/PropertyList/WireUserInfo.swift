@@ -2,14 +2,16 @@
 import CarillonCore
 import CarillonDBus
 
-/// A userInfo that the service forwards: the received bytes are sent again, with their types unchanged.
+/// The userInfo of a post in the service, in encoded form: the service copies the received bytes into the messages to
+/// observers, so that values keep their types and are never decoded.
 public final class WireUserInfo: UserInfo {
+    /// The encoded size of userInfo alone, in bytes.
     public let byteCount: Int
     /// The encoded name, object and userInfo, the common beginning of the bodies of the method `Post` and the signal
     /// `Notification`.
     public let commonBody: [UInt8]
-    /// The memory accounted for, in bytes. It includes long names and objects; short ones are part of the fixed cost of
-    /// a notification.
+    /// The memory that the limits account for, in bytes. Name and object count only beyond 128 bytes; up to that size they
+    /// are part of the fixed cost of a notification.
     public var heldByteCount: Int { max(byteCount, commonBody.count - Self.shortTexts) }
     private static let shortTexts = 128
 
@@ -25,7 +27,7 @@ public final class WireUserInfo: UserInfo {
         commonBody = Array(arguments.bytes[..<arguments.offset])
     }
 
-    /// Restores a stored ``commonBody``, which may have been damaged since.
+    /// Restores a userInfo from a ``commonBody`` in the recovery files, whose bytes may be corrupt.
     ///
     /// - Returns: nil if the bytes are not a name, an object and a userInfo.
     public static func restored(

@@ -3,7 +3,8 @@ import CarillonBusNames
 import CarillonCore
 import CarillonDBus
 
-/// `Notification`, between sessions (G1): a post of one session for all sessions that import it.
+/// The signal `Notification` on the system bus, from the service of one session to the service of another (G1): a post with
+/// the option `all-sessions`. Each session receives the names that it imports. ``SessionsWire`` lists the other signals.
 public struct SessionNotification {
     public let name: String
     /// The object; empty for none.
@@ -11,25 +12,31 @@ public struct SessionNotification {
     public let userInfo: WireUserInfo
     public var options: Options
 
+    /// The last argument of the signal.
     public struct Options: Equatable, Sendable {
-        /// The position in the sender's messages to this receiver: 1, 2, 3 …
+        /// The sequence number of the message among the sender's messages to this receiver: 1, 2, 3 … The receiver
+        /// acknowledges it with ``TakenSignal``.
         public var number: UInt64 = 0
-        /// The number of preceding posts that the sender lost for lack of space.
+        /// The number of earlier posts that the sender discarded because its queue was full.
         public var lost: UInt64 = 0
+        /// The option `deliver-immediately` of the post.
         public var deliverImmediately = false
         /// Whether the sender's session retains the notification as a value.
         public var isRetained = false
-        /// Whether the value ends when its poster leaves. The receiver has to understand the feature
+        /// Whether the value ends when its poster leaves. It is sent only to receivers with the feature
         /// ``UnderstandsSignal/values``.
         public var whileConnected = false
-        /// Whether the notification replays an existing value that the receiver may lack. It requires the same feature.
+        /// Whether this is a retained value that the sender sends again, because the receiver may lack it. It requires the
+        /// same feature.
         public var isKept = false
-        /// The remaining time, in seconds; nil for no expiry.
+        /// The time until the notification expires, in seconds; nil for no expiry.
         public var expiresAfter: UInt32?
-        /// The position among the posts of its session, and the time of the post in microseconds since 1970. Nil if
-        /// unknown; the receiver has to understand the feature ``UnderstandsSignal/identities``.
+        /// The position among the posts of its session; nil if unknown. It is sent only to receivers with the feature
+        /// ``UnderstandsSignal/identities``.
         public var serial: UInt64?
+        /// The time of the post in microseconds since 1970; nil if unknown. It requires the same feature.
         public var time: Int64?
+        // A deliberate fault for the tests of the simulation; only their build has this flag.
         #if CARILLON_PLANTED
             /// The user that the notification claims.
             package var claimedUser: UInt32?
@@ -44,7 +51,7 @@ public struct SessionNotification {
     ]
     private static let signature: Signature = "ssa{sv}a{sv}"
 
-    /// The position of a notification in its sender's messages to this receiver.
+    /// The options of a notification that concern acknowledgment and losses.
     public struct Place: Equatable, Sendable {
         /// See ``Options/number``.
         public var number: UInt64 = 0
@@ -52,7 +59,8 @@ public struct SessionNotification {
         public var lost: UInt64 = 0
     }
 
-    /// Returns the position of an undecoded notification. Options of a later version are ignored here.
+    /// Reads the sequence number and the losses of an undecoded notification. The receiver can thus acknowledge a notification
+    /// that it can't decode; options of a later version are ignored.
     ///
     /// - Throws: ``CenterError/invalidOption(_:reason:)`` without a number; InvalidArgs for other types.
     public static func place(of message: Message) throws(BusError) -> Place {
@@ -73,6 +81,7 @@ public struct SessionNotification {
         return place
     }
 
+    /// Checks that there is a sequence number.
     fileprivate static func check(_ number: UInt64) throws(CenterError) {
         if number == 0 { throw .invalidOption("number", reason: "it is missing") }
     }
@@ -113,9 +122,11 @@ public struct SessionNotification {
         self.options = options
     }
 
-    /// Encodes the signal from the bytes of the post.
+    /// Encodes the signal; name, object and userInfo are copied in encoded form from the post.
     ///
-    /// - Parameter serial: The serial of the message, unique on its connection.
+    /// - Parameters:
+    ///   - session: The receiver, a service on the system bus.
+    ///   - serial: The serial of the D-Bus message, unique on its connection.
     public static func message(
         to session: UniqueName, _ userInfo: WireUserInfo, _ options: Options, serial: UInt32
     ) -> MarshalledMessage {
@@ -127,13 +138,17 @@ public struct SessionNotification {
         }
     }
 
+    /// The maximum size of an encoded option, in bytes.
     private static let maxBytesOfEntry = 64
     private static let form = MessageForm.signal(
         path: SessionsWire.path, interface: SessionsWire.interface, member: member, signature: "ssa{sv}a{sv}")
 }
 
-/// The identity of a notification among those of all sessions of a machine, the same on each path (G1, G2).
+/// The deduplication ID of a notification among those of all sessions of a machine. Copies of the notification that arrive
+/// over the system bus and over a bridge have the same ID (G1, G2).
 public enum SessionIdentity {
+    /// Returns the ID.
+    ///
     /// - Parameters:
     ///   - userID: The user of the session in which the notification was posted.
     ///   - serial: The position among the posts of that session.

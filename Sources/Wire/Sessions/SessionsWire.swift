@@ -2,15 +2,18 @@
 import CarillonBusNames
 import CarillonDBus
 
-/// The contract between the services of several sessions, on the system bus (G1), version 1. It consists of signals
-/// only, since that bus denies method calls between users.
+/// The D-Bus interface between the services of several sessions, on the system bus, version 1 (G1). It consists of signals
+/// only, since the system bus denies method calls between users.
+///
+/// A service announces itself with ``HereSignal``, requests names with ``WantsSignal``, receives numbered messages
+/// (``SessionNotification`` and others), and acknowledges them with ``TakenSignal``.
 public enum SessionsWire {
     public static let path: ObjectPath = "/org/carillon/Sessions1"
     public static let interface: InterfaceName = "org.carillon.Sessions1"
 
-    /// The maximum number of names that a session may request from another session, and their maximum total size in
-    /// bytes.
+    /// The maximum number of names that a session may request from another session.
     public static let maxWanted = 256
+    /// The maximum total size of these names, in bytes.
     public static let maxWantedBytes = 32 << 10
 
     /// The whole interface, for introspection.
@@ -31,23 +34,31 @@ public enum SessionsWire {
         "type='signal',path='\(path)',interface='\(interface)',member='\(HereSignal.member)'"
 }
 
-/// A signal of that contract with its arguments, encoded and decoded here.
+/// A signal between the services of two sessions: a value holds its arguments, and the type encodes and decodes them.
 public protocol SessionsSignal: Sendable {
+    /// The name of the signal on the bus.
     static var member: MemberName { get }
+    /// The names and types of the arguments.
     static var arguments: [Interface.Argument] { get }
 
+    /// Decodes the arguments.
+    ///
     /// - Throws: InvalidArgs if the next values are not of the types in ``arguments``.
     init(from reader: inout MessageReader) throws(BusError)
     func append(to writer: inout MessageWriter)
 }
 
 extension SessionsSignal {
+    /// Decodes a received signal.
+    ///
     /// - Throws: InvalidArgs if the arguments violate the contract.
     public init(_ message: Message) throws(BusError) {
         var reader = MessageReader(message)
         try self.init(from: &reader)
     }
 
+    /// Returns the message of the signal.
+    ///
     /// - Parameter session: The receiver; nil for a broadcast.
     public func message(to session: UniqueName?) -> Message {
         let message = Message.signal(
@@ -64,8 +75,8 @@ extension Interface.Signal {
     }
 }
 
-/// `Here`: the sender is a session's service. The service broadcasts the signal when it connects, and sends it as the
-/// answer to another broadcast.
+/// `Here`: the sender is the service of a session. A service broadcasts the signal when it connects, and sends it to each
+/// service that broadcasts it later.
 public struct HereSignal: SessionsSignal, Equatable {
     public init() {}
 
@@ -100,7 +111,7 @@ public struct WantsSignal: SessionsSignal, Equatable {
     }
 }
 
-/// `Taken`: the sender acknowledges all messages of the receiver up to this number.
+/// `Taken`: the sender acknowledges all messages of the receiver up to this sequence number.
 public struct TakenSignal: SessionsSignal, Equatable {
     public var number: UInt64
 
@@ -124,11 +135,12 @@ public struct TakenSignal: SessionsSignal, Equatable {
 public struct UnderstandsSignal: SessionsSignal, Equatable {
     public var features: [String]
 
-    /// Ends and replays of values: ``RemovedSignal``, ``ValuesSignal``, and the options `while-connected` and `kept`.
+    /// The removal and the snapshot of retained values: ``RemovedSignal``, ``ValuesSignal``, and the options
+    /// `while-connected` and `kept`.
     public static let values = "values"
-    /// Losses by name: ``LostSignal``.
+    /// The report of losses by name: ``LostSignal``.
     public static let losses = "losses"
-    /// The identity of a notification, the same on each path: the options `serial` and `time`.
+    /// The deduplication ID of notifications (``SessionIdentity``): the options `serial` and `time`.
     public static let identities = "identities"
 
     public init(_ features: [String]) {
@@ -149,9 +161,9 @@ public struct UnderstandsSignal: SessionsSignal, Equatable {
     }
 }
 
-/// `Removed`: the value of this name and object has ended.
+/// `Removed`: the sender's retained value of this name and object was removed or has expired.
 public struct RemovedSignal: SessionsSignal, Equatable {
-    /// The position in the sequence of ``SessionNotification/Options/number``.
+    /// The sequence number, from the same sequence as ``SessionNotification/Options/number``.
     public var number: UInt64
     public var name: String
     /// The object; empty for none.
@@ -181,11 +193,12 @@ public struct RemovedSignal: SessionsSignal, Equatable {
     }
 }
 
-/// `Values`: the beginning or the end of a snapshot of all values that the receiver may import from the sender.
+/// `Values`: the beginning or the end of a snapshot of all retained values that the receiver may import from the sender. The
+/// values are ``SessionNotification`` signals in between.
 public struct ValuesSignal: SessionsSignal, Equatable {
-    /// The position in the sequence of ``SessionNotification/Options/number``.
+    /// The sequence number, from the same sequence as ``SessionNotification/Options/number``.
     public var number: UInt64
-    /// Whether the snapshot begins. At its end, values of the sender that were not sent since the beginning have ended.
+    /// Whether the snapshot begins. At its end, the receiver removes values of the sender that are not in the snapshot.
     public var isBeginning: Bool
 
     public init(_ number: UInt64, isBeginning: Bool) {
@@ -207,7 +220,7 @@ public struct ValuesSignal: SessionsSignal, Equatable {
     }
 }
 
-/// `Lost`: posts that the sender lost for lack of space.
+/// `Lost`: posts that the sender discarded because its queue for the receiver was full.
 public struct LostSignal: SessionsSignal, Equatable {
     /// Lost posts of one name and object.
     public struct Entry: Equatable, Sendable {
@@ -224,7 +237,7 @@ public struct LostSignal: SessionsSignal, Equatable {
         }
     }
 
-    /// The position in the sequence of ``SessionNotification/Options/number``.
+    /// The sequence number, from the same sequence as ``SessionNotification/Options/number``.
     public var number: UInt64
     public var entries: [Entry]
 

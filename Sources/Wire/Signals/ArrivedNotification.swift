@@ -3,10 +3,11 @@ import CarillonBusNames
 import CarillonCore
 import CarillonDBus
 
-/// A notification as clients receive it, decoded in place and without libdbus (F3).
+/// A notification as the client library receives it, decoded in place and without libdbus (F3). ``NotificationSignal`` is the
+/// counterpart for encoding and tests.
 ///
-/// Its userInfo is checked at once and decoded on demand. A client therefore reports losses in order, and later access
-/// to userInfo, perhaps on another thread, yields values and no errors.
+/// The userInfo is checked on arrival and decoded on demand. A malformed notification is therefore detected in its place
+/// in the stream, and a later access to userInfo, perhaps on another thread, can't fail.
 public struct ArrivedNotification: Sendable {
     public let name: String
     /// The object of the notification; empty for none.
@@ -16,12 +17,15 @@ public struct ArrivedNotification: Sendable {
     public let observers: [ObserverID]
     /// The poster, as the bus verified it.
     public let poster: UniqueName
+    /// The position among all notifications that the service accepted (D4).
     public let serial: UInt64
+    /// The sequence number in the stream of this client.
     public let sequence: UInt64
     /// The details that the client requested, under the contract's keys (P1); nil if there are none.
     public private(set) var details: UserInfoBytes?
 
-    /// The fields of the previous notification, which are reused if the next notification repeats them.
+    /// A cache of the fields of the previous notification. Equal fields of the next notification reuse them, which saves
+    /// allocations of memory.
     public struct Recent: Sendable {
         fileprivate var name = ""
         fileprivate var object = ""
@@ -33,6 +37,7 @@ public struct ArrivedNotification: Sendable {
 
     /// Decodes the `ssa{sv}atstt` at the position of `reader`, which is aligned to 8 bytes.
     ///
+    /// - Parameter recent: The previous notification; afterwards this one.
     /// - Throws: InvalidArgs, or the error of userInfo.
     public init(at reader: inout MarshalledReader, like recent: inout Recent) throws(BusError) {
         guard let name = reader.readString(like: recent.name), let object = reader.readString(like: recent.object)
@@ -76,7 +81,8 @@ public struct ArrivedNotification: Sendable {
         return UniqueName(rawValue: text)
     }
 
-    /// Decodes the `ssa{sv}atstta{sv}` at the position of `reader`, as in batches and in frames of a channel.
+    /// Decodes a notification with details, the `ssa{sv}atstta{sv}` at the position of `reader`. Batches and the frames of a
+    /// channel have this form.
     ///
     /// - Throws: InvalidArgs, or the error of userInfo.
     public init(withDetailsAt reader: inout MarshalledReader, like recent: inout Recent) throws(BusError) {
@@ -125,7 +131,7 @@ public struct ArrivedNotification: Sendable {
         return all
     }
 
-    /// Decodes the notifications of a message without a previous one.
+    /// The same without a previous notification.
     public static func all(in message: Message) throws(BusError) -> [ArrivedNotification]? {
         var recent = Recent()
         return try all(in: message, like: &recent)

@@ -2,12 +2,13 @@
 import CarillonCore
 import CarillonDBus
 
-/// `Dropped`: the service lost notifications for the client, which preceded the next message (S4).
+/// `Dropped`: notifications for the client were lost. Their place in the client's stream is before the next message (S4).
 public struct DroppedSignal: CenterSignal, Equatable {
+    /// The number of lost notifications.
     public var count: UInt64
-    /// The client's observers that miss them.
+    /// The client's observers that should have received them.
     public var observers: [ObserverID]
-    /// A ``DropReason``, or ``notAllowed``; later services may add reasons.
+    /// The raw value of a ``DropReason``, or ``notAllowed``; later services may add reasons.
     public var reason: String
 
     public init(count: UInt64, observers: [ObserverID], reason: String) {
@@ -16,10 +17,10 @@ public struct DroppedSignal: CenterSignal, Equatable {
         self.reason = reason
     }
 
-    /// The reason for removed observers that policy no longer allows (P2). It reports no loss up to then.
+    /// The reason when a change of policy has removed observers (P2). It reports no loss; ``observers`` are the removed ones.
     public static let notAllowed = "not-allowed"
 
-    /// Whether the count is an upper bound, for sequence numbers that were assigned before.
+    /// Whether the count is an upper bound: the notifications had sequence numbers, and some of them may have arrived.
     public var isBound: Bool { DropReason(rawValue: reason)?.isBound ?? false }
 
     public static let member: MemberName = "Dropped"

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonDBus
 
-/// `InterestChanged`: the observed names have changed since the receiver called ``FollowInterest``.
+/// `InterestChanged`: the list of names observed by other clients has changed since the receiver's last call of
+/// ``FollowInterest`` with an empty `after`. The receiver calls it again to get the list.
 public struct InterestChangedSignal: CenterSignal, Equatable {
     public init() {}
 

@@ -2,8 +2,9 @@
 import CarillonCore
 import CarillonDBus
 
-/// The encoding of the details that a client requested about a notification (P1): the `a{sv}` at its end. Unknown and
-/// unrequested details are left out.
+/// The encoding of the details of a notification, such as the poster's user, which a client requested with
+/// ``SetClientOptions`` (P1). They are the `a{sv}` at the end of a notification in a batch or on a channel. Details that are
+/// unknown or were not requested are left out.
 enum NotificationDetails {
     /// The maximum size of an entry, in bytes, without the texts of values.
     private static let maxBytesOfEntry = 48
@@ -15,6 +16,7 @@ enum NotificationDetails {
             + (delivery.notification.identity?.byteCount ?? 0)
     }
 
+    /// Appends the details that the receiver of the delivery requested.
     static func append(of delivery: Delivery, to body: inout MarshalledBytes) {
         guard !delivery.details.isEmpty else { return body.array { _ in } }
         let holdsNoNUL = UserInfoLayout.append(entries: entries(of: delivery), to: &body)

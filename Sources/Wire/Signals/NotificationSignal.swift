@@ -3,20 +3,23 @@ import CarillonBusNames
 import CarillonCore
 import CarillonDBus
 
-/// `Notification`: a notification for the client, with its matching observers (D6).
+/// `Notification`: a notification for the client, with the client's matching observers (D6).
+///
+/// The service encodes it with ``send(_:userInfo:behind:messageSerial:over:)``, and the client library decodes it as
+/// ``ArrivedNotification``. The values of this type are for other programs and tests.
 public struct NotificationSignal: CenterSignal, Equatable {
     public var name: String
     /// The object of the notification; empty for none.
     public var object: String
     /// The userInfo; its texts hold no NUL character.
     public var userInfo: [String: PropertyList]
+    /// The matching observers of the client.
     public var observers: [ObserverID]
     /// The poster, as the bus verified it.
     public var poster: UniqueName
     /// The position among all notifications that the service accepted (D4).
     public var serial: UInt64
-    /// The position among the client's notifications: 1, 2, 3 …, with gaps only where ``DroppedSignal`` reported a
-    /// loss.
+    /// The sequence number in the stream of the client: 1, 2, 3 …, with holes only where ``DroppedSignal`` reported a loss.
     public var sequence: UInt64
     /// The details that the client requested; only ``NotificationsSignal`` carries them.
     public var details: [String: PropertyList] = [:]
@@ -60,7 +63,8 @@ public struct NotificationSignal: CenterSignal, Equatable {
         writer.append(sequence)
     }
 
-    /// Encodes the message from the bytes of the post, most of which are copied unread, as the service sends it.
+    /// Encodes the message as the service sends it. Name, object and userInfo are copied in encoded form from the post; the
+    /// *own* part of the delivery follows: observers, poster, serial and sequence number.
     ///
     /// - Parameter messageSerial: The serial of the message, unique on its connection.
     public static func message(
@@ -72,10 +76,18 @@ public struct NotificationSignal: CenterSignal, Equatable {
         }
     }
 
-    /// Returns the header of such messages to a client, for ``send(_:userInfo:behind:messageSerial:over:)``.
+    /// Returns the D-Bus header of such messages to a client. The service keeps it for the client's later messages, and passes
+    /// it to ``send(_:userInfo:behind:messageSerial:over:)``.
     public static func head(for client: ClientName) -> MessageHead { form.head(to: client) }
 
-    /// Sends the same message. The part that all receivers share is encoded once, by the poster.
+    /// Sends the same message without a copy in memory. The first part is the bytes of the post, which all receivers share.
+    ///
+    /// - Parameters:
+    ///   - delivery: The notification with its receiver and observers.
+    ///   - userInfo: The userInfo of the notification.
+    ///   - head: The header for the receiver.
+    ///   - messageSerial: The serial of the message, unique on its connection.
+    ///   - bus: The connection.
     public static func send(
         _ delivery: Delivery, userInfo: WireUserInfo, behind head: MessageHead, messageSerial: UInt32,
         over bus: some MessageBus
@@ -90,6 +102,7 @@ public struct NotificationSignal: CenterSignal, Equatable {
         userInfo.commonBody.count + maxOwnBytes(of: delivery)
     }
 
+    /// Returns the maximum size of the own part of a delivery, in bytes.
     private static func maxOwnBytes(of delivery: Delivery) -> Int {
         MarshalledBytes.maxBytes(ofIntegers: delivery.observers.count)
             + MarshalledBytes.maxBytes(of: delivery.notification.poster.rawValue) + 24
@@ -101,7 +114,7 @@ public struct NotificationSignal: CenterSignal, Equatable {
         appendOwn(delivery, to: &body)
     }
 
-    /// Appends the arguments behind those shared with the post.
+    /// Appends the own part of a delivery.
     private static func appendOwn(_ delivery: Delivery, to body: inout MarshalledBytes) {
         switch delivery.observers {
         case .one(let observer): body.append(arrayOf: observer.rawValue)

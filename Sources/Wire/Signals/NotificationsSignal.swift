@@ -3,8 +3,8 @@ import CarillonBusNames
 import CarillonCore
 import CarillonDBus
 
-/// `Notifications`: a batch of notifications for a client that requested batches (F1). It replaces
-/// ``NotificationSignal``, also for a single notification; order and numbers are the same.
+/// `Notifications`: a batch of notifications, for a client that requested batches with ``SetClientOptions`` (F1). Such a
+/// client receives no ``NotificationSignal``: even a single notification is a batch. Order and sequence numbers are the same.
 public struct NotificationsSignal: CenterSignal, Equatable {
     public var notifications: [NotificationSignal]
 
@@ -39,10 +39,10 @@ public struct NotificationsSignal: CenterSignal, Equatable {
         }
     }
 
-    /// Encodes the message from the bytes of the posts, as the service sends it.
+    /// Encodes the message as the service sends it. Name, object and userInfo of each notification are copied in encoded form.
     ///
     /// - Parameters:
-    ///   - batch: Deliveries, all of them for `client`.
+    ///   - batch: The deliveries, all of them for `client`.
     ///   - messageSerial: The serial of the message, unique on its connection.
     ///   - userInfo: Returns the userInfo of a notification.
     public static func message(

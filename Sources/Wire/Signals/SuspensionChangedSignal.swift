@@ -4,7 +4,7 @@ import CarillonDBus
 /// `SuspensionChanged`: the suspension of the client begins or ends now (S1).
 public struct SuspensionChangedSignal: CenterSignal, Equatable {
     public var isSuspended: Bool
-    /// A ``SuspensionCause``; later services may add causes.
+    /// The raw value of a ``SuspensionCause``; later services may add causes.
     public var cause: String
 
     public init(isSuspended: Bool, cause: String) {
