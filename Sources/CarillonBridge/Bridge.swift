@@ -5,13 +5,17 @@ import CarillonMQTT
 import CarillonMainLoop
 import CarillonWire
 
-/// The bridge between a session and other machines (G2). A session has at most one, which owns a name on the session
-/// bus.
+/// The bridge program: it exchanges notifications between a session and other machines through an MQTT broker (G2). It
+/// owns the D-Bus name and object, and the parts that outlive a change of the configuration. A ``Crossing`` does the
+/// exchange under one configuration; a reload replaces it.
 ///
-/// Threads: all on the context's thread.
+/// A session has at most one bridge, because only one process can own the name on the session bus.
+///
+/// Threads: all members are used on the context's thread.
 package final class Bridge {
-    /// The reason why the bridge ends by itself.
+    /// The reason why the bridge ends without ``stop(_:)``, or can't begin.
     package enum End: Error {
+        /// The connection to the session bus failed.
         case noBus(BusError)
         /// The session has a bridge already.
         case nameTaken
@@ -21,39 +25,53 @@ package final class Bridge {
         case configuration(String)
     }
 
-    /// The phase of the bridge's life.
+    /// The phase of the bridge's life, in this order; after a reload the phase is `running` again.
     private enum Phase {
         /// The bridge requests its name on the bus.
         case starting
+        /// The present crossing exchanges messages.
         case running
-        /// The crossing drains, and `next` replaces it.
+        /// The present crossing drains: it finishes and hands its state over. Then `next` replaces it.
         case reloading(next: Crossing)
-        /// The crossing drains, and the process ends.
+        /// The crossing drains, and then the bridge ends.
         case ending
         case ended
     }
 
     private let environment: BridgeEnvironment
     private let context: MainContext
+    /// The connection to the session bus for the bridge's name and its D-Bus methods.
     private let connection: Connection
+    /// Called when the bridge ends without ``stop(_:)``.
     private let ended: (End) -> Void
+    /// The client of the session's notification service.
     private let center: CenterLink
+    /// The queue of messages of other hosts that are to be posted in the session.
     private let posts: InwardPosts
+    /// The announcements of lost messages.
     private let losses: LossAnnouncer
+    /// The initial presence of this process, which each crossing copies.
     private let presence: OwnPresence
     private var phase = Phase.starting
+    /// The present crossing.
     private var crossing: Crossing
+    /// The result of the last reading of the configuration, also if it was refused.
     private var reading: BridgeConfiguration.Reading
+    /// The exporter of the D-Bus object.
     private var exporter: ObjectExporter!
     /// The callbacks of ``stop(_:)``, called when the bridge has ended.
     private var waiting: [() -> Void] = []
+    /// The requested round-trip tests that have not begun.
     private var tests: [(Crossing) -> Void] = []
+    /// Runs while the requested tests wait for a connection.
     private var testTimer: EventSource?
 
+    /// Creates a bridge with the resources of this machine. ``start()`` starts it.
+    ///
     /// - Parameters:
-    ///   - reading: the configuration, in which the bridge is on.
+    ///   - reading: the configuration, in which a broker is set.
     ///   - address: the address of the session bus.
-    ///   - ended: called when the bridge ends by itself.
+    ///   - ended: called when the bridge ends without ``stop(_:)``.
     /// - Throws: ``End``.
     package convenience init(
         _ reading: BridgeConfiguration.Reading, address: String, context: MainContext = .default,
@@ -62,6 +80,7 @@ package final class Bridge {
         try self.init(reading, .own(address: address, context: context), context: context, ended: ended)
     }
 
+    /// Creates a bridge with the resources of an environment.
     package init(
         _ reading: BridgeConfiguration.Reading, _ environment: BridgeEnvironment, context: MainContext,
         ended: @escaping (End) -> Void
@@ -87,9 +106,10 @@ package final class Bridge {
         connection.onDisconnect = { [unowned self] in stop { self.ended(.disconnected) } }
     }
 
-    /// Whether there is a connection to the broker.
+    /// Whether the broker has accepted a connection.
     package var isConnected: Bool { crossing.isConnected }
 
+    /// Creates a crossing, which does not start yet.
     private static func crossing(
         _ configuration: BridgeConfiguration, _ environment: BridgeEnvironment, _ center: CenterLink,
         _ posts: InwardPosts, _ losses: LossAnnouncer, _ presence: OwnPresence, _ context: MainContext
@@ -119,6 +139,7 @@ package final class Bridge {
         }
     }
 
+    /// Begins the exchange, when the name is granted, with the state that an earlier bridge has saved.
     private func run() {
         guard case .starting = phase else { return }
         phase = .running
@@ -126,8 +147,8 @@ package final class Bridge {
         crossing.start(with: environment.state.take(), replacing: nil)
     }
 
-    /// Stops the bridge in order. Within its time limits the bridge posts received messages and sends queued ones; it
-    /// saves the rest for the next bridge of the session.
+    /// Stops the bridge in order. Within its time limits the bridge posts received messages in the session and sends
+    /// queued ones to the broker. It saves the remaining ones in a file for the next bridge of the session.
     ///
     /// - Parameter done: called when the bridge has ended, after about seven seconds at most.
     package func stop(_ done: @escaping () -> Void) {
@@ -147,6 +168,7 @@ package final class Bridge {
         }
     }
 
+    /// Calls the callbacks of ``stop(_:)``.
     private func didEnd() {
         phase = .ended
         let actions = waiting
@@ -154,6 +176,7 @@ package final class Bridge {
         for action in actions { action() }
     }
 
+    /// Saves the state for the next bridge, and logs the number of messages that are lost if this fails.
     private func save(_ state: SavedState) {
         guard !environment.state.save(state) else { return }
         let (queued, taken) = (state.queue.count, state.inbox.count)
@@ -163,8 +186,8 @@ package final class Bridge {
                 + "\(taken) of other hosts")
     }
 
-    /// Reads the configuration again, and reconnects if the configuration or a file that it names has changed. Calls
-    /// during a reload are merged with it.
+    /// Reads the configuration again. If the configuration or a file that it names has changed, a new crossing connects
+    /// with it. A further call during a reload replaces the configuration of that reload.
     ///
     /// - Throws: the fault of the new configuration; the old one then stays in force.
     package func reload() throws(BusError) {
@@ -178,7 +201,7 @@ package final class Bridge {
             guard configuration.isOn else {
                 throw End.configuration("the new configuration has no broker; end the bridge instead")
             }
-            // Faults that the present configuration has as well are no reason to refuse the new one.
+            // The new configuration is not refused for a fault that the present one has as well.
             let before = FileRemarks(crossing.configuration).faults
             if let fault = FileRemarks(configuration).faults.first(where: { !before.contains($0) }) {
                 throw End.configuration(fault)
@@ -213,7 +236,7 @@ package final class Bridge {
         }
     }
 
-    /// Starts the next crossing with the state of the drained one.
+    /// Starts the next crossing with the state of the present one, which has drained.
     private func begin(after state: SavedState) {
         guard case .reloading(let next) = phase else { return }
         phase = .running
@@ -224,6 +247,7 @@ package final class Bridge {
 
     // MARK: D-Bus object
 
+    /// The methods of the bridge's D-Bus object, for `carillon bridge`.
     private var interface: Interface {
         let dictionary = [Interface.Argument("status", "a{sv}", qtType: "QVariantMap")]
         return Interface(
@@ -234,6 +258,7 @@ package final class Bridge {
                     try call.expectNoDescriptors()
                     var status = crossing.status
                     status.files = reading.files
+                    // After a refused configuration the remarks on both are reported.
                     var remarks = FileRemarks(crossing.configuration)
                     if reading.configuration != crossing.configuration {
                         remarks.add(FileRemarks(reading.configuration))
@@ -268,8 +293,8 @@ package final class Bridge {
             ], signals: [], properties: [])
     }
 
-    /// Runs the requested tests. If a connection is about to be made, for example after a reload, they wait for it
-    /// until `end`.
+    /// Runs the requested tests. If the bridge is about to connect, for example after a reload, the tests wait for the
+    /// connection until `end`.
     private func test(waitingUntil end: SuspendingClock.Instant) {
         let isReloading = if case .reloading = phase { true } else { false }
         guard !isReloading && !crossing.isAboutToConnect || context.now >= end else {
@@ -284,6 +309,7 @@ package final class Bridge {
         for test in due { test(crossing) }
     }
 
+    /// The method that removes everything that the broker and the session keep of a host: `carillon bridge forget`.
     private var forgetMethod: Interface.Method {
         let arguments = [Interface.Argument("host", "s"), Interface.Argument("user", "s")]
         let result = Interface.Argument("result", "a{sv}", qtType: "QVariantMap")

@@ -8,12 +8,15 @@ import CarillonMainLoop
     import Musl
 #endif
 
-/// The configuration of the bridge: `carillon/bridge.conf` in the XDG configuration directories.
+/// The configuration of the bridge, from the files `carillon/bridge.conf` in the XDG configuration directories.
+/// carillon-bridge(1) describes the keys.
 ///
-/// Each file may set any of the keys; the user's own file takes precedence over the system's.
+/// Each file may set any of the keys; the user's own file takes precedence over the system's. A file with a fault can
+/// only restrict the result (``restrict(by:)``).
 package struct BridgeConfiguration: Equatable, KeyFileConfiguration {
+    /// The files of TLS, in PEM format; nil for a key that is not set.
     struct Security: Equatable {
-        /// Nil for the authorities that the system trusts.
+        /// The certificates of the authorities that vouch for the broker; nil for the system's certificates.
         var authorityFile: String?
         var certificateFile: String?
         var keyFile: String?
@@ -21,59 +24,79 @@ package struct BridgeConfiguration: Equatable, KeyFileConfiguration {
 
     /// The host name or address of the broker; empty while the bridge is off.
     var brokerHost = ""
+    /// The configured port; nil for the default, which depends on TLS.
     private var givenPort: UInt16?
     private var usesTLS = true
+    /// The configured files, which are used only with TLS.
     private var security = Security()
+    /// The user name at the broker; nil for none.
     var userName: String?
+    /// The file whose first line is the password at the broker; nil for no password.
     private var passwordFile: String?
     /// The keep-alive interval, in seconds.
     var keepAlive: UInt16 = 60
     /// The time for which the broker keeps the session of a disconnected bridge, in seconds.
     var sessionExpiry: UInt32 = 86_400
 
+    /// The realm: the group of hosts that exchange notifications. It is a level of each topic.
     var realm = "home"
+    /// The machine name under which this session appears to other hosts.
     private var host = Self.hostName
+    /// The user name under which this session appears to other hosts.
     private var user = Self.userName
+    /// The names that the bridge publishes.
     var exports: [NamePattern] = []
+    /// The names that the bridge accepts from other hosts.
     var imports: [NamePattern] = []
-    /// Names of exports whose integers keep their widths; their payloads are CBOR.
+    /// The exported names whose payloads are CBOR instead of JSON, so that integers keep their widths.
     var binaryNames: [NamePattern] = []
-    /// The mapping of topics of devices to names.
+    /// The mapping between topics of devices and names (`[Map NAME]`).
     var map = TopicMap()
-    /// Whether the bridge follows the presence of other hosts and announces it to the session.
+    /// Whether the bridge observes which other hosts are online, and announces that to the session.
     var followsPresence = true
-    /// The time after which the values of an absent host end here, in seconds; 0 for never.
+    /// The time for which a host may be absent before its retained values are removed from this session, in seconds; 0
+    /// for no limit.
     var absenceExpiry: UInt32 = 30 * 86_400
 
+    /// The limits of the queue of messages for the broker.
     var queue = ExportQueue.Limits()
-    /// The maximum number of messages that the broker was sent and has not acknowledged.
+    /// The maximum number of unacknowledged messages to the broker.
     var inFlight: UInt16 = 20
-    /// The maximum number of unacknowledged messages that the broker may send.
+    /// The maximum number of unacknowledged messages from the broker.
     var receiveMaximum: UInt16 = 64
+    /// The maximum number of subscriptions at the broker; each name takes two.
     var maxSubscriptions = 4096
 
-    /// Whether a broker is configured.
+    /// Whether a broker is configured, so that the bridge runs.
     package var isOn: Bool { !brokerHost.isEmpty && !isForbidden }
-    /// Whether a file with a fault keeps the bridge off, regardless of files with higher precedence.
+    /// Whether a file with a fault keeps the bridge off, also if a file with higher precedence sets a broker.
     private var isForbidden = false
-    /// The host and port of the broker.
+    /// The host and port of the broker, for people.
     var brokerText: String { "\(brokerHost):\(port)" }
+    /// The configured port, or the default of MQTT.
     var port: UInt16 { givenPort ?? (usesTLS ? 8883 : 1883) }
     /// Nil for an unencrypted connection.
     var tls: Security? { usesTLS ? security : nil }
+    /// The host and user under which this session publishes.
     var origin: Origin { Origin(host: host, user: user)! }
 
+    /// The configuration as read from all files, with their faults.
     package typealias Reading = KeyFileReading<BridgeConfiguration>
 
+    /// The path of the file, relative to each configuration directory.
     package static let path = "carillon/bridge.conf"
 
-    /// Applies a file with a fault only so far as it restricts (E9): lists are intersected, and limits are lowered. The
-    /// bridge is off if the file sets the broker, the credentials, the realm or the origin, because the intended value is
-    /// unknown. A line that can't be parsed may stand for any key of its group, and an unknown group for any group.
+    /// Applies a file with a fault only so far as it restricts (E9).
+    ///
+    /// - Lists of names are intersected, and limits are lowered.
+    /// - The bridge is off if the file sets the broker, the credentials, the realm or the origin, because the intended
+    ///   value is unknown.
+    /// - The bridge is also off if a line can't be parsed or its group is unknown, because such a line may stand for
+    ///   any key.
     package mutating func restrict(by file: KeyFile) {
         if file.hasUnknownEntries { isForbidden = true }
         for entry in file.entries {
-            // The file may have meant another mapping of this name.
+            // The file may be meant to change the mapping of this name, so the name has none.
             if let name = Self.mappedName(entry.group) {
                 map.remove(name)
                 continue
@@ -99,11 +122,13 @@ package struct BridgeConfiguration: Equatable, KeyFileConfiguration {
         }
     }
 
+    /// The configuration of a machine without files.
     package static var standard: BridgeConfiguration { BridgeConfiguration(standard: ()) }
 
     /// Creates the configuration of a machine without files.
     init(standard: Void) {}
 
+    /// The machine's name without its domain.
     private static var hostName: String {
         var bytes = [UInt8](repeating: 0, count: 256)
         let length = bytes.withUnsafeMutableBytes { bytes in
@@ -114,6 +139,7 @@ package struct BridgeConfiguration: Equatable, KeyFileConfiguration {
         return name.isEmpty ? "localhost" : name
     }
 
+    /// The login name of this user; the user ID if there is none.
     private static var userName: String {
         guard let entry = getpwuid(getuid()), let name = entry.pointee.pw_name, name.pointee != 0 else {
             return String(getuid())
@@ -123,12 +149,14 @@ package struct BridgeConfiguration: Equatable, KeyFileConfiguration {
 
     // MARK: Reading
 
+    /// The keys of the groups [Broker], [Bridge] and [Limits].
     private enum Key {
         case host, port, tls, authorityFile, certificateFile, keyFile, userName, passwordFile, keepAlive, sessionExpiry
         case realm, originHost, user, exports, imports, binaryNames, presence, absenceExpiry
         case queue, queueBytes, inFlight, receiveMaximum, subscriptions
     }
 
+    /// The groups, each with the names of its keys.
     private static let groups: [String: [(name: String, key: Key)]] = [
         "Broker": [
             ("host", .host), ("port", .port), ("tls", .tls), ("ca-file", .authorityFile),
@@ -145,6 +173,9 @@ package struct BridgeConfiguration: Equatable, KeyFileConfiguration {
         ],
     ]
 
+    /// Applies one entry of a file.
+    ///
+    /// - Throws: the fault in the entry.
     package mutating func apply(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) {
         if let name = Self.mappedName(entry.group) { return try applyMapping(entry, name, of: file) }
         if entry.group.hasPrefix("Map ") {
@@ -185,7 +216,8 @@ package struct BridgeConfiguration: Equatable, KeyFileConfiguration {
         }
     }
 
-    /// Returns the name of a group `[Map NAME]`; nil for other groups, and for a name that can't be mapped.
+    /// Returns the name in the header of a group `[Map NAME]`; nil for other groups, and for a name that can't be
+    /// mapped.
     private static func mappedName(_ group: String) -> String? {
         guard group.hasPrefix("Map ") else { return nil }
         let name = String(group.dropFirst(4))
@@ -196,6 +228,7 @@ package struct BridgeConfiguration: Equatable, KeyFileConfiguration {
         return isName ? name : nil
     }
 
+    /// Applies an entry of a group `[Map NAME]`.
     private mutating func applyMapping(
         _ entry: KeyFile.Entry, _ name: String, of file: KeyFile
     ) throws(KeyFile.Fault) {
@@ -217,7 +250,7 @@ package struct BridgeConfiguration: Equatable, KeyFileConfiguration {
         }
     }
 
-    /// Remarks on mappings that have no effect.
+    /// Warnings about mappings that have no effect.
     var mappingRemarks: [String] {
         map.rules.compactMap { rule in
             if map.isShadowed(rule) {
@@ -233,16 +266,17 @@ package struct BridgeConfiguration: Equatable, KeyFileConfiguration {
         }
     }
 
-    /// Remarks on entries of `cbor` that have no effect.
+    /// Warnings about entries of `cbor` that have no effect.
     var listRemarks: [String] {
         binaryNames.filter { NamePattern.common(of: exports, and: [$0]).isEmpty }.map {
             "cbor= has \($0.description), which export= lacks"
         }
     }
 
-    /// Whether files of certificates are named and TLS is off.
+    /// Whether certificate files are named although TLS is off.
     var hasUnusedCertificates: Bool { !usesTLS && security != Security() }
 
+    /// Reads an absolute path, or a path in the user's home directory.
     private func path(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) -> String? {
         guard !entry.value.isEmpty else { return nil }
         for prefix in ["~/", "%h/"] where entry.value.hasPrefix(prefix) {
@@ -255,6 +289,7 @@ package struct BridgeConfiguration: Equatable, KeyFileConfiguration {
         return entry.value
     }
 
+    /// The user's home directory, from the environment or the user database.
     private static var homeDirectory: String {
         if let home = getenv("HOME"), home.pointee == CChar(bitPattern: UInt8(ascii: "/")) {
             return String(cString: home)
@@ -273,7 +308,7 @@ package struct BridgeConfiguration: Equatable, KeyFileConfiguration {
         return entry.value
     }
 
-    /// Reads a text that can be one level of a topic.
+    /// Reads a host, user or realm: a text that fits into one level of a topic.
     private func text(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) -> String {
         guard Origin(host: entry.value, user: "-") != nil else {
             throw file.fault(
@@ -282,6 +317,7 @@ package struct BridgeConfiguration: Equatable, KeyFileConfiguration {
         return entry.value
     }
 
+    /// Reads a list of names and prefixes.
     private func names(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) -> [NamePattern] {
         do throws(NamePattern.Malformed) {
             return try NamePattern.list(entry.value)
@@ -290,8 +326,9 @@ package struct BridgeConfiguration: Equatable, KeyFileConfiguration {
         }
     }
 
-    /// A file that the configuration names.
+    /// A file that the configuration names: a password, a certificate or a key.
     struct NamedFile {
+        /// The configuration key that names the file.
         enum Key: String, CustomStringConvertible {
             case passwordFile = "password-file"
             case authorityFile = "ca-file"
@@ -304,11 +341,11 @@ package struct BridgeConfiguration: Equatable, KeyFileConfiguration {
         let key: Key
         let path: String
 
-        /// Returns the contents of the file; nil if there is no such file.
+        /// Returns the contents of the file, at most 1 MiB; nil if there is no such file.
         func contents() throws(FileError) -> [UInt8]? { try RegularFile.contents(of: path, atMost: 1 << 20) }
     }
 
-    /// The files that the configuration names and uses.
+    /// The files that the configuration names and uses; without TLS no certificates.
     var namedFiles: [NamedFile] {
         let files: [(NamedFile.Key, String?)] = [
             (.passwordFile, passwordFile), (.authorityFile, tls?.authorityFile),
@@ -317,7 +354,8 @@ package struct BridgeConfiguration: Equatable, KeyFileConfiguration {
         return files.compactMap { key, path in path.map { NamedFile(key: key, path: $0) } }
     }
 
-    /// Returns a digest of the contents of all named files; a file that can't be read counts as empty.
+    /// Returns a hash of the contents of all named files, by which a reload notices a change. A file that can't be read
+    /// counts as empty. The hash differs between processes.
     func fileDigest() -> Int {
         var hasher = Hasher()
         for file in namedFiles { hasher.combine(try? file.contents()) }

@@ -4,18 +4,22 @@ import CarillonDBus
 import CarillonMQTT
 import CarillonMainLoop
 
-/// The resources that a bridge takes from its machine: buses, broker client, configuration, state, wall clock and
-/// random numbers. Timers come from its context. A simulation replaces the environment (E7).
+/// The resources that a bridge takes from its machine: buses, broker client, configuration, saved state, wall clock and
+/// random numbers. ``Bridge`` gets timers from its context. A simulation replaces both (E7).
 package struct BridgeEnvironment {
-    /// Opens a connection to the session bus, on which Hello has not been called.
+    /// Opens a connection to the session bus for the bridge's own name. `Hello` has not been called on it.
     var connect: (MainContext) throws(BusError) -> Connection
-    /// The session bus, as the client of the service uses it.
+    /// The session bus for the client of the notification service, which connects by itself.
     var sessionBus: any SessionBus
+    /// Creates a client of the broker, which is not connected.
     var makeBrokerClient: (MQTTClient.Settings, MainContext) throws(MQTTError) -> any BrokerClient
+    /// Reads the configuration files.
     var readConfiguration: () -> BridgeConfiguration.Reading
+    /// The storage of the state between two processes.
     var state: any StateStore
     /// Returns the wall-clock time, in microseconds since 1970 in UTC.
     var time: () -> Int64
+    /// Returns 64 unguessable random bits.
     var random: () -> UInt64
 
     package init(
@@ -33,7 +37,7 @@ package struct BridgeEnvironment {
         self.random = random
     }
 
-    /// Returns the environment of the machine itself.
+    /// Returns the resources of this machine.
     ///
     /// - Parameter address: the address of the session bus.
     static func own(address: String, context: MainContext) -> BridgeEnvironment {
@@ -45,6 +49,6 @@ package struct BridgeEnvironment {
             random: { .random(in: .min ... .max) })
     }
 
-    /// Returns an unguessable token for a run or a challenge.
+    /// Returns an unguessable token, which identifies a run of the bridge, a challenge or a test message.
     func makeToken() -> String { String(random(), radix: 36) }
 }

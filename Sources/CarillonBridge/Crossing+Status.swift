@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonWire
 
+/// The status of the bridge, for `carillon bridge status` and the D-Bus methods.
 extension Crossing {
+    /// The present state and the counts of a ``Crossing``. ``Bridge`` adds the state of the configuration files.
     var status: BridgeStatus {
         var status = BridgeStatus()
         status.version = Wire.softwareVersion
@@ -32,8 +34,10 @@ extension Crossing {
         return status
     }
 
+    /// Whether the broker has accepted the connection.
     var isConnected: Bool { broker.isConnected }
 
+    /// Whether another host is online, by its last presence message.
     func isOnline(_ origin: Origin) -> Bool { importer.gate.hosts[origin]?.isOnline == true }
 
     /// The reason why there is no connection, or why the broker does not grant all requests; empty for none.

@@ -5,23 +5,26 @@ import CarillonMQTT
 import CarillonMainLoop
 import CarillonWire
 
-/// The connection of the session with a broker, under one configuration. It passes the messages of both sides to the
-/// exporter, the importer and other parts.
+/// The exchange between a session and a broker, under one configuration. It creates the parts for both directions,
+/// ``Exporter`` and ``Importer``, and passes the events of the service and of the broker to them.
 ///
-/// A crossing is used once: it starts, runs, drains and hands its state over. ``Bridge`` is the only owner of that
-/// order.
+/// A crossing is used once, in the order of its phases: it starts, runs, drains (finishes its work within time limits)
+/// and hands its state over. ``Bridge`` creates it, and replaces it at a reload of the configuration.
+///
+/// In the bridge's sources a *value* is a retained value: the newest retained notification of a name and an object. A
+/// *host* is a session of the realm, identified by machine and user (``Origin``).
 final class Crossing {
     /// The phase of a crossing's life, in this order.
     enum Phase {
         case created
         case running
-        /// Queued messages are sent, within a time limit.
+        /// The bridge sends queued messages, within a time limit.
         case draining
-        /// The connection to the broker ends.
+        /// The bridge ends the connection to the broker.
         case leaving
-        /// Messages received from the broker are posted, within a time limit.
+        /// The bridge posts messages that it has received from the broker, within a time limit.
         case posting
-        /// The bridge unregisters its observers; notifications on their way to it arrive.
+        /// The bridge unregisters its observers. Notifications that the service has queued for it still arrive.
         case withdrawing
         case ended
     }
@@ -30,80 +33,111 @@ final class Crossing {
     enum DrainReason: Equatable {
         /// Another crossing follows.
         ///
-        /// - Parameter keepsPresence: whether it has the same presence at the same broker, so that the host need not
-        ///   go offline.
+        /// - Parameter keepsPresence: whether the next crossing has the same presence at the same broker. The host then
+        ///   does not go offline in between.
         case reload(keepsPresence: Bool)
         /// The process ends.
         case end
     }
 
-    /// Time limits, in milliseconds where they have no unit.
+    /// Time limits, in milliseconds where the type has no unit.
     private enum Time {
-        /// The time without a service after which the broker, and not this process, is to keep messages.
+        /// The time without a notification service after which the bridge disconnects from the broker, which then
+        /// queues messages.
         static let withoutService: UInt32 = 20_000
-        /// The maximum time for sending queued messages at the end, and for posting received ones.
+        /// The maximum time for sending queued messages at the end, and then again for posting received ones.
         static let drain: UInt32 = 2_000
-        /// The maximum time for the last notifications of the service.
+        /// The maximum time for the notifications that the service still has for the bridge.
         static let withdraw: UInt32 = 1_500
-        /// The time after the end of a value in which that value may still arrive.
+        /// The time after the end of a value in which a notification that set this value may still arrive.
         static let behindRemoval = Duration.seconds(300)
+        /// The pause before the service is asked for its values because of such a notification.
         static let askAgain: UInt32 = 1_000
-        /// The pause before values that did not fit into the queue are requested again.
+        /// The pause before the service sends its values again because some did not fit into the queue.
         static let replay: UInt32 = 1_000
-        /// The minimum time between two replays that missed notifications cause.
+        /// The minimum time between two replays because of missed notifications.
         static let betweenCatchUps = Duration.seconds(60)
     }
 
     let configuration: BridgeConfiguration
-    /// The digest of the files that the configuration names, at the creation of the crossing.
+    /// The digest of the files that the configuration names, when the crossing was created.
     let fileDigest: Int
     private(set) var phase = Phase.created
     private let environment: BridgeEnvironment
     private let context: MainContext
+    /// The client of the notification service, which outlives the crossing.
     let center: CenterLink
+    /// The queue of messages to post in the session, which outlives the crossing.
     let posts: InwardPosts
+    /// The connection to the broker.
     let broker: BrokerLink
+    /// The announcements of losses, which outlive the crossing.
     let losses: LossAnnouncer
+    /// The direction from the session to the broker.
     let exporter: Exporter
+    /// The direction from the broker to the session.
     let importer: Importer
+    /// The announcements of other hosts to the session.
     private let hosts: HostAnnouncer
-    /// The maximum number of names, or values, in one answer of the service.
+    /// The maximum number of names, or values, in one page of the service's answer.
     private static let page: UInt32 = 1_000
 
+    /// The question for the names that observers of the session want.
     private var interest: PagedQuestion<FollowInterest>!
+    /// The question for the values that the service has.
     private var values: PagedQuestion<FollowValues>!
+    /// Runs while the service is absent (``Time/withoutService``).
     private var serviceTimer: EventSource?
-    /// The time of the service's last report of ended values; `removalTimer` runs before the question that a later
-    /// value causes.
+    /// The time of the service's last report that values have ended; nil if that is long ago.
     private var lastRemoval: SuspendingClock.Instant?
+    /// Runs before the question that a notification behind such a report causes (``arrived(_:)``).
     private var removalTimer: EventSource?
-    /// The pending announcement to other hosts that the broker has all values of this host.
+    /// The pending announcement to other hosts that the broker has all values of this host. They then compare their
+    /// copies.
     private enum Due {
+        /// No announcement is pending.
         case nothing
-        /// - Parameter again: whether the broker has lacked some.
+        /// The announcement follows as soon as the broker has acknowledged all messages.
+        ///
+        /// - Parameter again: whether the broker has lacked some values.
         case mark(again: Bool)
     }
 
+    /// The announcement that is pending.
     private var due = Due.nothing
+    /// The comparison of the broker's copies of this host's values with the session, at each connection.
     private var look: OwnValuesLook!
+    /// The test messages of the bridge to itself.
     private let roundTrips: RoundTrips
+    /// The last command to remove a host; nil before the first.
     private var hostRemoval: HostRemoval?
+    /// The publication of this host's presence.
     private let presence: PresenceKeeper
+    /// The check which hosts the broker still knows, after each connection.
     private var confirmation: HostConfirmation!
-    /// Whether the service has ended since it was asked for its values.
+    /// Whether the service was absent at some time after the last replay was scheduled.
     private var serviceWasAway = false
+    /// Runs before a replay of values that did not fit into the queue.
     private var replayTimer: EventSource?
+    /// Runs before a replay because of missed notifications.
     private var catchUpTimer: EventSource?
+    /// The time of the last replay because of missed notifications.
     private var caughtUpAt: SuspendingClock.Instant?
+    // Test builds contain faults, to check that the simulation finds them (E7).
     #if CARILLON_PLANTED
         private lazy var firstCounts = exporter.counts
     #endif
     /// The number of replays by the service that are under way.
     private var replays = 0
+    /// The reason of ``drain(for:_:)``.
     private var drainReason = DrainReason.end
+    /// The time limit of the present phase of the drain.
     private var drainTimer: EventSource?
+    /// The callback of ``drain(for:_:)``.
     private var drained: ((@escaping () -> SavedState) -> Void)?
 
+    /// Creates a crossing with all its parts, without a connection.
+    ///
     /// - Throws: an error for a configuration that allows no connection to the broker.
     init(
         _ configuration: BridgeConfiguration, _ environment: BridgeEnvironment, center: CenterLink,
@@ -131,14 +165,15 @@ final class Crossing {
             [losses] count, name, origin, reason in losses.lostInwards(count, name, origin, reason)
         }
         hosts = HostAnnouncer(configuration, center: center)
-        // Programs register names one after the other, which the pause merges into one question.
+        // A program registers several names one after the other. The pause of 50 ms merges them into one question.
         interest = PagedQuestion(
             "wanted names", of: center, on: context, pauses: .init(calm: 50), first: FollowInterest(most: Self.page),
             further: { $0.names.last.map { FollowInterest(after: $0, most: Self.page) } }
         ) { [unowned self] pieces in
             guard phase == .running else { return }
             importer.want(pieces.flatMap(\.names), any: pieces.contains(where: \.any))
-            // Connects only now: the messages that the broker has kept are for observers that want them.
+            // The bridge connects only when the wanted names are known. Otherwise it would discard messages that the
+            // broker has queued for their observers.
             if [.starting, .held].contains(broker.state), self.center.isThere { broker.connect() }
         }
         values = PagedQuestion(
@@ -175,23 +210,24 @@ final class Crossing {
         )
         exporter.onIdle = { [weak self] in self?.exporterIsIdle() }
         importer.onDoubt = { [weak self] in self?.values.ask() }
-        // Presence messages may be among the dropped ones.
+        // Presence messages may be among the messages that the broker has dropped.
         importer.onDrops = { [weak self] in
             if configuration.followsPresence { self?.confirmation.again() }
         }
     }
 
+    /// Returns the text of a topic of this host.
     private static func topic(_ subject: BridgeTopic.Subject, _ configuration: BridgeConfiguration) -> String {
         BridgeTopic(subject, of: configuration.origin).text(in: configuration.realm)
     }
 
     // MARK: Lifecycle
 
-    /// Starts with the state of the bridge before.
+    /// Starts the exchange.
     ///
     /// - Parameters:
-    ///   - state: nil if there is none.
-    ///   - before: the replaced crossing; nil for the first one.
+    ///   - state: the state of the bridge before; nil if there is none.
+    ///   - before: the replaced crossing of this process; nil for the first one.
     func start(with state: SavedState?, replacing before: Crossing?) {
         guard phase == .created else { return }
         phase = .running
@@ -201,12 +237,12 @@ final class Crossing {
         losses.use(configuration, broker)
         if let before { takeOver(from: before) }
         if let state {
-            // At a reload the announcer still has its pending losses.
+            // The announcer outlives a reload, and still has its pending losses then.
             if before == nil { losses.goOn(with: state.losses) }
             if state.realm == configuration.realm, state.origin == configuration.origin {
                 exporter.goOn(with: state.counts, state.queue)
             } else {
-                // The queue is for topics that are no longer those of this bridge.
+                // The queued messages are for topics of another realm, host or user, which this bridge may not use.
                 for entry in state.queue { losses.lostByChange(entry.message.name, of: state.origin) }
             }
             importer.goOn(with: state)
@@ -218,10 +254,11 @@ final class Crossing {
         center.export(configuration.exports)
         if center.isThere { serviceChanged(isThere: true) }
         if exporter.values.hasMissedSome { catchUp() }
-        // Also asked while nothing is exported: without a request the client does not connect to the service.
+        // Asked even if nothing is imported: without a request the client does not connect to the service.
         interest.ask()
     }
 
+    /// Continues with the counts, the values and the hosts of the replaced crossing.
     private func takeOver(from before: Crossing) {
         exporter.exported = before.exporter.exported
         exporter.values = before.exporter.values
@@ -237,7 +274,7 @@ final class Crossing {
         }
     }
 
-    /// Whether a connection to the broker may exist in a moment.
+    /// Whether the crossing connects, or is about to do so.
     var isAboutToConnect: Bool {
         phase == .created || phase == .running && [.starting, .connecting].contains(broker.state)
     }
@@ -247,7 +284,7 @@ final class Crossing {
         configuration == self.configuration && configuration.fileDigest() == fileDigest
     }
 
-    /// Whether the presence at the broker stays as it is when another crossing replaces this one.
+    /// Whether another crossing has the same presence at the same broker as this one.
     func hasPresence(of other: Crossing) -> Bool {
         let (one, two) = (configuration, other.configuration)
         return one.realm == two.realm && one.origin == two.origin && one.brokerHost == two.brokerHost
@@ -256,13 +293,15 @@ final class Crossing {
 
     /// Ends the crossing in order, within about six seconds.
     ///
-    /// At a reload the connection ends at once, and the next crossing gets everything that is left. At the end of the
-    /// process queued messages are sent first, and received messages are posted last; the state contains the messages
-    /// for which the time did not suffice. During a drain for a reload the reason may change.
+    /// At a reload the connection to the broker ends at once, and the next crossing gets all remaining work with the
+    /// state. At the end of the process the crossing first sends queued messages, and last posts received messages. The
+    /// state contains the messages for which the time did not suffice.
     ///
-    /// - Parameter done: called when the crossing has ended, with a closure that returns the state at the time of its
-    ///   call: notifications may arrive as long as the client of the service exists. Only the `done` of the last call
-    ///   is called.
+    /// A further call replaces the reason and `done`, unless the process already ends.
+    ///
+    /// - Parameter done: called when the crossing has ended, with a closure that returns the state. The closure is
+    ///   called later, because notifications arrive as long as the client of the service exists. Of several calls only
+    ///   the last `done` is called.
     func drain(for reason: DrainReason, _ done: @escaping (@escaping () -> SavedState) -> Void) {
         drained = done
         let isFirst = phase == .running
@@ -285,7 +324,7 @@ final class Crossing {
         checkDrained()
     }
 
-    /// Continues the drain when nothing is left to wait for.
+    /// Continues with the next phase of the drain, if the present one has nothing to wait for.
     private func checkDrained() {
         switch phase {
         case .draining:
@@ -296,14 +335,16 @@ final class Crossing {
         }
     }
 
-    /// Pauses or resumes reading by the number of waiting messages.
+    /// Applies backpressure: the bridge does not read from the broker while the maximum number of messages waits to be
+    /// posted.
     private func postsChanged() {
         broker.isReadingPaused = posts.count >= InwardPosts.window
         if posts.isIdle { checkDrained() }
     }
 
+    /// Called when the broker has acknowledged all messages.
     private func exporterIsIdle() {
-        // Values that did not fit into the queue fit now.
+        // Values that the full queue has dropped fit now.
         if phase == .running, replayTimer == nil, exporter.values.takeReplay() {
             replayTimer = .once(milliseconds: Time.replay, on: context) { [unowned self] in
                 replayTimer = nil
@@ -314,7 +355,7 @@ final class Crossing {
         checkDrained()
     }
 
-    /// Has the service send its values again.
+    /// Has the service send all its values again, as retained replay to new observers.
     private func replay() {
         replays += 1
         let misses = exporter.values.misses
@@ -327,8 +368,8 @@ final class Crossing {
         }
     }
 
-    /// Announces to other hosts that the broker has all values of this host, when the service has sent them and the
-    /// broker has acknowledged them.
+    /// Announces to other hosts that the broker has all values of this host, if the announcement is pending, the
+    /// service has sent the values and the broker has acknowledged them.
     private func checkMark() {
         guard case .mark(let again) = due, exporter.isIdle, replays == 0, replayTimer == nil, broker.isConnected,
             phase == .running
@@ -337,13 +378,16 @@ final class Crossing {
         presence.tellValues(again: again)
     }
 
+    /// Ends the connection to the broker. Unless the next crossing keeps the presence, the bridge first publishes that
+    /// the host is offline.
     private func leave() {
         guard phase == .draining else { return }
         phase = .leaving
         losses.announceNow()
         let keepsPresence = drainReason == .reload(keepsPresence: true)
         let farewell = keepsPresence ? nil : presence.farewell
-        // The next crossing cancels the last will, if it connects in time.
+        // With an unchanged presence the last will protects the time until the next crossing connects: the broker
+        // publishes it only if that takes too long.
         broker.end(as: .stopped, farewell, reason: keepsPresence ? .disconnectWithWill : .success) { [self] in
             phase = .posting
             drainTimer = .once(milliseconds: Time.drain, on: context) { [unowned self] in withdraw() }
@@ -351,12 +395,14 @@ final class Crossing {
         }
     }
 
+    /// Unregisters the observers and receives the notifications that the service still has for them. At a reload the
+    /// observers stay.
     private func withdraw() {
         guard phase == .posting else { return }
         phase = .withdrawing
         guard drainReason == .end else { return end() }
         drainTimer = .once(milliseconds: 2 * Time.withdraw, on: context) { [unowned self] in end() }
-        // The notifications that the service still has for the bridge are saved, too.
+        // The exporter queues the notifications that still arrive, and the state contains its queue.
         center.withdraw(within: Time.withdraw) { [weak self] waiting in
             guard let self, phase == .withdrawing else { return }
             if waiting != 0 { losses.lostOutwards(waiting ?? 1, nil, .notSeen) }
@@ -364,6 +410,7 @@ final class Crossing {
         }
     }
 
+    /// Ends the crossing and hands the state over.
     private func end() {
         guard phase == .withdrawing else { return }
         phase = .ended
@@ -371,7 +418,7 @@ final class Crossing {
         var state = SavedState(
             realm: configuration.realm, origin: configuration.origin, counts: exporter.counts, places: [], queue: [])
         importer.close(savingIn: &state)
-        // At a reload the posts continue.
+        // The queue of posts outlives a reload.
         if drainReason == .end { state.inbox = posts.close() }
         losses.announceNow()
         let done = drained
@@ -391,7 +438,8 @@ final class Crossing {
 
     // MARK: Commands
 
-    /// Removes all messages that the broker and the session keep of a host that is gone for good.
+    /// Removes all messages that the broker and the session keep of a host that is gone for good. Fails if there is no
+    /// connection, or if another removal is in progress.
     func forget(
         _ origin: Origin, _ done: @escaping (Result<HostRemoval.Result, RoundTripTest.Failure>) -> Void
     ) {
@@ -414,6 +462,7 @@ final class Crossing {
         }
     }
 
+    /// Removes a host and its values from the session, after the broker has removed the retained messages.
     private func hasForgotten(_ origin: Origin, _ result: HostRemoval.Result) {
         Log.notice("\(result.removed.count) retained messages of \(origin.text) are removed from the broker")
         if result.refused > 0 {
@@ -426,6 +475,8 @@ final class Crossing {
     }
 
     /// Sends a test message to the bridge itself through the broker.
+    ///
+    /// - Parameter done: receives the round-trip time, or the reason of the failure.
     func test(_ done: @escaping (Result<Duration, RoundTripTest.Failure>) -> Void) {
         guard broker.isConnected, phase == .running else {
             let reason = reason.isEmpty ? broker.state.name : reason
@@ -435,13 +486,14 @@ final class Crossing {
     }
 }
 
-// MARK: Events of the session
+// MARK: Events of the session's notification service
 
 extension Crossing: CenterLinkDelegate {
+    /// Exports a notification of the session.
     func arrived(_ notification: ArrivedNotification) {
         guard exporter.take(notification), let lastRemoval, phase == .running else { return }
-        // The service reports the end of a value before notifications that wait for the bridge: this value may be gone
-        // again.
+        // The service reports the end of values ahead of queued notifications. A value that arrives behind such a
+        // report may therefore have ended already, so the service is asked again for its values.
         guard context.now - lastRemoval < Time.behindRemoval else { return self.lastRemoval = nil }
         guard removalTimer == nil else { return }
         removalTimer = .once(milliseconds: Time.askAgain, on: context) { [unowned self] in
@@ -450,13 +502,15 @@ extension Crossing: CenterLinkDelegate {
         }
     }
 
+    /// Reports notifications that the service dropped, and has it send its values again, because some may be among
+    /// them.
     func missed(_ count: UInt64) {
         losses.lostOutwards(count, nil, .notSeen)
         exporter.values.missedSome()
         catchUp()
     }
 
-    /// Has the service send its values again after a pause: some may be among the missed notifications.
+    /// Schedules a replay because of missed notifications, at most once in ``Time/betweenCatchUps``.
     private func catchUp() {
         guard phase == .running, catchUpTimer == nil else { return }
         let left = caughtUpAt.map { Time.betweenCatchUps - (context.now - $0) } ?? .zero
@@ -470,13 +524,17 @@ extension Crossing: CenterLinkDelegate {
         }
     }
 
+    /// Asks the service for the wanted names.
     func interestChanged() { interest.ask() }
 
+    /// Asks the service for its values, so that ended values are removed from the broker.
     func valuesRemoved() {
         lastRemoval = context.now
         values.ask()
     }
 
+    /// Handles the appearance or the disappearance of the service. After 20 seconds without a service the bridge
+    /// disconnects from the broker, which then queues messages. A service that appears is asked for everything again.
     func serviceChanged(isThere: Bool) {
         if !isThere { serviceWasAway = true }
         guard phase == .running else { return checkDrained() }
@@ -489,7 +547,7 @@ extension Crossing: CenterLinkDelegate {
         }
         if serviceWasAway {
             serviceWasAway = false
-            // A service that ended may have kept a value without announcing it.
+            // A service that ended may have retained a value whose notification never reached the bridge.
             exporter.values.missedSome()
             catchUp()
         }
@@ -502,6 +560,7 @@ extension Crossing: CenterLinkDelegate {
         posts.serviceCame()
     }
 
+    /// Announces the state of the connection to the session.
     private func tellConnection() {
         hosts.tellConnection(broker.state == .connected, broker: configuration.brokerText, reason: reason)
     }
@@ -510,13 +569,15 @@ extension Crossing: CenterLinkDelegate {
 // MARK: Events of the broker
 
 extension Crossing: BrokerLinkDelegate {
+    /// Announces the state of the connection to the session.
     func brokerChanged() {
         guard phase == .running, center.isThere else { return }
         tellConnection()
-        // The service has come back while the farewell was on its way.
+        // The service has come back while the bridge disconnected because of its absence.
         if broker.state == .held { broker.connect() }
     }
 
+    /// Begins the work on a new connection: presence, subscriptions, comparisons of values, queued messages, probes.
     func brokerConnected(sessionPresent: Bool) {
         Log.notice(
             "connected to \(configuration.brokerText)\(sessionPresent ? ", which has kept the session" : "")")
@@ -531,12 +592,15 @@ extension Crossing: BrokerLinkDelegate {
         roundTrips.connected()
     }
 
+    /// Sends a probe after queries, which finds out whether messages still pass (``RoundTrips``).
     func brokerHasShown() { if phase == .running { roundTrips.probe() } }
 
+    /// Whether the bridge waits for answers of the broker, so that the connection should not be renewed now.
     var waitsForBroker: Bool {
         !exporter.isIdle || hostRemoval?.isOver == false || roundTrips.isWaiting || look.isUnderWay
     }
 
+    /// Ends all work that needs the connection. The exporter keeps unacknowledged messages.
     func brokerDisconnected(because error: MQTTError?) {
         look.stop()
         presence.stop()
@@ -550,12 +614,14 @@ extension Crossing: BrokerLinkDelegate {
         checkDrained()
     }
 
+    /// Announces that hosts are offline because the broker has forgotten them.
     private func forget(_ hosts: [Origin]) {
         for origin in importer.endConfirmingHosts(hosts) {
             if let host = importer.gate.hosts[origin] { self.hosts.tell(origin, host, before: nil) }
         }
     }
 
+    /// Passes a message of the broker to the part that it concerns.
     func brokerSent(_ publication: Publication) {
         if hostRemoval?.take(publication) == true { return }
         switch importer.take(publication) {
@@ -567,6 +633,7 @@ extension Crossing: BrokerLinkDelegate {
         }
     }
 
+    /// Handles a message on a topic of this host, which arrives only if the bridge has asked for it.
     private func takeOwn(_ publication: Publication, _ topic: BridgeTopic) {
         switch topic.subject {
         case .notification(let name): look.show(name, "", publication, now: environment.time())
@@ -577,6 +644,7 @@ extension Crossing: BrokerLinkDelegate {
         }
     }
 
+    /// Passes an acknowledgment on. Identifiers that a part does not know are ignored there.
     func brokerAcknowledged(_ id: PacketID, _ reason: ReasonCode) {
         hostRemoval?.acknowledged(id, reason)
         exporter.acknowledged(id, reason)

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/// The limits that a broker announced when it accepted the connection.
+/// The limits that a broker announced when it accepted the connection, from the properties of its CONNACK packet. The
+/// defaults are those of MQTT 5 for a property that is absent.
 public struct BrokerLimits: Equatable, Sendable {
     /// The maximum number of unacknowledged publications to the broker.
     public var receiveMaximum: UInt16
     /// The largest packet that the broker accepts, in bytes, header included; nil for the limit of MQTT itself.
     public var maximumPacketSize: UInt32?
+    /// The highest quality of service that the broker accepts for publications.
     public var maximumQuality: QualityOfService
     /// Whether the broker retains messages.
     public var retainAvailable: Bool

@@ -7,8 +7,11 @@ import CCarillonMosquitto
     import Musl
 #endif
 
-/// Requests to the broker.
+/// Requests to the broker, for ``MQTTClient``. Each checks its arguments, queues a packet in libmosquitto, and returns
+/// the packet's identifier.
 extension ClientDriver {
+    /// Queues a publication. libmosquitto would send a packet that is too large again on each connection, so the size
+    /// is checked first.
     func publish(_ publication: Publication) throws(MQTTError) -> PacketID {
         guard state == .connected else { throw MQTTError(.notConnected) }
         try publication.topic.checkForPacket()
@@ -27,10 +30,14 @@ extension ClientDriver {
         return try sent(number, code, errno: errno)
     }
 
+    /// Queues the packets of a subscription: one for each combination of options, because all filters of a packet share
+    /// them.
+    ///
+    /// - Returns: the identifier of the first packet, which stands for the whole subscription.
     func subscribe(_ filters: [TopicFilter]) throws(MQTTError) -> PacketID {
         try checkFilters(filters.map(\.topic))
         var packets: [(PacketID, places: [Int])] = []
-        // If one packet fails, the answers to the packets before it are still awaited.
+        // If a packet can't be queued, the answers to the packets before it still arrive and have to be matched.
         defer { subscriptions.wait(for: packets) }
         for places in Subscriptions.packets(of: filters) {
             let (quality, options) = (filters[places[0]].quality, filters[places[0]].options)
@@ -46,6 +53,7 @@ extension ClientDriver {
         return packets[0].0
     }
 
+    /// Queues one packet that ends the subscriptions to filters.
     func unsubscribe(_ topics: [String]) throws(MQTTError) -> PacketID {
         try checkFilters(topics)
         var number: Int32 = 0
@@ -55,6 +63,7 @@ extension ClientDriver {
         return try sent(number, code, errno: errno)
     }
 
+    /// Checks that there is a connection, and that each filter is valid.
     private func checkFilters(_ topics: [String]) throws(MQTTError) {
         guard state == .connected else { throw MQTTError(.notConnected) }
         guard !topics.isEmpty else { throw MQTTError(.topicInvalid) }
@@ -67,7 +76,7 @@ extension ClientDriver {
     }
 }
 
-/// Runs `body` with copies of texts as C strings.
+/// Runs `body` with the number of texts and with copies of them as an array of C strings.
 private func withCStrings<Result>(
     _ texts: [String], _ body: (Int32, UnsafePointer<UnsafeMutablePointer<CChar>?>) -> Result
 ) -> Result {

@@ -8,31 +8,36 @@ import CarillonMainLoop
     import Musl
 #endif
 
-/// The adapter between libmosquitto and a ``MainContext``, for one connection: its socket is a source of the loop, and
-/// its keep-alive a timer.
+/// The adapter between libmosquitto and a ``MainContext``, for one connection of an ``MQTTClient``. The connection's
+/// socket is a source of the loop, and a timer of the loop does the keep-alive.
 ///
-/// The delegate is never called inside a callback of libmosquitto, which holds locks there, and can neither connect nor
-/// be destroyed. A callback appends an event, and events are delivered when the library's function has returned.
+/// A callback of libmosquitto never calls the delegate: the library holds locks there, so that the delegate could
+/// neither connect again nor release the client. The callback appends an event to ``EventQueue``, which delivers it
+/// when the library's function has returned.
 final class ClientDriver: PolledSourceDelegate {
+    /// The state of the connection.
     enum State {
-        /// No connection. libmosquitto may still have a dead socket.
+        /// There is no connection. libmosquitto may still have a dead socket.
         case idle
-        /// A thread looks up the broker's name, and owns libmosquitto.
+        /// A thread looks up the broker's name. Until it has finished, only that thread may use libmosquitto.
         case reaching
-        /// The connection is begun, and the broker has not answered.
+        /// The TCP connection has begun, and the broker has not accepted the MQTT connection.
         case connecting
+        /// The broker has accepted the connection.
         case connected
-        /// The last packet is being written.
+        /// The DISCONNECT packet is being written.
         case leaving
     }
 
+    /// The registration of the socket with the event source.
     private struct Watch {
         let tag: PolledSource.Tag
         let descriptor: Int32
         let conditions: PolledSource.Conditions
     }
 
-    /// The maximum number of reads by libmosquitto in one dispatch. Each takes about one packet.
+    /// The maximum number of reads by libmosquitto in one dispatch of the loop. Each reads about one packet. Other
+    /// sources of the loop run between two dispatches.
     private static let readsPerTurn = 64
 
     let settings: MQTTClient.Settings
@@ -40,15 +45,23 @@ final class ClientDriver: PolledSourceDelegate {
     let handle: LibraryHandle
     private let context: MainContext
     private let work: BlockingWork
+    /// The source that calls ``dispatch()``.
     private var source: PolledSource!
+    /// The present registration of the socket; nil while the loop does not wait for the socket.
     private var watch: Watch?
+    /// The timer that calls ``tick()``: for the time limit while connecting, and for the keep-alive afterwards.
     private var timer: EventSource?
 
+    /// The present state.
     private(set) var state = State.idle
+    /// The limits that the broker announced; the defaults before.
     private(set) var limits = BrokerLimits()
+    /// The subscriptions that the broker has not answered.
     var subscriptions = Subscriptions()
+    /// The address family for the next attempt.
     private(set) var addresses: AddressChoice
 
+    /// Whether the socket is not read, so that the broker's messages stay at the broker.
     var isReadingPaused: Bool {
         didSet {
             guard isReadingPaused != oldValue else { return }
@@ -59,20 +72,27 @@ final class ClientDriver: PolledSourceDelegate {
         }
     }
 
+    /// Whether to read although the socket is not readable: the last dispatch reached its limit, or a pause has ended.
     private var shallRead = false
-    /// Whether a write has failed inside a call; the loop finds out the reason.
+    /// Whether a write has failed inside a call. The next dispatch writes again, and libmosquitto then reports the
+    /// reason.
     private var shallWrite = false
-    /// Whether the broker's host has answered.
+    /// Whether the TCP connection to the broker's host was made.
     private var isReached = false
+    /// The seconds since ``connect()``, counted by the timer.
     private var secondsConnecting = 0
     /// The broker's refusal of the connection; nil for none.
     private var refusal: MQTTError?
+    /// The number of received publications with invalid UTF-8, which were dropped.
     private var droppedTexts: UInt64 = 0
 
+    /// Creates a driver without a connection.
+    ///
     /// - Parameters:
+    ///   - startsClean: whether the broker is to discard its session of this client.
     ///   - events: the queue of events for the delegate.
-    ///   - addresses: the choice that earlier connections have led to.
-    ///   - work: the thread for looking up names.
+    ///   - addresses: the address family that earlier connections have led to.
+    ///   - work: the threads that look up names.
     init(
         _ settings: MQTTClient.Settings, startsClean: Bool, events: EventQueue, addresses: AddressChoice,
         isReadingPaused: Bool, work: BlockingWork, context: MainContext
@@ -91,8 +111,11 @@ final class ClientDriver: PolledSourceDelegate {
 
     // MARK: Dispatching
 
+    /// Whether the loop has to call ``dispatch()`` without waiting for the socket.
     func hasPendingWork() -> Bool { events.isWaiting || shallWrite || (shallRead && mayRead) }
 
+    /// Reads and writes as the socket allows. At an error both run, because libmosquitto reports the end of the
+    /// connection in one of them.
     func dispatch() {
         let occurred = watch.map { source.occurred(on: $0.tag) } ?? []
         let isBroken = !occurred.isDisjoint(with: [.error, .hangUp])
@@ -102,8 +125,11 @@ final class ClientDriver: PolledSourceDelegate {
         settle()
     }
 
+    /// Whether packets may be read now.
     private var mayRead: Bool { state == .connecting || (state == .connected && !isReadingPaused) }
 
+    /// Reads packets, and delivers the events of each before it reads the next. It stops when a read has caused no
+    /// event.
     private func read() {
         shallRead = false
         for _ in 0..<Self.readsPerTurn {
@@ -116,19 +142,22 @@ final class ClientDriver: PolledSourceDelegate {
         shallRead = true
     }
 
+    /// Writes queued packets, as far as the socket takes them.
     private func write() {
         shallWrite = false
         guard state != .idle, state != .reaching else { return }
         if isInHandshake { shakeHands() } else { _ = mosquitto_loop_write(handle.pointer, 1) }
     }
 
-    /// Whether the TLS handshake may still be in progress.
+    /// Whether the TLS handshake may be in progress. libmosquitto does not report its end, so this is true until the
+    /// broker has accepted the connection.
     private var isInHandshake: Bool { state == .connecting && settings.tls != nil }
 
-    /// Continues the handshake, or the exchange that follows it.
+    /// Continues the TLS handshake, or the MQTT exchange that follows it.
     ///
-    /// During the handshake libmosquitto neither reports that the connection failed, nor closes the socket of a failed
-    /// one, and it asks to write when it has to read. The socket is therefore examined first.
+    /// During the handshake libmosquitto neither reports a failure nor closes the socket of a failed connection, and it
+    /// asks to write when it has to read. Therefore each step first looks at the socket with `MSG_PEEK`, which finds
+    /// errors and the end of the stream.
     private func shakeHands() {
         for _ in 0..<Self.readsPerTurn {
             var byte: UInt8 = 0
@@ -141,16 +170,16 @@ final class ClientDriver: PolledSourceDelegate {
             guard count != 0 else {
                 return giveUp(wasEverConnected ? MQTTError(.connectionLost, hint) : MQTTError(.system(ECONNREFUSED)))
             }
-            // All input is read before any output is written: a broker that requires another certificate has said so,
-            // and closed.
+            // All input is read before any output is written: a broker that rejects the certificate has sent the reason
+            // and closed the connection, and a write would fail without that reason.
             guard count > 0 else { break }
         }
         // Sends the packets that waited for the end of the handshake.
         _ = mosquitto_loop_write(handle.pointer, 1)
     }
 
-    /// Whether the socket has ever been connected. OpenSSL writes at once, and may have consumed the error of a refused
-    /// connection.
+    /// Whether the TCP connection was made at some time. The socket's error is no evidence: OpenSSL writes at once and
+    /// may have consumed the error of a refused connection.
     private var wasEverConnected: Bool {
         var address = sockaddr_storage()
         var length = socklen_t(MemoryLayout<sockaddr_storage>.size)
@@ -162,7 +191,8 @@ final class ClientDriver: PolledSourceDelegate {
             }
     }
 
-    /// Delivers events and updates the watch of the socket. Called at the end of all work of the loop here.
+    /// Detects the end of the connection, delivers events and updates the registration of the socket. Called after all
+    /// work of the loop in this class.
     private func settle() {
         if state != .idle, state != .reaching, mosquitto_socket(handle.pointer) < 0 {
             ended(MQTTError(.connectionLost))
@@ -171,8 +201,9 @@ final class ClientDriver: PolledSourceDelegate {
         updateWatch()
     }
 
+    /// Registers the socket for the conditions that the driver now waits for, if they have changed.
     func updateWatch() {
-        // Without a connection a thread may still own the handle.
+        // During a name lookup only the thread may use the handle, and also afterwards if the lookup was given up.
         let descriptor = state == .reaching || state == .idle ? -1 : mosquitto_socket(handle.pointer)
         let conditions = descriptor < 0 ? [] : wanted
         if let watch {
@@ -180,16 +211,18 @@ final class ClientDriver: PolledSourceDelegate {
             source.remove(watch.tag)
             self.watch = nil
         }
-        // Without a condition the descriptor is removed: a hang-up would still be reported, over and over.
+        // Without a condition the socket is not registered: the loop would still report a hang-up, again and again.
         guard !conditions.isEmpty else { return }
         let tag = source.add(descriptor: descriptor, waitingFor: conditions.union([.error, .hangUp]))
         watch = Watch(tag: tag, descriptor: descriptor, conditions: conditions)
     }
 
+    /// The conditions of the socket to wait for in the present state.
     private var wanted: PolledSource.Conditions {
         switch state {
         case .idle, .reaching: return []
-        // The first message of TLS fits into an empty socket. If it ever does not, the timer continues the handshake.
+        // The first message of TLS fits into an empty socket's buffer, so nothing has to wait for writability after the
+        // TCP connection is made. If it ever does not fit, the timer continues the handshake.
         case .connecting where settings.tls != nil: return isReached ? [.readable] : [.readable, .writable]
         case .connecting, .connected:
             var conditions: PolledSource.Conditions = mayRead ? [.readable] : []
@@ -201,6 +234,9 @@ final class ClientDriver: PolledSourceDelegate {
 
     // MARK: Timer
 
+    /// Starts the timer of the present state: each second while connecting, and four times in a keep-alive interval
+    /// afterwards. A paused connection has none: libmosquitto would miss the broker's answers to its pings and end the
+    /// connection.
     private func startTimer() {
         timer = nil
         let seconds: UInt32
@@ -219,6 +255,7 @@ final class ClientDriver: PolledSourceDelegate {
         }
     }
 
+    /// Enforces the connect timeout, or does the keep-alive of libmosquitto.
     private func tick() {
         switch state {
         case .idle, .leaving: return
@@ -240,12 +277,13 @@ final class ClientDriver: PolledSourceDelegate {
 
     // MARK: Connecting
 
+    /// The result of the name lookup, from its thread.
     private struct Reached: Sendable {
         var addresses: AddressChoice
         var error: MQTTError?
     }
 
-    /// Begins to connect. Called once for each driver.
+    /// Begins to connect; a thread looks up the broker's name. Called once for each driver.
     func connect() throws(MQTTError) {
         try handle.setFiles(settings)
         try handle.setProperties(settings)
@@ -272,9 +310,9 @@ final class ClientDriver: PolledSourceDelegate {
         }
     }
 
-    /// Handles the end of the name lookup, and the beginning of the connection.
+    /// Handles the end of the name lookup; the TCP connection is then in progress.
     ///
-    /// - Parameter reached: nil if there was no thread for it.
+    /// - Parameter reached: the result; nil if no thread was available, or if the lookup took too long.
     private func reached(_ reached: Reached?) {
         guard state == .reaching else { return }
         if let reached { addresses = reached.addresses }
@@ -286,7 +324,7 @@ final class ClientDriver: PolledSourceDelegate {
             return events.deliver()
         }
         _ = fcntl(mosquitto_socket(handle.pointer), F_SETFD, FD_CLOEXEC)
-        // If the first packet was written at once, the host is reached.
+        // If libmosquitto could write the first packet at once, the TCP connection is made.
         isReached = settings.tls == nil && !mosquitto_want_write(handle.pointer)
         state = .connecting
         settle()
@@ -300,13 +338,14 @@ final class ClientDriver: PolledSourceDelegate {
         handle.driver = nil
     }
 
+    /// Ends the connection with a DISCONNECT packet, or the attempt to connect. The delegate receives no event.
     func disconnect(_ reason: ReasonCode) {
         switch state {
         case .idle, .leaving: return
         case .reaching, .connecting: close()
         case .connected:
             state = .leaving
-            // When this returns, the packet may be written and the connection may have ended.
+            // The call may already write the packet and end the connection, so the state changes before it.
             if mosquitto_disconnect_v5(handle.pointer, Int32(reason.rawValue), nil) != MOSQ_ERR_SUCCESS.rawValue {
                 close()
             }
@@ -315,27 +354,30 @@ final class ClientDriver: PolledSourceDelegate {
         updateWatch()
     }
 
-    /// Ends a connection whose end libmosquitto does not notice.
+    /// Ends a connection whose end libmosquitto does not notice, and reports the error.
     private func giveUp(_ error: MQTTError) {
         if state == .connecting, !isReached { addresses.failed() }
         close()
         events.append(.disconnected(error))
     }
 
+    /// Closes the socket without a DISCONNECT packet.
     private func close() {
         let hasSocket = state != .reaching
         state = .idle
         over()
-        // A thread that looks up a name closes the socket with the handle, when it is done.
+        // The thread that looks up a name still uses the handle. The socket is closed when the handle is freed.
         guard hasSocket else { return }
         let descriptor = mosquitto_socket(handle.pointer)
         guard descriptor >= 0 else { return }
-        // libmosquitto has no function that closes the socket. It closes it when it reads the end of the stream.
+        // libmosquitto has no function that closes the socket. It closes it when it reads the end of the stream, which
+        // `shutdown` causes.
         shutdown(descriptor, Int32(SHUT_RDWR))
         _ = mosquitto_loop_read(handle.pointer, 1)
     }
 
-    /// Handles the end of the connection.
+    /// Handles the end of the connection that libmosquitto has reported. After ``disconnect(_:)`` the delegate receives
+    /// no event.
     private func ended(_ error: MQTTError) {
         let wasWanted = state == .connecting || state == .connected
         if state == .connecting, !isReached { addresses.failed() }
@@ -344,16 +386,22 @@ final class ClientDriver: PolledSourceDelegate {
         if wasWanted { events.append(.disconnected(error)) }
     }
 
+    /// Releases everything that belongs to the connection.
     private func over() {
         timer = nil
         subscriptions.removeAll()
         (shallRead, shallWrite) = (false, false)
-        // libmosquitto locks this, also while a thread connects.
+        // Allowed although a thread may be connecting, because libmosquitto protects its log callback with a lock.
         handle.stopLog()
     }
 
-    /// Evaluates the result of a function that queues a packet. If it could only not write, the packet is queued all
-    /// the same.
+    /// Evaluates the result of a libmosquitto function that queues a packet. If only the write failed, the packet is
+    /// queued and the next dispatch writes it.
+    ///
+    /// - Parameters:
+    ///   - number: libmosquitto's identifier of the packet.
+    ///   - code: the result of the function.
+    ///   - failure: the value of `errno` just after it.
     func sent(_ number: Int32, _ code: Int32, errno failure: Int32) throws(MQTTError) -> PacketID {
         switch mosq_err_t(code) {
         case MOSQ_ERR_SUCCESS: break
@@ -364,8 +412,10 @@ final class ClientDriver: PolledSourceDelegate {
         return PacketID(number)
     }
 
-    // MARK: Callbacks of libmosquitto
+    // MARK: Callbacks of libmosquitto, which LibraryHandle.setCallbacks() passes on
 
+    /// Handles the CONNACK packet: the broker's acceptance or refusal. After a refusal ``disconnected(_:errno:_:)``
+    /// follows.
     func answered(_ reason: ReasonCode, sessionPresent: Bool, _ properties: ArrivedProperties) {
         guard state == .connecting else { return }
         guard reason == .success else {
@@ -379,12 +429,15 @@ final class ClientDriver: PolledSourceDelegate {
         startTimer()
     }
 
+    /// Handles the end of the connection.
+    ///
+    /// - Parameter code: a reason code of MQTT from the broker's DISCONNECT packet, or an error code of libmosquitto.
     func disconnected(_ code: Int32, errno failure: Int32, _ properties: ArrivedProperties) {
         let error: MQTTError =
             if let refusal {
                 refusal
             } else if let reason = UInt8(exactly: code).map(ReasonCode.init(rawValue:)), reason.isFailure {
-                // The codes of libmosquitto itself are smaller.
+                // MQTT's codes of failures begin at 128. libmosquitto's own error codes are smaller.
                 MQTTError(.ended(reason), properties.explanation)
             } else if code == MOSQ_ERR_SUCCESS.rawValue {
                 MQTTError(.connectionLost)
@@ -394,28 +447,30 @@ final class ClientDriver: PolledSourceDelegate {
         ended(error)
     }
 
+    /// Handles a publication.
     func received(_ message: mosquitto_message, _ properties: ArrivedProperties) {
         do {
             events.append(.received(try Publication(message, properties)))
         } catch {
-            // A safeguard, because libmosquitto itself checks texts.
+            // libmosquitto checks texts itself, so this is not expected.
             if let times = Log.throttle(&droppedTexts) {
                 Log.warning("dropped \(times) publications so far because of text that is not valid UTF-8")
             }
         }
     }
 
+    /// Handles the answer to one packet of a subscription.
     func subscribed(_ id: PacketID, _ answers: [ReasonCode]) {
         if let (id, reasons) = subscriptions.answer(id, answers) { events.append(.subscribed(id, reasons)) }
     }
 
-    /// Returns the probable reason why there was no answer.
+    /// Returns the error for a connection that ended before the broker accepted it, with the probable cause.
     private func unanswered(_ code: Int32, errno failure: Int32) -> MQTTError {
         let error = MQTTError(code, errno: failure, detail: handle.problem(of: settings))
         return error.cause == .connectionLost ? MQTTError(.connectionLost, hint) : error
     }
 
-    /// The probable causes when a broker closes a connection without an answer.
+    /// The probable causes when the connection ends before the broker has answered.
     private var hint: String {
         settings.tls == nil
             ? "before the broker answered; it may not speak MQTT 5, or not without TLS"

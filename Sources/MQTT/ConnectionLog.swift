@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/// The log of libmosquitto while it connects. Its error codes do not distinguish failures of TLS.
+/// The lines that libmosquitto logs while it connects. ``LibraryHandle`` collects them, because libmosquitto's error
+/// codes do not distinguish failures of TLS; the log contains OpenSSL's errors.
 struct ConnectionLog {
     private var lines: [String] = []
 
+    /// Adds a line, if it is one of the first eight.
     mutating func append(_ line: String) {
         // A connection attempt logs a few lines at most.
         if lines.count < 8 { lines.append(line) }
@@ -11,7 +13,7 @@ struct ConnectionLog {
 
     /// Returns the problem that libmosquitto found, as a text for people; nil for none.
     func problem(of settings: MQTTClient.Settings) -> String? {
-        // Not `contains` with a text, which would link the parser of regular expressions.
+        // `hasPrefix` is used because `contains` with a text would link the parser of regular expressions.
         if lines.contains(where: { $0.hasPrefix("Error: host name verification failed") }) {
             return "the certificate is not that of \(settings.host)"
         }
@@ -34,11 +36,12 @@ struct ConnectionLog {
         return words.isEmpty ? nil : words.joined(separator: "; ")
     }
 
-    /// The errors of OpenSSL for a peer that does not speak TLS, before version 3.2 and since.
+    /// The errors of OpenSSL for a peer that does not speak TLS. Version 3.2 changed the text, so both are listed.
     private static let wordsForOtherProtocols = [
         "wrong version number", "packet length too long", "record layer failure",
     ]
 
+    /// Returns the description at the end of a line of OpenSSL, and other lines without their prefix.
     private static func words(of line: String) -> String {
         // OpenSSL Error[0]: error:0A000086:SSL routines::certificate verify failed
         if line.hasPrefix("OpenSSL Error") { return line.split(separator: ":").last.map(String.init) ?? line }

@@ -7,13 +7,15 @@ import CCarillonMosquitto
     import Musl
 #endif
 
-/// The settings of a connection.
+/// Passes the settings and the callbacks of a connection to libmosquitto.
 extension LibraryHandle {
+    /// Initializes libmosquitto once in the process.
     private static let library: Void = { _ = mosquitto_lib_init() }()
 
-    /// Creates a client of libmosquitto with all settings except the files.
+    /// Creates a client object of libmosquitto with all settings except the files of TLS and the connection's
+    /// properties.
     ///
-    /// - Parameter startsClean: whether the broker is to forget the session that it has.
+    /// - Parameter startsClean: whether the broker is to discard its session of this client.
     static func makeClient(
         _ settings: MQTTClient.Settings, startsClean: Bool
     ) throws(MQTTError) -> OpaquePointer {
@@ -31,10 +33,11 @@ extension LibraryHandle {
         return handle
     }
 
+    /// Passes the settings to libmosquitto.
     private static func set(_ settings: MQTTClient.Settings, of handle: OpaquePointer) throws(MQTTError) {
         try check(mosquitto_int_option(handle, MOSQ_OPT_PROTOCOL_VERSION, MQTT_PROTOCOL_V5))
         try check(mosquitto_int_option(handle, MOSQ_OPT_SEND_MAXIMUM, Int32(settings.sendMaximum)))
-        // Acknowledgments are small, and would wait for each other.
+        // Otherwise Nagle's algorithm would delay an acknowledgment, a small packet, until the one before has arrived.
         try check(mosquitto_int_option(handle, MOSQ_OPT_TCP_NODELAY, 1))
         if settings.userName != nil || settings.password != nil {
             try check(mosquitto_username_pw_set(handle, settings.userName, settings.password))
@@ -57,11 +60,13 @@ extension LibraryHandle {
         try check(code)
     }
 
+    /// Throws the error for a result of libmosquitto that is no success.
     private static func check(_ code: Int32) throws(MQTTError) {
         guard code == MOSQ_ERR_SUCCESS.rawValue else { throw MQTTError(code, errno: errno) }
     }
 
-    /// Sets the files of TLS.
+    /// Passes the files of TLS to libmosquitto. Each file is opened first, because libmosquitto does not report which
+    /// file can't be read.
     func setFiles(_ settings: MQTTClient.Settings) throws(MQTTError) {
         guard let tls = settings.tls else { return }
         for path in [tls.authorityFile, tls.certificateFile, tls.keyFile] {
@@ -72,19 +77,20 @@ extension LibraryHandle {
         }
         let code = mosquitto_tls_set(
             pointer, tls.authorityFile,
-            // libmosquitto requires a file or a directory, even for the system's certificates; 2.0.11 would not even
-            // connect twice.
+            // libmosquitto requires a file or a directory, even if the certificates of the system are to be used.
             tls.authorityFile == nil ? "/etc/ssl/certs" : nil,
-            // A key with a passphrase fails, instead of a question at the terminal.
+            // The callback gives no passphrase. Without it OpenSSL would ask for one at the terminal.
             tls.certificateFile, tls.keyFile, { _, _, _, _ in 0 })
         try Self.check(code)
     }
 
-    /// Sets the properties of the connection.
+    /// Passes the properties of the CONNECT packet to libmosquitto: session expiry, receive maximum, maximum packet
+    /// size.
     ///
-    /// libmosquitto has no function that connects with properties and does not block. The blocking function stores the
-    /// properties before it checks its other arguments, and with this port it does nothing else. Tests would notice a
-    /// change: without properties the broker discards the session with the connection.
+    /// libmosquitto has no function that connects with properties and does not block. Its blocking function stores the
+    /// properties before it checks its other arguments. The invalid port -1 makes it return `MOSQ_ERR_INVAL` after
+    /// that. If another version behaved differently, tests would fail: without these properties the broker discards the
+    /// session with the connection.
     func setProperties(_ settings: MQTTClient.Settings) throws(MQTTError) {
         var properties = PropertyList()
         try properties.add(MQTT_PROP_SESSION_EXPIRY_INTERVAL, settings.sessionExpiry)
@@ -95,7 +101,7 @@ extension LibraryHandle {
         guard code == MOSQ_ERR_INVAL.rawValue else { throw MQTTError(.library(code)) }
     }
 
-    /// Has libmosquitto call the driver.
+    /// Sets the callbacks of libmosquitto, each of which calls the driver or appends an event to its queue.
     func setCallbacks() {
         mosquitto_connect_v5_callback_set(pointer) { _, data, reason, flags, properties in
             LibraryHandle.driver(data)?.answered(
@@ -125,12 +131,15 @@ extension LibraryHandle {
         }
     }
 
+    /// Returns the driver of the handle that libmosquitto passes to a callback; nil if the driver was abandoned.
     private static func driver(_ data: UnsafeMutableRawPointer?) -> ClientDriver? {
         Unmanaged<LibraryHandle>.fromOpaque(data!).takeUnretainedValue().driver
     }
 }
 
+/// The check of the settings.
 extension MQTTClient.Settings {
+    /// Checks the settings, as far as libmosquitto does not.
     fileprivate func check() throws(MQTTError) {
         for text in [host, clientID, userName, password, will?.topic] { try text?.checkForPacket() }
         guard !clientID.isEmpty else { throw MQTTError(.settingsInvalid, "the client identifier is empty") }
@@ -150,11 +159,13 @@ extension MQTTClient.Settings {
     }
 }
 
+/// The identifier as libmosquitto's functions return it.
 extension PacketID {
-    /// Creates an identifier from libmosquitto's number.
+    /// Creates an identifier from libmosquitto's number, which is in the range of 16 bits.
     init(_ number: Int32) { self.init(rawValue: UInt16(truncatingIfNeeded: number)) }
 }
 
+/// The options of a filter, which all filters of one SUBSCRIBE packet of libmosquitto share.
 extension TopicFilter {
     /// The options as flags of libmosquitto.
     var options: Int32 {
@@ -169,12 +180,15 @@ extension TopicFilter {
         return Int32(options)
     }
 
+    /// Whether both filters fit into the same packet.
     func hasOptions(of other: TopicFilter) -> Bool {
         quality == other.quality && options == other.options && identifier == other.identifier
     }
 }
 
+/// The limits as the CONNACK packet announces them.
 extension BrokerLimits {
+    /// Reads the limits from the properties of a CONNACK packet.
     init(_ properties: ArrivedProperties) {
         self.init(
             receiveMaximum: properties.number16(MQTT_PROP_RECEIVE_MAXIMUM) ?? .max,
@@ -191,7 +205,9 @@ extension BrokerLimits {
     var maxBytes: Int { min(maximumPacketSize.map(Int.init) ?? .max, Publication.maxRest + 5) }
 }
 
+/// Conversions between a publication and libmosquitto's packets.
 extension Publication {
+    /// Creates a publication from a received one.
     init(_ message: mosquitto_message, _ properties: ArrivedProperties) throws(InvalidText) {
         self.init(
             topic: try InvalidText.check(message.topic),
@@ -203,11 +219,11 @@ extension Publication {
             userProperties: try properties.userProperties(), subscriptions: properties.subscriptions)
     }
 
-    /// The maximum remaining length of a packet, in bytes.
+    /// The maximum "remaining length" of an MQTT packet, in bytes: its length without the fixed header.
     static let maxRest = 268_435_455
 
-    /// The size of its packet, in bytes. libmosquitto computes a slightly smaller size. It keeps a packet that it then
-    /// can't send, and tries it again on each connection.
+    /// The size of its packet, in bytes, fixed header included. Computed here because libmosquitto computes a slightly
+    /// smaller size: it accepts a packet that it then can't send, keeps it, and tries it again on each connection.
     var packetSize: Int {
         var properties = 0
         if expiry != nil { properties += 5 }
@@ -219,7 +235,7 @@ extension Publication {
         return 1 + Self.lengthSize(rest) + rest
     }
 
-    /// The size of an encoded length, in bytes.
+    /// The number of bytes in which MQTT encodes a length.
     private static func lengthSize(_ length: Int) -> Int {
         switch length {
         case ..<128: 1

@@ -2,19 +2,23 @@
 import CCarillonMosquitto
 import CarillonMainLoop
 
-/// A client of libmosquitto, for one connection. It outlives an abandoned driver: the thread that connects can't be
-/// stopped during a name lookup.
+/// The owner of one client object of libmosquitto (`struct mosquitto`), used for one connection by one
+/// ``ClientDriver``. A separate object from the driver, because the thread that looks up a name may still use
+/// libmosquitto after the driver was abandoned: a name lookup can't be stopped.
 ///
-/// Threads: the loop's thread, except between the beginning and the end of connecting. Then only the connecting thread
-/// may use ``pointer``.
+/// Threads: the loop's thread. Exception: from the beginning of a connection attempt until the name lookup has finished
+/// only the thread of the lookup may use ``pointer``.
 final class LibraryHandle: @unchecked Sendable {
-    // Sendable: see above; a lock protects the log, which both threads use.
+    // Sendable: only one thread at a time uses it, as described above. A lock protects the log, which both threads use.
 
     let pointer: OpaquePointer  // struct mosquitto
     /// The driver that receives the callbacks; nil when it is abandoned.
     weak var driver: ClientDriver?
     private let log = Locked(ConnectionLog())
 
+    /// Creates a client object with the settings.
+    ///
+    /// - Parameter startsClean: whether the broker is to discard its session of this client.
     init(_ settings: MQTTClient.Settings, startsClean: Bool = false) throws(MQTTError) {
         pointer = try Self.makeClient(settings, startsClean: startsClean)
         mosquitto_user_data_set(pointer, Unmanaged.passUnretained(self).toOpaque())
@@ -24,11 +28,12 @@ final class LibraryHandle: @unchecked Sendable {
         mosquitto_destroy(pointer)
     }
 
-    /// Returns the reason why connecting failed, as a text for people; nil if libmosquitto logged none.
+    /// Returns the reason why connecting failed, as a text for people, from the lines that libmosquitto logged; nil if
+    /// there are none.
     func problem(of settings: MQTTClient.Settings) -> String? { log.withLock { $0.problem(of: settings) } }
 
-    /// Keeps errors and warnings of libmosquitto. Meanwhile libmosquitto formats a text for each packet, so this is for
-    /// connecting only.
+    /// Collects errors and warnings that libmosquitto logs. With a log callback libmosquitto formats a text for each
+    /// packet, so the log runs only while connecting.
     func startLog() {
         mosquitto_log_callback_set(pointer) { _, data, level, text in
             guard level == MOSQ_LOG_ERR || level == MOSQ_LOG_WARNING, let text, let data else { return }
@@ -37,5 +42,6 @@ final class LibraryHandle: @unchecked Sendable {
         }
     }
 
+    /// Ends the collection of log lines.
     func stopLog() { mosquitto_log_callback_set(pointer, nil) }
 }

@@ -7,8 +7,9 @@ import CCarillonMosquitto
     import Musl
 #endif
 
-/// The error of a call, or of a connection.
+/// The error of a call of an ``MQTTClient``, or the reason for the end of a connection.
 public struct MQTTError: Error, Equatable, Sendable {
+    /// The cause, by which programs distinguish errors.
     public enum Cause: Hashable, Sendable {
         /// The broker refused the connection.
         case refused(ReasonCode)
@@ -18,15 +19,15 @@ public struct MQTTError: Error, Equatable, Sendable {
         case connectionLost
         /// The peer was silent for so long that the connection counts as lost, or the connection was not made in time.
         case noAnswer
-        /// The broker's name has no address. The code of `getaddrinfo`.
+        /// The broker's name has no address, or the lookup took too long. The value is the code of `getaddrinfo`.
         case lookUp(Int32)
-        /// The system's `errno`.
+        /// An error of the operating system; the value is its `errno`.
         case system(Int32)
         /// TLS failed: certificates are unusable or not trusted, or the peer does not speak TLS.
         case tls
-        /// There is no connection, or the broker has not accepted it.
+        /// The call needs a connection, and there is none or the broker has not accepted it.
         case notConnected
-        /// A connection is there already.
+        /// The call needs a client without a connection, and there is one.
         case connected
         /// The packet is larger than the broker accepts, or than MQTT allows.
         case packetTooLarge
@@ -41,8 +42,9 @@ public struct MQTTError: Error, Equatable, Sendable {
         case library(Int32)
     }
 
+    /// The cause of the error.
     public let cause: Cause
-    /// Further information: a file, or an error text of OpenSSL.
+    /// Further information, as a text for people: a file, or an error of OpenSSL.
     public let detail: String?
 
     public init(_ cause: Cause, _ detail: String? = nil) {
@@ -59,7 +61,7 @@ public struct MQTTError: Error, Equatable, Sendable {
     }
 }
 
-/// The text for people, without a full stop.
+/// The error as a text for people, without a full stop.
 extension MQTTError: CustomStringConvertible {
     public var description: String {
         let words = cause.words
@@ -88,7 +90,7 @@ extension MQTTError.Cause {
         }
     }
 
-    /// libmosquitto ends some of its sentences with a full stop.
+    /// Returns libmosquitto's text for an error code, without the full stop that some of these texts have.
     private static func sentence(of code: Int32) -> String {
         var text = String(cString: mosquitto_strerror(code))
         while text.last == "." { text.removeLast() }
@@ -97,20 +99,23 @@ extension MQTTError.Cause {
 }
 
 extension MQTTError {
+    /// Creates the error for a result of libmosquitto.
+    ///
     /// - Parameters:
-    ///   - code: the result of a function of libmosquitto.
+    ///   - code: the result of the function.
     ///   - failure: the value of `errno` just after it.
-    ///   - detail: the problem that libmosquitto logged meanwhile.
+    ///   - detail: the problem that libmosquitto logged meanwhile; nil for none.
     init(_ code: Int32, errno failure: Int32, detail: String? = nil) {
         let cause: Cause =
             switch mosq_err_t(code) {
-            // Errors of OpenSSL arrive as one of these codes, and in the log.
+            // libmosquitto reports errors of OpenSSL as one of these two codes. A logged line distinguishes them from a
+            // plain end of the connection.
             case MOSQ_ERR_CONN_LOST: detail == nil ? .connectionLost : .tls
             case MOSQ_ERR_ERRNO where failure == EPROTO: detail == nil ? .connectionLost : .tls
             case MOSQ_ERR_KEEPALIVE: .noAnswer
             case MOSQ_ERR_NO_CONN: .notConnected
             case MOSQ_ERR_EAI: .lookUp(failure)
-            // libmosquitto has lost the number: a failure must not be called "Success".
+            // libmosquitto does not keep `errno` in each case. The text for 0 would be "Success".
             case MOSQ_ERR_ERRNO where failure == 0 || failure == EPIPE: .connectionLost
             case MOSQ_ERR_ERRNO: .system(failure)
             case MOSQ_ERR_TLS, MOSQ_ERR_TLS_HANDSHAKE, MOSQ_ERR_OCSP: .tls

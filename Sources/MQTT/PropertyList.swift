@@ -7,8 +7,9 @@ import CCarillonMosquitto
     import Musl
 #endif
 
-/// The properties of a packet to send.
+/// The MQTT properties of a packet to send, as libmosquitto's list. It frees the list when it is released.
 struct PropertyList: ~Copyable {
+    /// The head of the list; nil if it is empty.
     private(set) var pointer: OpaquePointer?  // mosquitto_property
 
     deinit {
@@ -24,6 +25,7 @@ struct PropertyList: ~Copyable {
         try check(mosquitto_property_add_int32(&pointer, Int32(property.rawValue), value))
     }
 
+    /// Adds the identifier of a subscription, which MQTT encodes with a variable length.
     mutating func addSubscription(_ identifier: UInt32) throws(MQTTError) {
         let number = Int32(MQTT_PROP_SUBSCRIPTION_IDENTIFIER.rawValue)
         try check(mosquitto_property_add_varint(&pointer, number, identifier))
@@ -41,14 +43,15 @@ struct PropertyList: ~Copyable {
         try check(mosquitto_property_add_string_pair(&pointer, number, property.name, property.value))
     }
 
-    /// Adds the properties of a publication, which it has besides topic and payload.
+    /// Adds the properties of a publication: expiry, content type and user properties.
     mutating func addProperties(of publication: Publication) throws(MQTTError) {
         if let expiry = publication.expiry { try add(MQTT_PROP_MESSAGE_EXPIRY_INTERVAL, expiry) }
         if let contentType = publication.contentType { try add(MQTT_PROP_CONTENT_TYPE, contentType) }
         for property in publication.userProperties { try add(property) }
     }
 
-    /// Passes the list to a function of libmosquitto that takes its ownership if it succeeds.
+    /// Passes the list to a function of libmosquitto that takes its ownership if it succeeds. After a failure this list
+    /// still owns and frees it.
     mutating func give(_ function: (OpaquePointer?) -> Int32) -> Int32 {
         let code = function(pointer)
         if code == MOSQ_ERR_SUCCESS.rawValue { pointer = nil }
@@ -61,8 +64,8 @@ struct PropertyList: ~Copyable {
 }
 
 extension String {
-    /// Checks a text for MQTT, as far as libmosquitto does not: a C string ends at the first NUL, and some functions
-    /// take a length that wraps.
+    /// Checks that MQTT can transmit a text. libmosquitto checks less: its C strings end at the first NUL, and some of
+    /// its functions take a length that wraps beyond 16 bits.
     func checkForPacket() throws(MQTTError) {
         let bytes = utf8
         guard bytes.count <= Int(UInt16.max), !bytes.contains(0) else { throw MQTTError(.textInvalid) }
@@ -72,8 +75,10 @@ extension String {
     }
 }
 
-/// The properties of a received packet; nil for none. libmosquitto owns them until its callback returns.
+/// The MQTT properties of a received packet. libmosquitto owns them, and frees them when its callback returns. Each
+/// member returns nil for a property that the packet lacks.
 struct ArrivedProperties {
+    /// The head of libmosquitto's list; nil for a packet without properties.
     let pointer: OpaquePointer?  // const mosquitto_property
 
     func byte(_ property: mqtt5_property) -> UInt8? {
@@ -94,6 +99,8 @@ struct ArrivedProperties {
         return value
     }
 
+    /// Returns a text property.
+    ///
     /// - Throws: ``InvalidText``.
     func text(_ property: mqtt5_property) throws(InvalidText) -> String? {
         var value: UnsafeMutablePointer<CChar>?
@@ -104,8 +111,8 @@ struct ArrivedProperties {
         return try InvalidText.check(value)
     }
 
-    /// The broker's explanation of a refusal, and another broker that it names. Limited in length, and without control
-    /// characters.
+    /// The broker's reason text and the other broker that it refers to, for an error text. At most 200 characters each,
+    /// and without control characters, because the broker is not trusted; nil if it sends neither.
     var explanation: String? {
         let reason = (try? text(MQTT_PROP_REASON_STRING)).flatMap(\.self).map(Self.harmless)
         let server = (try? text(MQTT_PROP_SERVER_REFERENCE)).flatMap(\.self).map { "use \(Self.harmless($0))" }
@@ -113,6 +120,7 @@ struct ArrivedProperties {
         return parts.isEmpty ? nil : parts.joined(separator: "; ")
     }
 
+    /// Returns at most 200 characters of a text, without control characters.
     private static func harmless(_ text: String) -> String {
         String(
             String.UnicodeScalarView(
@@ -132,6 +140,8 @@ struct ArrivedProperties {
         }
     }
 
+    /// Returns the user properties, in order.
+    ///
     /// - Throws: ``InvalidText``.
     func userProperties() throws(InvalidText) -> [UserProperty] {
         var properties: [UserProperty] = []
@@ -155,6 +165,7 @@ struct ArrivedProperties {
 
 /// The error for bytes from the network that are not valid UTF-8.
 struct InvalidText: Error {
+    /// Returns a C string as a text; an empty text for nil.
     static func check(_ text: UnsafePointer<CChar>?) throws(InvalidText) -> String {
         guard let text else { return "" }
         guard let valid = String(validatingCString: text) else { throw InvalidText() }

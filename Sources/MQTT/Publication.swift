@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/// The delivery guarantee of a publication.
+/// The delivery guarantee of a publication (QoS). Level 2 of MQTT, exactly once, is not used.
 public enum QualityOfService: Int32, Sendable {
     /// The publication is sent once, and may be lost.
     case atMostOnce = 0
@@ -8,7 +8,8 @@ public enum QualityOfService: Int32, Sendable {
     case atLeastOnce = 1
 }
 
-/// A name and a value that accompany a publication. Both are texts of at most 65,535 bytes without control characters.
+/// A user property of MQTT 5: a name and a value that accompany a publication. Both are texts of at most 65,535 bytes
+/// without control characters.
 public struct UserProperty: Hashable, Sendable {
     public let name: String
     public let value: String
@@ -19,24 +20,28 @@ public struct UserProperty: Hashable, Sendable {
     }
 }
 
-/// A message that is published, or that has arrived.
+/// A message of MQTT (PUBLISH), to publish or received.
 public struct Publication: Equatable, Sendable {
-    /// The topic, whose levels are separated by `/`. No wildcards, no control characters, at most 65,535 bytes.
+    /// The topic, whose levels are separated by `/`. It has no wildcards and no control characters, and at most 65,535
+    /// bytes.
     public var topic: String
+    /// The content of the message.
     public var payload: [UInt8]
+    /// The delivery guarantee. In a received message: the guarantee between broker and client.
     public var quality: QualityOfService
-    /// In a published message: whether the broker retains it as the topic's value; an empty payload removes that value.
-    /// In a received message: whether it is such a value, or, if the subscription keeps the flag, the flag of the
-    /// publisher.
+    /// In a message to publish: whether the broker retains it as the topic's value; an empty payload removes that
+    /// value. In a received message: whether it was retained before the subscription. If the subscription keeps the
+    /// flag (``TopicFilter/keepsRetainFlag``), it is instead the flag of the publisher.
     public var isRetained: Bool
-    /// The media type of the payload.
+    /// The media type of the payload; nil for none.
     public var contentType: String?
-    /// The time after which the broker discards the message, in seconds. In a received message: the remaining seconds.
+    /// The time after which the broker discards the message, in seconds; nil for never. In a received message: the
+    /// remaining seconds.
     public var expiry: UInt32?
     /// The user properties in order; names may occur more than once.
     public var userProperties: [UserProperty]
-    /// In a received message: the identifiers of the matching subscriptions. Subscriptions without an identifier are
-    /// missing.
+    /// In a received message: the identifiers of the matching subscriptions (``TopicFilter/identifier``). A
+    /// subscription without an identifier adds none.
     public var subscriptions: [UInt32]
 
     public init(
@@ -55,28 +60,32 @@ public struct Publication: Equatable, Sendable {
     }
 }
 
-/// The topics of a subscription, and its options.
+/// A filter of a subscription, with its options.
 public struct TopicFilter: Hashable, Sendable {
-    /// The retained messages that the broker sends with a subscription.
+    /// The retained messages that the broker sends at the beginning of a subscription.
     public enum RetainHandling: Hashable, Sendable {
         /// All matching messages, each time.
         case always
         /// All matching messages, if there was no such subscription before.
         case ifNew
+        /// No retained messages.
         case never
     }
 
-    /// The filter: a topic, in which `+` stands for one level, and `#` at the end for all following levels.
+    /// The filter: a topic in which `+` stands for one level, and `#` at the end for all following levels.
     public var topic: String
-    /// The maximum quality of service of deliveries; lower if the publication has a lower one.
+    /// The maximum quality of service of its messages. A message that was published with a lower one arrives with that.
     public var quality: QualityOfService
-    /// Whether the client's own publications are not sent back to it (No Local).
+    /// Whether the broker does not send the client's own publications back to it (No Local).
     public var excludesOwn: Bool
-    /// Whether publications arrive with the retain flag of their publisher (Retain As Published).
+    /// Whether messages arrive with the retain flag of their publisher (Retain As Published). Otherwise the flag marks
+    /// messages that were retained before the subscription.
     public var keepsRetainFlag: Bool
+    /// The retained messages that arrive with the subscription.
     public var retainHandling: RetainHandling
-    /// The identifier that accompanies each publication for this subscription, from 1 to 268,435,455; nil for none.
-    /// Without effect if the broker does not support identifiers (``BrokerLimits/identifiersAvailable``).
+    /// The identifier that accompanies each message of this subscription (``Publication/subscriptions``), from 1 to
+    /// 268,435,455; nil for none. It has no effect if the broker does not support identifiers
+    /// (``BrokerLimits/identifiersAvailable``).
     public var identifier: UInt32?
 
     public init(
@@ -92,7 +101,8 @@ public struct TopicFilter: Hashable, Sendable {
     }
 }
 
-/// The identifier of a publication or a request, and of its answer. It is free again after the answer.
+/// The packet identifier of MQTT: it links a publication or a request with the broker's answer. It may be reused after
+/// the answer.
 public struct PacketID: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
     public let rawValue: UInt16
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/// A reason code of MQTT 5, section 2.4: the answer of a broker, or its reason for ending a connection.
+/// A reason code of MQTT 5, section 2.4: the broker's result of a request, or the reason for ending a connection. Codes
+/// without a comment have the meaning of their text in ``description``.
 public struct ReasonCode: RawRepresentable, Hashable, Sendable {
     public let rawValue: UInt8
 
@@ -57,7 +58,7 @@ public struct ReasonCode: RawRepresentable, Hashable, Sendable {
     public var isFailure: Bool { rawValue >= 0x80 }
 }
 
-/// The text for people.
+/// The text for people, without a full stop; the number of an unknown code.
 extension ReasonCode: CustomStringConvertible {
     public var description: String {
         if let words = Self.words[rawValue] { return words }

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/// The subscriptions that wait for an answer. A subscription may take several packets, because all filters of a packet
-/// have the same options.
+/// The subscriptions of a ``ClientDriver`` that the broker has not answered completely. One call may need several
+/// packets, because all filters of a packet have the same options. The delegate receives one result with the answers of
+/// all of them.
 struct Subscriptions {
+    /// A subscription that waits for answers.
     private final class Subscription {
+        /// The identifier of its first packet, which the caller knows.
         let id: PacketID
+        /// The results of the filters, in their order.
         var reasons: [ReasonCode]
+        /// The number of unanswered packets.
         var packets: Int
 
         init(id: PacketID, count: Int, packets: Int) {
@@ -15,9 +20,10 @@ struct Subscriptions {
         }
     }
 
+    /// The unanswered packets, each with its subscription and the indices of its filters.
     private var waiting: [PacketID: (Subscription, places: [Int])] = [:]
 
-    /// Returns the indices of filters, grouped by the packets that they fit into.
+    /// Returns the indices of filters, one list for each packet.
     static func packets(of filters: [TopicFilter]) -> [[Int]] {
         var groups: [[Int]] = []
         for (index, filter) in filters.enumerated() {
@@ -30,9 +36,9 @@ struct Subscriptions {
         return groups
     }
 
-    /// Waits for the answers to packets.
+    /// Registers the packets of a subscription, whose answers are to come.
     ///
-    /// - Parameter packets: the packets, with the indices of the filters in each; the first packet's identifier is that
+    /// - Parameter packets: the packets, with the indices of the filters in each. The first packet's identifier is that
     ///   of the subscription.
     mutating func wait(for packets: [(PacketID, places: [Int])]) {
         guard let first = packets.first else { return }
@@ -43,7 +49,7 @@ struct Subscriptions {
 
     /// Processes the answer to a packet.
     ///
-    /// - Returns: all answers to the subscription, if this is the last one; nil otherwise.
+    /// - Returns: the results of all filters, if this is the last answer to the subscription; nil otherwise.
     mutating func answer(_ id: PacketID, _ answers: [ReasonCode]) -> (PacketID, [ReasonCode])? {
         guard let (subscription, places) = waiting.removeValue(forKey: id) else { return nil }
         for (place, reason) in zip(places, answers) { subscription.reasons[place] = reason }
@@ -51,5 +57,6 @@ struct Subscriptions {
         return subscription.packets == 0 ? (subscription.id, subscription.reasons) : nil
     }
 
+    /// Forgets all, because the connection has ended.
     mutating func removeAll() { waiting = [:] }
 }

@@ -10,9 +10,10 @@ import CarillonWire
     import Musl
 #endif
 
+/// The program `carillon-bridge`: it runs a ``Bridge``, or checks a configuration (`--check`).
 @main
 struct CarillonBridgeProgram {
-    /// The exit codes, which the manual page explains.
+    /// The exit codes, which carillon-bridge(1) explains.
     enum ExitCode: Int32 {
         case done = 0
         case usage = 1
@@ -23,6 +24,8 @@ struct CarillonBridgeProgram {
         case outputFailed = 5
     }
 
+    /// Parses the arguments, reads the configuration and runs the bridge. A machine without a configured broker is no
+    /// failure.
     static func main() {
         let parser = CommandLineParser(
             program: "carillon-bridge", usage: "[--check [FILE ...]]",
@@ -66,9 +69,9 @@ struct CarillonBridgeProgram {
         exit(run(reading).rawValue)
     }
 
-    /// Runs until a signal, or until the bridge ends by itself.
+    /// Runs the bridge until a signal, or until the bridge ends by itself. SIGHUP reloads the configuration.
     private static func run(_ reading: BridgeConfiguration.Reading) -> ExitCode {
-        // A broken pipe is an error of the write; OpenSSL writes to sockets like to files.
+        // OpenSSL writes to sockets with `write`, which can't suppress SIGPIPE. Ignored, it is an error of the write.
         signal(SIGPIPE, SIG_IGN)
         let loop = EventLoop()
         var result = ExitCode.done
@@ -92,6 +95,7 @@ struct CarillonBridgeProgram {
         return result
     }
 
+    /// Returns the address of the session bus from the environment.
     private static func sessionBusAddress() throws(Bridge.End) -> String {
         do throws(BusError) {
             return try Connection.sessionBusAddress()
@@ -100,6 +104,7 @@ struct CarillonBridgeProgram {
         }
     }
 
+    /// Logs the reason for the end, and returns its exit code.
     private static func report(_ reason: Bridge.End) -> ExitCode {
         switch reason {
         case .noBus(let error):

@@ -1,20 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonClient
 
-/// The bridge's observers of the session, by filter and options. For each replay of its values the service gets a new
-/// observer of each kind. The earlier observers are unregistered when all their notifications have arrived.
+/// The table of the bridge's registrations as an observer of its session. ``CenterLink`` uses it.
+///
+/// The service sends its retained values to a new observer only. To have them sent again (a replay), the bridge
+/// registers a further observer with the same filter and options. The earlier observer is unregistered when all
+/// notifications queued for it have arrived, so that none is missed.
 struct BridgeObservers {
-    /// The filter and the options of an observer, without its registration number.
+    /// The filter and the options that the observers of one kind share, without a registration number.
     typealias Kind = RegistrationKey
 
-    /// The maximum number of earlier observers of one kind that wait for their end. More than one waits only if the
-    /// service ended repeatedly.
+    /// The maximum number of earlier observers of one kind that are not unregistered yet. There is more than one only
+    /// if the service has ended repeatedly.
     static let maxEarlier = 4
 
+    /// The present observer of each kind.
     private var current: [Kind: RegistrationKey] = [:]
+    /// The observers of earlier replays.
     private var earlier: [(kind: Kind, registered: RegistrationKey)] = []
+    /// The last registration number.
     private var lastNumber: UInt64 = 0
 
+    /// Whether the bridge has no present observer.
     var isEmpty: Bool { current.isEmpty }
 
     /// Returns a registration number that no observer has had.
@@ -25,7 +32,7 @@ struct BridgeObservers {
 
     /// Sets the kinds of observers that the bridge needs.
     ///
-    /// - Returns: the observers to unregister first, and the observers to register then.
+    /// - Returns: the observers to unregister first, and then the observers to register.
     mutating func want(_ wanted: Set<Kind>) -> (ended: [RegistrationKey], begun: [RegistrationKey]) {
         let ended = current.filter { !wanted.contains($0.key) }
         for kind in ended.keys { current[kind] = nil }
@@ -35,9 +42,9 @@ struct BridgeObservers {
         return (ended.values + earlierEnded.map(\.registered), begun)
     }
 
-    /// Begins a replay.
+    /// Replaces each observer with a new one, for a replay.
     ///
-    /// - Returns: the observers to unregister and to register, and a mark for ``caughtUp(behind:)``.
+    /// - Returns: the observers to unregister and to register, and the number that ``caughtUp(behind:)`` needs.
     mutating func replay() -> (ended: [RegistrationKey], begun: [RegistrationKey], mark: UInt64) {
         let mark = lastNumber
         earlier += current.map { ($0.key, $0.value) }
@@ -53,17 +60,17 @@ struct BridgeObservers {
         return (ended, begun, mark)
     }
 
-    /// Ends the earlier observers of a replay, because all notifications have arrived that the service had at its
-    /// beginning.
+    /// Forgets the observers from before a replay, because all notifications that the service had at its beginning have
+    /// arrived.
     ///
-    /// - Returns: the observers to unregister. Observers of a later replay have a mark of their own.
+    /// - Returns: the observers to unregister. Those of later replays stay.
     mutating func caughtUp(behind mark: UInt64) -> [RegistrationKey] {
         let ended = earlier.filter { $0.registered.number <= mark }
         earlier.removeAll { $0.registered.number <= mark }
         return ended.map(\.registered)
     }
 
-    /// Removes all observers.
+    /// Forgets all observers.
     ///
     /// - Returns: the observers to unregister.
     mutating func removeAll() -> [RegistrationKey] {
@@ -71,6 +78,7 @@ struct BridgeObservers {
         return current.values + earlier.map(\.registered)
     }
 
+    /// Creates an observer of a kind.
     private mutating func begin(_ kind: Kind) -> RegistrationKey {
         let registered = RegistrationKey(
             name: kind.name, object: kind.object, options: kind.options, number: nextNumber())

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMQTT
 
-/// A client of a broker: the client of the MQTT library, or a simulated one. The members are those of ``MQTTClient``.
+/// A client of an MQTT broker, as ``BrokerLink`` uses it: ``MQTTClient``, or a simulated one. The members are those of
+/// ``MQTTClient``.
 package protocol BrokerClient: AnyObject {
     var delegate: (any MQTTClientDelegate)? { get set }
     func connect(startsClean: Bool) throws(MQTTError)

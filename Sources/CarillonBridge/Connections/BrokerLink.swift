@@ -2,38 +2,51 @@
 import CarillonMQTT
 import CarillonMainLoop
 
-/// The receiver of the events of a ``BrokerLink``. Called on the loop's thread.
+/// The receiver of the events of a ``BrokerLink``: ``Crossing``. Called on the loop's thread.
 protocol BrokerLinkDelegate: AnyObject {
+    /// Called when the state of the link, or the reason in its status, has changed.
     func brokerChanged()
+    /// Called when the broker has accepted a connection.
+    ///
     /// - Parameter sessionPresent: whether the broker has kept the session.
     func brokerConnected(sessionPresent: Bool)
-    /// Called when a connection has ended.
+    /// Called when an accepted connection has ended.
     ///
-    /// - Parameter error: nil if the bridge has ended it.
+    /// - Parameter error: nil if the bridge itself has ended it.
     func brokerDisconnected(because error: MQTTError?)
+    /// Called for each message of the broker.
     func brokerSent(_ publication: Publication)
+    /// Called when the broker has acknowledged or refused a publication.
     func brokerAcknowledged(_ id: PacketID, _ reason: ReasonCode)
+    /// Called when the broker has answered a subscription.
     func brokerSubscribed(_ id: PacketID, _ reasons: [ReasonCode])
+    /// Called when the broker has answered an unsubscription.
     func brokerUnsubscribed(_ id: PacketID)
-    /// Whether the bridge waits for an answer of the broker, so that the link must not renew the connection now.
+    /// Whether the bridge waits for an answer of the broker, so that the link should not renew the connection now.
     var waitsForBroker: Bool { get }
     /// Called when the broker has answered a query and no other query is open.
     func brokerHasShown()
 }
 
-/// The connection to the broker. It reconnects with growing pauses, and not at all while a connection would do harm.
+/// The connection to the broker, which a ``Crossing`` owns. It reconnects with growing pauses, sends and receives
+/// messages, queries retained messages, and renews a connection on which the broker has dropped messages. It does not
+/// reconnect after another bridge with the same identity has connected, and while the session has no notification
+/// service.
 final class BrokerLink {
+    /// The state of the link.
     enum State: Equatable {
-        /// The names that the session wants are not known yet.
+        /// The link has not connected yet, because the wanted names are not known.
         case starting
         case connecting
         case connected
-        /// The next attempt is scheduled.
+        /// The pause before the next attempt.
         case waiting(reason: String)
-        /// Another bridge has the same realm, host and user: both would disconnect each other again and again.
+        /// Another bridge has the same realm, host and user. Both would disconnect each other again and again, so this
+        /// one waits for some minutes.
         case takenOver
-        /// The session has no service that takes messages; the broker keeps them.
+        /// The session has no notification service. The broker queues the messages.
         case held
+        /// The link has ended for good.
         case stopped
 
         /// The name of the state in the bridge's status.
@@ -50,46 +63,65 @@ final class BrokerLink {
         }
     }
 
-    /// The time for which the bridge stays away after another one has taken its place, in milliseconds.
+    /// The pause after another bridge has connected with the same identity, in milliseconds.
     static let patienceAfterTakeover: UInt32 = 300_000
 
     weak var delegate: (any BrokerLinkDelegate)?
     private let client: any BrokerClient
     private let context: MainContext
+    /// Returns random bits, which spread the attempts of several hosts.
     private let random: () -> UInt64
+    /// The present state.
     private(set) var state = State.starting {
         didSet { if state != oldValue { delegate?.brokerChanged() } }
     }
+    /// The limits that the broker announced on the last connection; nil before the first.
     private(set) var limits: BrokerLimits?
+    /// The broker's answers to subscriptions.
     private var grants = Grants()
+    /// The queries of retained messages.
     private var queries: RetainedQueries!
+    /// The estimate whether the broker still sends messages that it has queued for the session.
     private var queue = SessionQueue()
+    /// The next pause before an attempt, in milliseconds.
     private var pause: UInt32 = 1_000
+    /// Runs before the next attempt, or limits the end of the connection.
     private var timer: EventSource?
+    /// The time at which the broker accepted the connection; nil without one.
     private(set) var connectedAt: SuspendingClock.Instant?
+    /// The renewal of the present connection, because the broker has dropped messages on it.
     private enum Renewal {
+        /// No message was dropped.
         case notDue
-        /// The broker has dropped packets on this connection.
+        /// The broker has dropped messages, and the bridge reconnects when it is idle.
         case due
         /// The connection is about to end, so it is not renewed.
         case never
     }
 
+    /// Whether the present connection is to be renewed.
     private var renewal = Renewal.notDue
     /// The time of the last answer to a query of this connection; nil before the first.
     private var shownAt: SuspendingClock.Instant?
+    /// Runs before the next check whether to renew.
     private var renewalTimer: EventSource?
+    /// The minimum age of the connection for its renewal.
     private var renewalAge = ages.lowerBound
+    /// The time of the last renewal.
     private var renewedAt: SuspendingClock.Instant?
-    /// The number of times that the renewal was put off because the bridge waited for the broker.
+    /// The number of times that the renewal was delayed because the bridge waited for the broker.
     private var delays = 0
-    /// Whether the connection replaces, or is about to replace, a connection on which the broker had dropped packets.
+    /// Whether the present or next connection replaces one on which the broker had dropped messages.
     private(set) var isRenewed = false
-    /// The number of times that reading was paused or resumed.
+    /// The number of changes of ``isReadingPaused``.
     private(set) var pauses: UInt64 = 0
-    /// The end of the connection that waits for the acknowledgment of the last publication.
+    /// The pending end of the connection, which follows the acknowledgment of the last publication (`id`). `then` is
+    /// the state afterwards.
     private var farewell: (id: PacketID?, then: State, reason: ReasonCode, done: () -> Void)?
 
+    /// Creates a link without a connection.
+    ///
+    /// - Throws: an error for invalid settings.
     init(
         _ settings: MQTTClient.Settings, _ environment: BridgeEnvironment, context: MainContext
     ) throws(MQTTError) {
@@ -105,8 +137,10 @@ final class BrokerLink {
     /// The reason why the broker does not grant all requests on this connection; nil if it grants all.
     var missingGrant: String? { grants.reason(limits) }
 
+    /// Whether there is an accepted connection that is not about to end.
     var isConnected: Bool { state == .connected && farewell == nil }
 
+    /// Begins to connect, with the session that the broker may have kept.
     func connect() {
         timer = nil
         guard farewell == nil else { return }
@@ -118,15 +152,18 @@ final class BrokerLink {
         }
     }
 
-    /// Publishes `lastWords` and ends the connection; the broker keeps the session.
+    /// Publishes a last message and ends the connection; the broker keeps the session.
     ///
-    /// - Parameter done: called when the connection has ended, after one second at most.
+    /// - Parameters:
+    ///   - state: the state afterwards.
+    ///   - lastWords: the last message; nil for none.
+    ///   - done: called when the connection has ended, after one second at most.
     func end(
         as state: State, _ lastWords: Publication?, reason: ReasonCode = .success, _ done: @escaping () -> Void = {}
     ) {
         timer = nil
         isRenewed = false
-        // Another call ends a farewell that is in progress.
+        // If a call is in progress, it ends now.
         endFarewell()
         guard self.state == .connected else {
             client.disconnect(reason)
@@ -140,6 +177,7 @@ final class BrokerLink {
         timer = .once(milliseconds: 1_000, on: context) { [unowned self] in endFarewell() }
     }
 
+    /// Ends the connection, because the last message is acknowledged or the time limit has passed.
     private func endFarewell() {
         guard let farewell else { return }
         self.farewell = nil
@@ -150,21 +188,24 @@ final class BrokerLink {
         farewell.done()
     }
 
-    /// Cleans up after a connection that the broker had accepted.
+    /// Resets everything that belongs to an accepted connection, and informs the delegate.
     private func ended(because error: MQTTError?) {
         guard let connectedAt else { return }
         self.connectedAt = nil
         if renewal == .due { renewal = .notDue }
         (renewalTimer, delays, isRenewed, shownAt) = (nil, 0, false, nil)
         queries.connectionEnded()
-        // A connection that the broker ends soon after accepting it counts as refused: the pause keeps growing.
+        // A connection that the broker ends soon after accepting it counts as refused, so that the pause keeps growing.
         if context.now - connectedAt >= Self.timeOfGoodConnection { pause = 1_000 }
         delegate?.brokerDisconnected(because: error)
     }
 
-    /// The minimum age of a good connection.
+    /// The age at which a connection counts as a success.
     private static let timeOfGoodConnection = Duration.seconds(10)
 
+    /// Schedules the next attempt.
+    ///
+    /// - Parameter reason: the reason for the status.
     private func wait(because reason: String, milliseconds: UInt32? = nil) {
         isRenewed = false
         if state != .waiting(reason: reason) { Log.notice("no broker: \(reason)") }
@@ -174,22 +215,25 @@ final class BrokerLink {
         pause = min(pause * 2, 60_000)
     }
 
+    /// Starts the timer of the next attempt.
     private func tryAgain(in milliseconds: UInt32) {
         timer = .once(milliseconds: milliseconds, on: context) { [unowned self] in connect() }
     }
 
-    // MARK: Dropped packets
+    // MARK: Renewal after dropped messages
 
-    /// The age at which a connection is renewed. It doubles with each renewal, and is reset after two hours without
-    /// one.
+    /// The minimum age of a connection for its renewal. It doubles with each renewal, and is reset after two hours
+    /// without one.
     private static let ages = Duration.seconds(10)...Duration.seconds(3_600)
-    /// The maximum number of delays of a renewal, one second each, in which the bridge may get pending answers. Some of
-    /// these may be among the dropped packets.
+    /// The maximum number of delays of a renewal, one second each, in which the bridge may receive pending answers.
+    /// Some answers may be among the dropped messages.
     private static let maxDelays = 30
 
-    /// Renews an idle connection on which the broker has dropped packets for lack of buffer space. A dropped message
-    /// stays unacknowledged in the broker's in-flight window, and a full window stops all further messages. On the next
-    /// connection the broker sends unacknowledged messages again.
+    /// Renews a connection on which the broker has dropped messages for lack of buffer space, if it is idle and old
+    /// enough.
+    ///
+    /// A dropped message stays in the broker's in-flight window as unacknowledged, and a full window stops all further
+    /// messages. On the next connection the broker sends unacknowledged messages again.
     private func renewWhenIdle() {
         guard renewal == .due, isConnected, queries.isIdle, queries.hasSeenCanary, renewalTimer == nil, let connectedAt
         else {
@@ -203,7 +247,7 @@ final class BrokerLink {
             return renewLater(1_000)
         }
         Log.info("the broker has dropped packets: reconnecting")
-        // The broker publishes the last will if no connection follows in time.
+        // With this reason the broker publishes the last will if no connection follows in time.
         client.disconnect(.disconnectWithWill)
         ended(because: nil)
         isRenewed = true
@@ -212,6 +256,7 @@ final class BrokerLink {
         connect()
     }
 
+    /// Starts the timer of the next check.
     private func renewLater(_ milliseconds: UInt32) {
         renewalTimer = .once(milliseconds: milliseconds, on: context) { [unowned self] in
             renewalTimer = nil
@@ -222,11 +267,11 @@ final class BrokerLink {
     /// Prevents the renewal of a connection that is about to end.
     func keepConnection() { (renewal, renewalTimer) = (.never, nil) }
 
-    /// Notes that the broker has probably dropped packets.
+    /// Notes that the broker has probably dropped messages.
     private func noteDropped() { if renewal == .notDue { renewal = .due } }
 
-    /// Stays away for a while, because another bridge has the same realm, host and user. Publishes no farewell, which
-    /// would count as the other bridge's.
+    /// Disconnects for some minutes, because another bridge with the same realm, host and user is alive. It does not
+    /// publish that the host is offline, because the host of the other bridge is the same.
     func giveWay() {
         guard isConnected else { return }
         client.disconnect(.success)
@@ -234,6 +279,7 @@ final class BrokerLink {
         stayAway()
     }
 
+    /// Waits until the next attempt after another bridge has connected.
     private func stayAway() {
         Log.warning(
             "another bridge has connected with the same realm, host and user: reconnecting in "
@@ -244,23 +290,27 @@ final class BrokerLink {
 
     // MARK: Sending
 
+    /// Publishes a message, and remembers the content of the canary.
     func publish(_ publication: Publication) throws(MQTTError) -> PacketID {
         let id = try client.publish(publication)
         if publication.topic == canary?.topic { queries.canaryContent = .init(publication) }
         return id
     }
 
-    /// The identifier of the subscriptions to wanted names; queries have higher ones.
+    /// The subscription identifier of all subscriptions except those of queries, which have higher ones.
     private static let wanted: UInt32 = 1
 
-    /// Whether a publication arrived through queries only. It may have overtaken others: messages with quality of
-    /// service 0 do not wait for a place in the window.
+    /// Whether a message arrived only through queries (``RetainedQueries``). Such a message may have overtaken others:
+    /// with quality of service 0 it does not wait for the broker's in-flight window.
     static func isOfQuery(_ publication: Publication) -> Bool {
         !publication.subscriptions.isEmpty
             && publication.subscriptions.allSatisfy { $0 >= RetainedQueries.firstIdentifier }
     }
 
-    /// - Parameter isTrial: whether a refusal by the broker concerns the caller only.
+    /// Subscribes to filters.
+    ///
+    /// - Parameter isTrial: whether a refusal by the broker concerns the caller only, and not the status.
+    /// - Returns: nil if nothing was sent.
     func subscribe(_ filters: [TopicFilter], isTrial: Bool = false) -> PacketID? {
         subscribe(filters, as: Self.wanted, isTrial: isTrial)
     }
@@ -281,6 +331,9 @@ final class BrokerLink {
         }
     }
 
+    /// Ends subscriptions.
+    ///
+    /// - Returns: nil if nothing was sent.
     @discardableResult
     func unsubscribe(_ topics: [String]) -> PacketID? {
         guard isConnected, !topics.isEmpty else { return nil }
@@ -293,11 +346,11 @@ final class BrokerLink {
         }
     }
 
-    /// Has the broker show the retained messages of filters, which arrive like all others.
+    /// Queries the broker for the retained messages of filters, which arrive like all other messages.
     ///
     /// - Parameters:
     ///   - excludesOwn: whether messages that this bridge publishes meanwhile do not arrive.
-    ///   - usesCanary: whether a canary is to reveal dropped messages.
+    ///   - usesCanary: whether the query uses a canary, which reveals dropped messages (``RetainedQueries``).
     ///   - done: called when the broker has shown them. Not called if the connection ends before, or if there is none.
     func showRetained(
         _ filters: [String], excludesOwn: Bool = true, usesCanary: Bool = false,
@@ -314,14 +367,14 @@ final class BrokerLink {
         }
     }
 
-    /// Notes that messages are missing or late. The broker may have dropped them if it has shown many retained
-    /// messages.
+    /// Notes that messages are missing or late. After a query the broker may have dropped them, which is a reason to
+    /// renew the connection.
     ///
     /// - Parameters:
     ///   - begin: the time since when they are awaited; nil for now.
-    ///   - mayBeOlder: whether they may be missing since before this connection. On a renewed connection the broker has
-    ///     already sent its unacknowledged messages again.
-    /// - Returns: false if this is no reason for a new connection.
+    ///   - mayBeOlder: whether they may be missing since before this connection. Then a renewed connection is not
+    ///     renewed again: the broker has already sent its unacknowledged messages again.
+    /// - Returns: whether the connection will be renewed.
     @discardableResult
     func noteMissing(since begin: SuspendingClock.Instant? = nil, mayBeOlder: Bool) -> Bool {
         guard isConnected, let shownAt, (begin ?? context.now) - shownAt < Self.timeOfDoubt,
@@ -335,18 +388,20 @@ final class BrokerLink {
     /// The time after a query in which missing messages may have been dropped because of it.
     private static let timeOfDoubt = Duration.seconds(120)
 
-    /// A topic on which the broker certainly has a message, and a filter for it that no other subscription uses.
+    /// The canary: a topic on which the broker certainly has a message, and a filter for it that no other subscription
+    /// uses.
     var canary: (topic: String, filter: String)? {
         get { queries.canary }
         set { queries.canary = newValue }
     }
 
-    /// Whether messages of the session's subscriptions may be old, because the broker kept them for this session.
+    /// Whether a message of a subscription may be old, because the broker had queued it for this session.
     var mayBeQueued: Bool { queue.mayComeStill(now: context.now) }
 
     /// Whether the broker has ever shown the canary to this client.
     var showsCanary: Bool { queries.hasSeenCanary }
 
+    /// Whether the bridge does not read from the broker (backpressure).
     var isReadingPaused: Bool {
         get { client.isReadingPaused }
         set {
@@ -358,6 +413,7 @@ final class BrokerLink {
     }
 }
 
+/// Events of the MQTT client.
 extension BrokerLink: MQTTClientDelegate {
     func connected(sessionPresent: Bool, limits: BrokerLimits) {
         self.limits = limits
@@ -369,6 +425,7 @@ extension BrokerLink: MQTTClientDelegate {
         delegate?.brokerConnected(sessionPresent: sessionPresent)
     }
 
+    /// Handles the end of a connection or attempt that this link did not end itself.
     func disconnected(_ error: MQTTError) {
         ended(because: error)
         if farewell != nil { return endFarewell() }
@@ -380,17 +437,21 @@ extension BrokerLink: MQTTClientDelegate {
         stayAway()
     }
 
+    /// Passes a message on. Retained messages may also be answers to queries.
     func received(_ publication: Publication) {
         if publication.isRetained { queries.received(publication) }
-        // A message that is published during a query also arrives through its ordinary subscription, in order.
+        // A message that is published during a query also arrives through its ordinary subscription, in order. The copy
+        // of the query is ignored.
         if publication.isRetained || !Self.isOfQuery(publication) { delegate?.brokerSent(publication) }
     }
 
+    /// Passes an acknowledgment on, or ends the connection after the last message.
     func acknowledged(_ id: PacketID, _ reason: ReasonCode) {
         if let farewell, farewell.id == id { return endFarewell() }
         delegate?.brokerAcknowledged(id, reason)
     }
 
+    /// Passes the answer to a subscription on, and logs a refusal.
     func subscribed(_ id: PacketID, _ reasons: [ReasonCode]) {
         if let words = grants.answered(id, reasons) {
             Log.warning(words)

@@ -2,9 +2,13 @@
 import CarillonMQTT
 import CarillonMainLoop
 
-/// The settings of the broker's client, made from the bridge's configuration.
+/// The settings of the MQTT client of a ``BrokerLink``.
 extension MQTTClient.Settings {
-    /// - Parameter id: the unguessable part of the client identifier; nil if none can be stored.
+    /// Returns the settings for a configuration.
+    ///
+    /// - Parameters:
+    ///   - presence: the presence of this process, whose offline message is the last will.
+    ///   - id: the unguessable part of the client identifier; nil if none can be stored.
     /// - Throws: an error that names an unreadable password file.
     static func of(
         _ configuration: BridgeConfiguration, _ presence: OwnPresence, id: String?
@@ -18,8 +22,8 @@ extension MQTTClient.Settings {
         let origin = configuration.origin
         var settings = MQTTClient.Settings(
             host: configuration.brokerHost, port: configuration.port,
-            // Unless the broker binds a session to a user, any client that knows this text gets the session and its
-            // queued messages.
+            // The unguessable part protects the session: unless the broker binds it to a user, any client that knows
+            // the identifier gets the session and its queued messages.
             clientID: (["carillon", configuration.realm, origin.host, origin.user, id] as [String?]).compactMap(\.self)
                 .joined(separator: "-"))
         settings.keepAlive = configuration.keepAlive
@@ -39,6 +43,6 @@ extension MQTTClient.Settings {
         return settings
     }
 
-    /// The delay of the last will, in seconds: a bridge that reconnects within it was never offline.
+    /// The delay of the last will, in seconds. A bridge that reconnects within it does not appear offline.
     private static let secondsBeforeWill: UInt32 = 5
 }

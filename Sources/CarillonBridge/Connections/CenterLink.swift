@@ -6,66 +6,82 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// The receiver of the events of a ``CenterLink``. Called on the loop's thread.
+/// The receiver of the events of a ``CenterLink``: ``Crossing``. Called on the loop's thread.
 protocol CenterLinkDelegate: AnyObject {
+    /// Called for each notification of the session for which the bridge is registered.
     func arrived(_ notification: ArrivedNotification)
-    /// Called for notifications that did not reach the bridge.
+    /// Called for notifications that did not reach the bridge, with their number.
     func missed(_ count: UInt64)
+    /// Called when a notification service has appeared or disappeared.
     func serviceChanged(isThere: Bool)
+    /// Called when the names that observers want have changed.
     func interestChanged()
+    /// Called when retained values of the service have ended.
     func valuesRemoved()
 }
 
-/// The bridge's client of the session's service, a client like every other (F1, E3). It lives as long as the bridge, so
-/// that a reload misses nothing.
+/// The bridge's connection to the notification service of its session, as an ordinary client (F1, E3). It registers the
+/// bridge's observers, posts notifications and calls methods. It lives as long as the bridge, so that a reload misses
+/// no notification.
 final class CenterLink: @unchecked Sendable {
     // Sendable: the bridge has one thread, on which everything here runs.
 
     weak var delegate: (any CenterLinkDelegate)?
+    /// The requests to the service, in order.
     private let outbox = SharedOutbox()
     private let context: MainContext
+    /// The connection to one service after the other.
     private var session: ServiceSession!
+    /// The registered observers for exported names.
     private var observers = BridgeObservers()
+    /// Whether the service is connected.
     private(set) var isThere = false
-    /// The reason why notifications can't be exported; nil if there is none.
+    /// The reason why some notifications can't be exported, for the status; nil for none.
     private(set) var refusal: String?
+    /// The timer of ``askSoon()`` and ``stop(_:)``.
     private var timer: EventSource?
-    /// The completions of posts that did not fit into the outbox.
+    /// The completions of posts that did not fit into the outbox. They are called with an error.
     private var full: [@Sendable (Result<Int, ServiceError>) -> Void] = []
+    /// Runs before these calls.
     private var fullTimer: EventSource?
+    /// Whether the link was started and not stopped.
     private var isStarted = false
-    /// The number of the newest details that the service is not asked for: a service from before an update does not
-    /// know them.
+    /// The number of elements at the beginning of ``laterDetails`` that the present service does not know, because it
+    /// is of an earlier version.
     private var missingDetails = 0
 
+    /// Creates a link that connects when it is started.
     init(_ environment: BridgeEnvironment, context: MainContext) {
         self.context = context
         session = ServiceSession(
             bus: environment.sessionBus, wish: TransportWish(ofUser: .ofEnvironment), outbox: outbox, receiver: self)
     }
 
+    /// The details that the bridge needs with each notification.
     private static let details: Details = [.host, .user, .retained, .time, .kept, .expiry]
-    /// The details of later versions, the newest first.
+    /// The details that later versions of the service have added, the newest first.
     private static let laterDetails: [Details] = [.allSessions, .whileConnected]
 
     /// Whether the service supports notifications for all sessions of the machine (G1).
     var knowsAllSessions: Bool { missingDetails == 0 }
 
+    /// Requests the details from the service.
     private func askForDetails() {
         outbox.add(.details(Self.laterDetails.dropFirst(missingDetails).reduce(Self.details) { $0.union($1) }))
     }
 
+    /// Connects to the service.
     func start() {
         askForDetails()
         isStarted = true
         session.start()
     }
 
-    /// Observes the exported names, with their values, and no others.
+    /// Observes the exported names, with their retained values, and no others.
     ///
     /// For an exact name the bridge is an ordinary observer, which posters see as a receiver. The service does not
-    /// match prefixes, so for them the bridge observes every name as a monitor. A monitor counts neither as interest
-    /// nor as a receiver of a post.
+    /// match prefixes. For a prefix or `*` the bridge therefore observes every name as a monitor, which counts neither
+    /// as interest nor as a receiver.
     func export(_ patterns: [NamePattern]) {
         var wanted: Set<RegistrationKey> = []
         var options = ObserverOptions(
@@ -85,6 +101,7 @@ final class CenterLink: @unchecked Sendable {
         session.pump()
     }
 
+    /// Sends an empty request after two seconds, by which the client connects to the service again.
     private func askSoon() {
         timer = .once(milliseconds: 2_000, on: context) { [unowned self] in
             timer = nil
@@ -92,16 +109,18 @@ final class CenterLink: @unchecked Sendable {
         }
     }
 
+    /// Unregisters and registers observers.
     private func change(_ ended: [RegistrationKey], _ begun: [RegistrationKey] = []) {
         for registered in ended { outbox.add(.unregister(registered)) }
         for registered in begun { outbox.add(.register(registered)) }
     }
 
-    /// Has the service send its values again. No notification is missed meanwhile: the earlier observers are removed
-    /// only when all notifications queued for them have arrived.
+    /// Has the service send its retained values again, by new observers. No notification is missed meanwhile: the
+    /// earlier observers are unregistered only when all notifications queued for them have arrived.
     ///
-    /// - Parameter done: receives whether all have arrived; false if the service has ended meanwhile. The earlier
-    ///   observers then stay until the next replay, because the next service may send notifications for them alone.
+    /// - Parameter done: receives whether these have arrived; false if the service has ended meanwhile or needs too
+    ///   long. The earlier observers then stay until the next replay, because the next service may send notifications
+    ///   for them alone.
     func replayValues(_ done: @escaping (Bool) -> Void) {
         let (ended, begun, mark) = observers.replay()
         change(ended, begun)
@@ -113,7 +132,7 @@ final class CenterLink: @unchecked Sendable {
         }
     }
 
-    /// Unregisters all observers when all earlier notifications have arrived.
+    /// Unregisters all observers as soon as all earlier notifications have arrived.
     ///
     /// - Parameters:
     ///   - milliseconds: the time limit for these notifications.
@@ -122,7 +141,7 @@ final class CenterLink: @unchecked Sendable {
         guard isThere, !observers.isEmpty else { return done(0) }
         whenCaughtUp(within: milliseconds) { [self] hasArrived in
             guard !hasArrived else { return unregisterAll { done(0) } }
-            // Notifications that are queued in the service are dropped with their observers.
+            // The service drops the notifications that are still queued, when their observers are unregistered.
             let box = MainThreadClosure(done)
             ask(ListClients()) { [self] result in
                 let own = session.uniqueName
@@ -132,31 +151,36 @@ final class CenterLink: @unchecked Sendable {
         }
     }
 
+    /// Unregisters all observers, and waits until the service has done so.
     private func unregisterAll(_ done: @escaping () -> Void) {
         change(observers.removeAll())
         let box = MainThreadClosure<Void>(done)
         submit(.barrier { _ in box.run(()) })
     }
 
-    /// The name of the marks that the bridge posts to itself, behind everything queued for it.
+    /// The name of the markers: notifications that the bridge posts to itself behind all notifications queued for it.
+    /// When a marker arrives, all earlier ones have arrived.
     private static let markName = "org.carillon.Bridge.Mark"
-    /// The maximum time for a mark to arrive behind a replay, in milliseconds.
+    /// The time limit for the marker of a replay, in milliseconds.
     private static let patience: UInt32 = 600_000
-    /// The pause before a mark that the service has not accepted is posted again, in milliseconds.
+    /// The pause before a marker that the service has not accepted is posted again, in milliseconds.
     private static let pauseOfMarks: UInt32 = 5_000
 
+    /// A marker that has not arrived.
     private struct Mark {
+        /// The observer that receives the marker.
         let key: RegistrationKey
+        /// The time limit.
         let timer: EventSource
-        /// The timer of the next attempt to post the mark.
+        /// The timer of the next attempt to post the marker.
         var retry: EventSource?
         let done: (Bool) -> Void
     }
 
-    /// The open marks, by their objects.
+    /// The markers that have not arrived, by their objects.
     private var marks: [String: Mark] = [:]
 
-    /// Waits for all notifications that the service has for the bridge at this moment.
+    /// Waits until all notifications that the service now has queued for the bridge have arrived.
     ///
     /// - Parameter done: receives whether they have arrived within the time limit.
     private func whenCaughtUp(within milliseconds: UInt32, _ done: @escaping (Bool) -> Void) {
@@ -173,6 +197,7 @@ final class CenterLink: @unchecked Sendable {
         postMark(object)
     }
 
+    /// Posts a marker.
     private func postMark(_ object: String) {
         tell(Self.markName, about: object, [:]) { [weak self] isTaken in
             guard let self, !isTaken else { return }
@@ -182,6 +207,7 @@ final class CenterLink: @unchecked Sendable {
         }
     }
 
+    /// Ends the wait for a marker.
     private func arrivedMark(_ object: String, isInTime: Bool) {
         guard let mark = marks.removeValue(forKey: object) else { return }
         outbox.add(.unregister(mark.key))
@@ -189,13 +215,14 @@ final class CenterLink: @unchecked Sendable {
         mark.done(isInTime)
     }
 
-    /// Ends the connection when all requests are sent, or after one second.
+    /// Disconnects from the service when all requests are sent, or after one second.
     func stop(_ done: @escaping () -> Void) {
         isStarted = false
         marks = [:]
         stop(attempts: isThere ? 50 : 0, done)
     }
 
+    /// Checks every 20 ms, up to a number of attempts, whether all requests are sent.
     private func stop(attempts: Int, _ done: @escaping () -> Void) {
         guard attempts > 0, isThere, !session.mayStop() else {
             timer = nil
@@ -206,6 +233,7 @@ final class CenterLink: @unchecked Sendable {
         timer = .once(milliseconds: 20, on: context) { [unowned self] in stop(attempts: attempts - 1, done) }
     }
 
+    /// Sends a request to the service, or queues it while there is none.
     func submit(_ request: Request) {
         outbox.add(request)
         session.pump()
@@ -213,7 +241,9 @@ final class CenterLink: @unchecked Sendable {
 
     /// Posts a notification of the bridge itself.
     ///
-    /// - Parameter isValue: whether it is retained until the bridge leaves the bus.
+    /// - Parameters:
+    ///   - object: its object; empty for none.
+    ///   - isValue: whether the service retains it until the bridge leaves the bus.
     func tell(_ name: String, about object: String = "", _ userInfo: [String: PropertyList], isValue: Bool = false) {
         var options = PostOptions()
         if isValue { options.retention = Retention(whileConnected: true) }
@@ -227,7 +257,7 @@ final class CenterLink: @unchecked Sendable {
     /// Posts a notification of the bridge itself and reports the outcome.
     ///
     /// - Parameter outcome: receives whether the service has accepted it. Never called before this returns; not called
-    ///   if it can't be posted at all.
+    ///   for an invalid notification.
     func tell(
         _ name: String, about object: String, _ userInfo: [String: PropertyList],
         outcome: @escaping (_ isTaken: Bool) -> Void
@@ -242,7 +272,7 @@ final class CenterLink: @unchecked Sendable {
     }
 }
 
-/// A closure for the thread of the bridge, for an interface that requires a closure callable on any thread.
+/// A closure for the bridge's thread, for an interface that requires a closure that any thread may call.
 private final class MainThreadClosure<Argument>: @unchecked Sendable {
     // Sendable: the bridge has one thread.
     let run: (Argument) -> Void
@@ -252,6 +282,7 @@ private final class MainThreadClosure<Argument>: @unchecked Sendable {
     }
 }
 
+/// Method calls to the service.
 extension CenterLink: AskedService {
     func ask<Method: CenterMethod>(
         _ method: Method, completion: @escaping @Sendable (Result<Method.Reply, ServiceError>) -> Void
@@ -260,6 +291,7 @@ extension CenterLink: AskedService {
     }
 }
 
+/// Posts of other hosts' messages.
 extension CenterLink: PostingService {
     func post(
         _ post: PostCall, completion: @escaping @Sendable (Result<Int, ServiceError>) -> Void
@@ -268,7 +300,7 @@ extension CenterLink: PostingService {
         do throws(ServiceError) {
             try outbox.append(.post(post))
         } catch {
-            // The completion is never called before this returns.
+            // The completion may not be called before this returns, so a timer calls it.
             full.append(completion)
             fullTimer = .once(milliseconds: 100, on: context) { [unowned self] in
                 let completions = full
@@ -282,7 +314,8 @@ extension CenterLink: PostingService {
 }
 
 extension SharedOutbox {
-    /// Adds a request. The senders of requests bound their number.
+    /// Adds a request, and logs if the outbox is full. It has no bound of its own here, because the callers limit the
+    /// number of their requests.
     fileprivate func add(_ request: Request) {
         do throws(ServiceError) {
             try append(request)
@@ -292,29 +325,33 @@ extension SharedOutbox {
     }
 }
 
+/// Events of the client library.
 extension CenterLink: ServiceReceiver {
     func received(_ notification: ArrivedNotification, for _: [RegistrationKey]) {
         guard notification.name != Self.markName else { return arrivedMark(notification.object, isInTime: true) }
         delegate?.arrived(notification)
     }
 
+    /// Handles the state of the connection. Only a connected service counts as present.
     func stateChanged(_ state: ConnectionState) {
-        // A session without observers does not reconnect by itself.
+        // A `ServiceSession` without observers does not reconnect by itself.
         if case .disconnected = state, observers.isEmpty, isStarted { askSoon() }
-        // A service that does not answer for a while processes its requests when it resumes.
+        // A service that does not answer for a while still counts as present: it processes the requests afterwards.
         if case .notAnswering = state, isThere { return }
         let isThere = state == .connected
         guard isThere != self.isThere else { return }
+        // A new service may know the details that the earlier one did not know.
         if isThere, missingDetails > 0 {
             missingDetails = 0
             askForDetails()
         }
         self.isThere = isThere
-        // The service to which they were posted is gone.
+        // The service to which the markers were posted is gone.
         if !isThere { for object in marks.keys.sorted() { arrivedMark(object, isInTime: false) } }
         delegate?.serviceChanged(isThere: isThere)
     }
 
+    /// Reports a gap in the notifications of the service.
     func mayHaveMissed(_ gap: Gap) {
         switch gap {
         case .dropped(let count, _), .missing(let count), .overflow(let count): delegate?.missed(count)
@@ -324,12 +361,14 @@ extension CenterLink: ServiceReceiver {
         }
     }
 
+    /// Handles the refusal of an observer: its names are not exported.
     func registrationRefused(_ key: RegistrationKey, because error: ServiceError) {
         let name = key.name?.text ?? "any name"
         Log.warning("\(name) is not exported: \(error)", ["CARILLON_REASON": error.description])
         refusal = "\(name): \(error)"
     }
 
+    /// Handles the refusal of details: requests fewer, for a service of an earlier version.
     func detailsRefused(because error: ServiceError) {
         if missingDetails < Self.laterDetails.count {
             let missing = Self.laterDetails[missingDetails].all.map(\.rawValue).joined()

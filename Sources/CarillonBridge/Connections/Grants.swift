@@ -1,24 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMQTT
 
-/// The broker's answers to the subscriptions of a connection. No input and output.
+/// The subscriptions of one connection that the broker has not granted fully. ``BrokerLink`` reports them in the log
+/// and the status. It does no input and output.
 struct Grants {
+    /// The filters of each unanswered packet.
     private var asked: [PacketID: [String]] = [:]
+    /// The refused filters, with the reasons.
     private var refused: [String: ReasonCode] = [:]
-    /// Filters whose messages arrive at most once.
+    /// The filters that were granted with quality of service 0, so that messages arrive at most once.
     private var weak: Set<String> = []
 
     /// Begins a new connection.
     mutating func begin() { self = Grants() }
 
-    /// Notes a subscription.
+    /// Notes a subscription that was sent.
     mutating func asked(_ filters: [TopicFilter], _ id: PacketID) {
-        // Queries, which have quality of service 0, are not recorded.
+        // Queries request quality of service 0, and are not recorded.
         asked[id] = filters.filter { $0.quality != .atMostOnce }.map(\.topic)
         if asked[id]?.count != filters.count { asked[id] = nil }
     }
 
-    /// Forgets topics that are not subscribed to any more.
+    /// Forgets filters that are not subscribed to any more.
     mutating func gaveUp(_ topics: [String]) {
         for topic in topics {
             refused[topic] = nil
@@ -28,7 +31,8 @@ struct Grants {
 
     /// Notes the broker's answer to a subscription.
     ///
-    /// - Returns: the remark on it; nil if all was granted, or if the remark is the same as before.
+    /// - Returns: the reason that the log should contain; nil if all was granted, or if the reason is the same as
+    ///   before.
     mutating func answered(_ id: PacketID, _ reasons: [ReasonCode]) -> String? {
         guard let filters = asked.removeValue(forKey: id) else { return nil }
         let before = reason(nil)
@@ -40,9 +44,9 @@ struct Grants {
         return after == before ? nil : after
     }
 
-    /// Returns the reason why the broker does not deliver or retain everything; nil if there is none.
+    /// Returns the reason why the broker does not deliver or retain all messages, for people; nil if there is none.
     ///
-    /// - Parameter limits: the limits that the broker set when it accepted the connection.
+    /// - Parameter limits: the limits that the broker announced; nil to leave them out.
     func reason(_ limits: BrokerLimits?) -> String? {
         if let (topic, reason) = refused.min(by: { $0.key < $1.key }) {
             let others = refused.count == 1 ? "" : " and \(refused.count - 1) more"

@@ -3,44 +3,57 @@ import CarillonClient
 import CarillonMainLoop
 import CarillonWire
 
-/// A service that can be asked, and that may be absent.
+/// The notification service, which may be absent, as the target of method calls: ``CenterLink``, or a substitute in
+/// tests.
 protocol AskedService: AnyObject {
+    /// Whether the service is connected.
     var isThere: Bool { get }
+    /// Calls a method.
+    ///
     /// - Parameter completion: called on the loop's thread, not before this returns.
     func ask<Method: CenterMethod>(
         _ method: Method, completion: @escaping @Sendable (Result<Method.Reply, ServiceError>) -> Void)
 }
 
-/// A question to the service, asked whenever the answer may have changed. The answer arrives in pages (G4, G5).
+/// A question to the notification service whose answer is a list in pages, such as the wanted names or the retained
+/// values (G4, G5). ``Crossing`` asks it again whenever the list may have changed. It receives the complete list.
 ///
-/// If the service is there and does not answer, the question is asked again from the beginning: after one second, and
-/// then with growing pauses. A timer runs only while such a question is open. A new service is asked when it appears,
-/// without this timer.
+/// If the service is connected and does not answer, the question is asked again from the beginning: after one second,
+/// and then with growing pauses. After the service was absent, the owner has to ask again.
 final class PagedQuestion<Method: CenterMethod>: @unchecked Sendable {
     // Sendable: the bridge has one thread, on which everything here runs.
 
     /// The pauses of a question, in milliseconds.
     struct Pauses {
-        /// The pause before the question, which merges changes in a row.
+        /// The pause before the question, which merges several changes into one question.
         var calm: UInt32 = 0
-        /// The pause before the question is asked again; it doubles each time.
+        /// The pause before a failed question is asked again. It doubles each time, up to `longest`.
         var first: UInt32 = 1_000
         var longest: UInt32 = 60_000
     }
 
+    /// The subject of the list, for the log.
     private let subject: String
     private unowned let service: any AskedService
     private let context: MainContext
     private let pauses: Pauses
+    /// The call for the first page.
     private let first: Method
+    /// Returns the call for the page behind a page; nil behind the last one.
     private let further: (Method.Reply) -> Method?
+    /// Called whenever the question is asked from the beginning.
     private let began: () -> Void
+    /// Receives all pages.
     private let answered: ([Method.Reply]) -> Void
+    /// The pages of the present question.
     private var pieces: [Method.Reply] = []
     /// The number of the present question: answers to earlier ones are ignored.
     private var number = 0
+    /// Runs during a pause.
     private var timer: EventSource?
+    /// The state of the question.
     private enum State {
+        /// No answer is pending. The timer may run before a failed question is asked again.
         case idle
         /// The timer before the question runs.
         case due
@@ -50,12 +63,18 @@ final class PagedQuestion<Method: CenterMethod>: @unchecked Sendable {
         case askingAgain
     }
 
+    /// The present state.
     private var state = State.idle
+    /// The pause before the next question after a failure, in milliseconds.
     private var pause: UInt32
+    /// Whether the present failure is in the log.
     private var isRefusalLogged = false
 
+    /// Creates a question that was not asked yet.
+    ///
     /// - Parameters:
-    ///   - subject: the subject of the question, for the log.
+    ///   - subject: the subject of the list, for the log.
+    ///   - first: the call for the first page.
     ///   - further: returns the call for the page behind a page; nil behind the last one.
     ///   - began: called whenever the question is asked from the beginning.
     ///   - answered: receives all pages.
@@ -75,8 +94,8 @@ final class PagedQuestion<Method: CenterMethod>: @unchecked Sendable {
         pause = pauses.first
     }
 
-    /// Asks the question, because the answer may have changed. A pending question is answered first, so that continuous
-    /// changes do not keep it from being answered.
+    /// Asks the question, because the answer may have changed. If an answer is pending, the question is asked again
+    /// after it: continuous changes do not keep the first question from being answered.
     ///
     /// - Parameter isAnew: whether a new service is asked, which does not know the pending question.
     func ask(anew isAnew: Bool = false) {
@@ -92,6 +111,7 @@ final class PagedQuestion<Method: CenterMethod>: @unchecked Sendable {
         timer = .once(milliseconds: pauses.calm, on: context) { [unowned self] in begin() }
     }
 
+    /// Asks from the beginning.
     private func begin() {
         timer = nil
         number += 1
@@ -101,6 +121,7 @@ final class PagedQuestion<Method: CenterMethod>: @unchecked Sendable {
         call(first, number)
     }
 
+    /// Requests one page, and then the further ones.
     private func call(_ method: Method, _ number: Int) {
         service.ask(method) { [weak self] result in
             guard let self, number == self.number else { return }
@@ -116,6 +137,7 @@ final class PagedQuestion<Method: CenterMethod>: @unchecked Sendable {
         }
     }
 
+    /// Passes the complete answer on.
     private func end() {
         let all = pieces
         pieces = []
@@ -126,12 +148,13 @@ final class PagedQuestion<Method: CenterMethod>: @unchecked Sendable {
         if isAskedAgain, state == .idle { ask() }
     }
 
+    /// Handles a failure, and schedules the question if the service is connected.
     private func askLater(because error: ServiceError) {
         if state != .due { state = .idle }
         // Only the first failure of several in a row is logged.
         if !isRefusalLogged { Log.notice("the service does not list \(subject): \(error)") }
         isRefusalLogged = true
-        // A program that lacks the method never answers.
+        // A program that lacks the method will never answer, so it is not asked again.
         if case .refused(let refusal) = error, refusal.meansAnotherProgram { return }
         guard service.isThere, state == .idle else { return }
         timer = .once(milliseconds: pause, on: context) { [unowned self] in

@@ -2,46 +2,53 @@
 import CarillonMQTT
 import CarillonMainLoop
 
-/// The queries for retained messages of a broker: temporary subscriptions to the bridge's own values, those of one
-/// host, or certain topics.
+/// Queries for retained messages of the broker. MQTT has no request for them: a query is a temporary subscription with
+/// quality of service 0, with which the broker sends its retained messages. ``BrokerLink`` owns it. Queries serve to
+/// compare values and presences with the broker.
 ///
-/// The messages arrive like all others. A query ends when no message of it has arrived for a while, as some brokers
-/// send them in the background, and the broker has answered the unsubscription. The broker sends that answer behind all
-/// earlier messages, so that neither a slow link nor paused reading makes a message seem missing.
+/// A query takes these steps:
+/// 1. Subscribe to its filters, in packets of at most ``together`` filters.
+/// 2. Wait until no message of it has arrived for a while, because some brokers send the messages in the background.
+/// 3. Unsubscribe. The broker answers behind all earlier messages, so that neither a slow link nor paused reading makes
+///    a message seem missing.
 ///
-/// A broker without buffer space drops messages silently. It then also drops the canary behind them, a message that it
-/// certainly has. The canary is requested in the same packet, because after the packet there may be space again.
+/// A broker without buffer space drops messages silently. To notice that, a query may use a *canary*: a retained
+/// message that the broker certainly has, requested at the end of each packet. If the canary does not arrive, other
+/// messages were probably dropped as well. It is in the same packet, because after the packet there may be space again.
 final class RetainedQueries {
     private enum Time {
-        /// The time without further messages after which a query ends, in milliseconds.
+        /// The time without further messages after which step 2 ends, in milliseconds.
         static let calm: UInt32 = 3_000
-        /// The maximum time of a query: messages of others may arrive all the time.
+        /// The maximum time of step 2, because messages of others may arrive all the time.
         static let showing = Duration.seconds(30)
         /// The maximum time for the broker's answer to a packet, in milliseconds.
         static let answer: UInt32 = 90_000
     }
 
-    /// The outcome of a query.
+    /// The answer to a query. The messages themselves arrive like all others.
     struct Answer {
         /// The filters that the broker does not allow to be subscribed to.
         var refused: Set<String> = []
+        /// The outcome of the query.
         var outcome = Outcome.complete
 
-        /// Whether the broker has shown all its messages of the other filters.
+        /// Whether the broker has probably shown all its messages of the filters that it did not refuse.
         var isComplete: Bool { outcome == .complete }
     }
 
     /// The outcome of a query.
     enum Outcome {
+        /// The broker has answered, and the canary has arrived if one was used.
         case complete
-        /// The broker has answered and has not shown the canary, so it has probably dropped other messages as well.
+        /// The broker has answered and not shown each canary, so it has probably dropped other messages as well.
         case withoutCanary
+        /// The broker did not answer in time.
         case unanswered
     }
 
-    /// The lowest identifier of queries; each query has its own.
+    /// The lowest subscription identifier of queries. Each query has its own, by which its messages are recognized.
     static let firstIdentifier: UInt32 = 2
-    /// The content of a published message, as far as it differs from others on the same topic.
+    /// The content of a message on the canary's topic, to distinguish it from others on the same topic.
     struct CanaryContent: Equatable {
         let payload: [UInt8]
         let properties: [UserProperty]
@@ -49,15 +56,20 @@ final class RetainedQueries {
         init(_ publication: Publication) { (payload, properties) = (publication.payload, publication.userProperties) }
     }
 
+    /// The highest identifier that MQTT allows.
     private static let lastOfIdentifiers: UInt32 = 268_435_455
 
     /// The maximum number of filters in a packet.
     static let together = 32
 
+    /// A query that is in progress or waits.
     private final class Query {
         enum Phase {
+            /// Step 1: the broker has not answered all packets.
             case asking
+            /// Step 2: messages arrive.
             case showing
+            /// Step 3: the broker has not answered all unsubscriptions.
             case ending
         }
 
@@ -66,19 +78,26 @@ final class RetainedQueries {
         let filters: [String]
         let excludesOwn: Bool
         let usesCanary: Bool
+        /// The filters without wildcards.
         let topics: Set<String>
+        /// The filters with wildcards.
         let wildcards: [String]
         var phase = Phase.asking
         /// The packets that the broker has not answered, with their filters.
         var unanswered: [PacketID: [String]] = [:]
+        /// The answer so far.
         var answer = Answer()
+        /// The time limit of the step.
         var timer: EventSource?
+        /// The beginning of step 2.
         var shownSince = SuspendingClock.now
-        /// The number of packets with a canary, and the canary's content when they were sent.
+        /// The number of packets with a canary that was not refused.
         var canaries = 0
+        /// The expected content of the canary: that of its message when the query began; nil for any.
         var canary: CanaryContent?
-        /// The number of canary subscriptions of all queries that end with this one.
+        /// The number of subscriptions to the canary, of all queries, that the unsubscription of this query ends.
         var canariesEnded = 0
+        /// The number of canaries that have arrived.
         var shownCanaries = 0
         let done: (Answer) -> Void
 
@@ -95,27 +114,39 @@ final class RetainedQueries {
             topics = Set(filters).subtracting(wildcards)
         }
 
+        /// Whether a message on a topic belongs to the query.
         func isFor(_ topic: String) -> Bool {
             topics.contains(topic) || wildcards.contains { BridgeTopic.matches($0, topic) }
         }
     }
 
     private let context: MainContext
-    /// - Returns: nil where nothing was sent.
+    /// Sends a SUBSCRIBE packet.
+    ///
+    /// - Returns: nil if nothing was sent.
     private let subscribe: ([TopicFilter], _ identifier: UInt32) -> PacketID?
+    /// Sends an UNSUBSCRIBE packet.
     private let unsubscribe: ([String]) -> PacketID?
+    /// The queries in progress.
     private var queries: [Query] = []
-    /// The queries that wait for the end of the present one.
+    /// The queries that wait for the end of the one in progress.
     private var waiting: [Query] = []
-    /// Whether only one query may be open: without subscription identifiers a canary may belong to another query.
+    /// Whether only one query may be in progress. Without subscription identifiers it is unknown to which query a
+    /// canary belongs.
     private var isOneAtATime = false
+    /// The identifier of the last query.
     private var lastIdentifier = firstIdentifier
-    /// The filters that the broker's session may still have, with the number of query subscriptions whose end the
-    /// broker has not confirmed.
+    /// The filters that the broker's session may still have, each with the number of queries that have subscribed to it
+    /// and not confirmed its end.
     private var open: [String: Int] = [:]
-    /// The unanswered packets that end subscriptions of an earlier connection.
+    /// The unanswered packets that end subscriptions of an earlier connection, with their filters.
     private var leftovers: [PacketID: [String]] = [:]
 
+    /// Creates an object without queries.
+    ///
+    /// - Parameters:
+    ///   - subscribe: sends a SUBSCRIBE packet with a subscription identifier; returns nil if nothing was sent.
+    ///   - unsubscribe: sends an UNSUBSCRIBE packet.
     init(
         context: MainContext, subscribe: @escaping ([TopicFilter], UInt32) -> PacketID?,
         unsubscribe: @escaping ([String]) -> PacketID?
@@ -125,23 +156,24 @@ final class RetainedQueries {
         self.unsubscribe = unsubscribe
     }
 
-    /// A topic on which the broker certainly has a message, and a filter for it that no other subscription uses.
+    /// The canary: a topic on which the broker certainly has a message, and a filter for it that no other subscription
+    /// uses.
     var canary: (topic: String, filter: String)?
 
-    /// The content that this process has published on the canary's topic; nil for none. A message that is published
-    /// during a query also arrives through it, and is no canary.
+    /// The content that this process has published last on the canary's topic; nil for none. A message with other
+    /// content that arrives during a query was published then, and is no canary.
     var canaryContent: CanaryContent?
-    /// Whether the broker has ever shown the canary: an access list may keep it from this client.
+    /// Whether the broker has ever shown the canary to this client. An access list may prevent it.
     private(set) var hasSeenCanary = false
 
-    /// Whether no query is open or queued.
+    /// Whether no query is in progress or waits.
     var isIdle: Bool { queries.isEmpty && waiting.isEmpty }
 
-    /// Asks for the retained messages of filters.
+    /// Begins a query.
     ///
     /// - Parameters:
     ///   - excludesOwn: whether messages that this bridge publishes meanwhile do not arrive.
-    ///   - usesCanary: whether a canary is to reveal dropped messages.
+    ///   - usesCanary: whether to use a canary.
     ///   - done: called when the query has ended. Not called if the connection ends before.
     func ask(
         _ filters: [String], excludesOwn: Bool, usesCanary: Bool, _ done: @escaping (_ answer: Answer) -> Void
@@ -152,11 +184,13 @@ final class RetainedQueries {
         begin(query)
     }
 
+    /// Step 1: subscribes.
     private func begin(_ query: Query) {
         let (filters, canary) = (query.filters, query.usesCanary ? canary : nil)
         query.canary = canaryContent
         for part in filters.chunks(of: Self.together) {
-            // All filters of a packet have the same options.
+            // All filters of a packet have the same options. The canary is a message of this client itself, so with a
+            // canary no filter excludes own messages.
             var packet = part.map { filter($0, excludesOwn: query.excludesOwn && canary == nil) }
             if let canary { packet.append(filter(canary.filter, excludesOwn: false)) }
             if let id = subscribe(packet, query.identifier) {
@@ -175,14 +209,14 @@ final class RetainedQueries {
         if query.unanswered.isEmpty { end(query) }
     }
 
-    /// Returns a filter with quality of service 0: the window does not limit its messages, and none of them waits in
-    /// the session after a lost connection.
+    /// Returns a filter with quality of service 0: the in-flight window does not delay its messages, and none of them
+    /// waits in the session after a lost connection.
     private func filter(_ text: String, excludesOwn: Bool) -> TopicFilter {
         TopicFilter(
             text, quality: .atMostOnce, excludesOwn: excludesOwn, keepsRetainFlag: true, retainHandling: .always)
     }
 
-    /// Handles the broker's answer to a subscription.
+    /// Handles the broker's answer to a subscription, of a query or not.
     func answered(_ id: PacketID, _ reasons: [ReasonCode]) {
         guard let query = queries.first(where: { $0.phase == .asking && $0.unanswered[id] != nil }) else { return }
         let asked = query.unanswered.removeValue(forKey: id)!
@@ -195,7 +229,8 @@ final class RetainedQueries {
         wait(for: query, Time.calm)
     }
 
-    /// Handles a retained message of the broker.
+    /// Handles a retained message of the broker: counts canaries, and extends step 2 of the queries to which it
+    /// belongs.
     func received(_ publication: Publication) {
         let (topic, identifiers) = (publication.topic, publication.subscriptions)
         let isCanary = topic == canary?.topic
@@ -213,6 +248,7 @@ final class RetainedQueries {
         }
     }
 
+    /// Starts the timer of a step.
     private func wait(for query: Query, _ milliseconds: UInt32) {
         query.timer = .once(milliseconds: milliseconds, on: context) { [unowned self, unowned query] in
             query.timer = nil
@@ -226,6 +262,8 @@ final class RetainedQueries {
         }
     }
 
+    /// Step 3: unsubscribes. Only the last query in progress also ends the subscription to the canary, which all
+    /// queries share.
     private func end(_ query: Query) {
         query.phase = .ending
         wait(for: query, Time.answer)
@@ -238,7 +276,7 @@ final class RetainedQueries {
         }
     }
 
-    /// Handles the broker's answer to an unsubscription.
+    /// Handles the broker's answer to an unsubscription, of a query or not.
     func ended(_ id: PacketID) {
         if let filters = leftovers.removeValue(forKey: id) { return close(filters) }
         guard let query = queries.first(where: { $0.phase == .ending && $0.unanswered[id] != nil }) else { return }
@@ -249,6 +287,7 @@ final class RetainedQueries {
         end(of: query)
     }
 
+    /// Notes that the broker has ended subscriptions.
     private func close(_ filters: [String], count: Int = 1) {
         for filter in filters {
             guard let uses = open[filter] else { continue }
@@ -256,6 +295,7 @@ final class RetainedQueries {
         }
     }
 
+    /// Ends a query with its answer, and begins the next waiting query.
     private func end(of query: Query) {
         query.timer = nil
         queries.removeAll { $0 === query }
@@ -266,9 +306,7 @@ final class RetainedQueries {
 
     // MARK: Connections
 
-    /// Handles a new connection: ends subscriptions of interrupted queries that the session may still have.
-    ///
-    /// - Parameter identifiersAvailable: whether the broker sends the identifiers of a message's subscriptions.
+    /// Handles a new connection: ends subscriptions of interrupted queries that the broker's session may still have.
     func connected(sessionPresent: Bool, identifiersAvailable: Bool) {
         isOneAtATime = !identifiersAvailable
         guard sessionPresent else { return open = [:] }
@@ -277,15 +315,16 @@ final class RetainedQueries {
         }
     }
 
-    /// Ends all queries before the connection ends in order.
+    /// Ends the subscriptions of all queries before the bridge ends the connection. No callback is called.
     func withdraw() {
         for part in open.keys.sorted().chunks(of: Self.together) { _ = unsubscribe(Array(part)) }
         (queries, waiting, open) = ([], [], [:])
     }
 
+    /// Ends all queries without a callback, because the connection has ended.
     func connectionEnded() {
         (queries, waiting, leftovers) = ([], [], [:])
-        // One packet ends all subscriptions with the same filter.
+        // At the next connection one packet ends the subscription to a filter, for any number of queries.
         open = open.mapValues { _ in 1 }
     }
 }

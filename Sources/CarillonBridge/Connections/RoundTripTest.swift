@@ -2,11 +2,15 @@
 import CarillonMQTT
 import CarillonMainLoop
 
-/// A message that the bridge sends to itself through the broker: `carillon bridge test`.
+/// One message that the bridge sends to itself through the broker, to measure the round trip or to find out whether
+/// messages pass. ``RoundTrips`` creates it. It subscribes to the topic, publishes the message when the broker has
+/// granted that, and ends with the arrival or a time limit.
 final class RoundTripTest {
+    /// The reason why the message did not come back. Other commands to the broker also use it for their errors.
     struct Failure: Error {
+        /// The kind of failure.
         enum Kind {
-            /// It did not come back in time.
+            /// The message did not come back in time.
             case silence
             /// The broker refused the subscription to the topic.
             case refusal
@@ -14,25 +18,35 @@ final class RoundTripTest {
             case end
         }
 
+        /// The kind of failure.
         var kind = Kind.end
+        /// The text for people.
         let reason: String
     }
 
-    /// The maximum time of a requested test, in milliseconds.
+    /// The time limit of a requested test, in milliseconds.
     static let timeout: UInt32 = 10_000
 
     private let topic: String
+    /// The payload: a random token, by which the message is recognized.
     private let payload: [UInt8]
     private let broker: BrokerLink
     private let context: MainContext
+    /// The unanswered or granted subscription; nil if none was sent.
     private var subscription: PacketID?
+    /// The time of the publication; nil before.
     private var sent: SuspendingClock.Instant?
+    /// The time limit.
     private var timer: EventSource?
+    /// The callback; nil when it was called.
     private var done: ((Result<Duration, Failure>) -> Void)?
 
+    /// Subscribes to the topic.
+    ///
     /// - Parameters:
-    ///   - timeout: the maximum time, in milliseconds.
-    ///   - done: receives the time that the message took, or the reason why it did not come back. Called once.
+    ///   - token: the payload, which no other message has.
+    ///   - timeout: the time limit, in milliseconds.
+    ///   - done: receives the round-trip time, or the reason why the message did not come back. Called once.
     init(
         topic: String, token: String, timeout: UInt32 = timeout, broker: BrokerLink, context: MainContext,
         _ done: @escaping (Result<Duration, Failure>) -> Void
@@ -50,8 +64,10 @@ final class RoundTripTest {
         }
     }
 
+    /// Whether the test has ended.
     var isOver: Bool { done == nil }
 
+    /// Handles the broker's answer to a subscription: publishes the message.
     func subscribed(_ id: PacketID, _ reasons: [ReasonCode]) {
         guard id == subscription, !isOver else { return }
         if let reason = reasons.first(where: \.isFailure) {
@@ -66,11 +82,13 @@ final class RoundTripTest {
         }
     }
 
+    /// Handles a message on the topic.
     func received(_ publication: Publication) {
         guard publication.payload == payload, let sent else { return }
         end(.success(context.now - sent))
     }
 
+    /// Ends the test with a result.
     func end(_ result: Result<Duration, Failure>) {
         guard let done else { return }
         self.done = nil
@@ -81,6 +99,7 @@ final class RoundTripTest {
 }
 
 extension Duration {
+    /// The duration in microseconds, rounded toward zero.
     var microseconds: Int64 {
         components.seconds * 1_000_000 + components.attoseconds / 1_000_000_000_000
     }

@@ -2,17 +2,18 @@
 import CarillonMQTT
 import CarillonMainLoop
 
-/// The messages of the bridge to itself through the broker: requested tests, and the bridge's own probes.
+/// The messages that the bridge sends to itself through the broker, one at a time: the tests of `carillon bridge test`,
+/// and the bridge's own probes. ``Crossing`` owns it.
 ///
-/// A broker that has dropped messages awaits their acknowledgments forever, and sends nothing more when its window is
-/// full of them. The bridge therefore sends a probe the same way as all messages, at the beginning and after each
-/// query. A lost probe is a reason for a new connection, but only a limited number of times: an access list may block
-/// all probes.
+/// A broker that has dropped messages waits for their acknowledgments forever. When they fill its in-flight window, it
+/// sends no further message. A probe takes the same path as all messages, at the beginning of a connection and after
+/// each query, and finds that out. A lost probe is a reason to renew the connection, but only a limited number of
+/// times, because an access list may block all probes.
 final class RoundTrips {
     private enum Time {
-        /// The pause before a probe, in milliseconds: several queries cause one probe.
+        /// The pause before a probe, in milliseconds, so that several queries cause one probe.
         static let calm: UInt32 = 500
-        /// The maximum time of a probe, in milliseconds.
+        /// The time limit of a probe, in milliseconds.
         static let own: UInt32 = 10_000
     }
 
@@ -20,18 +21,26 @@ final class RoundTrips {
     private let broker: BrokerLink
     private let makeToken: () -> String
     private let context: MainContext
+    /// The present or last test or probe.
     private var current: RoundTripTest?
+    /// Whether it is a probe that is in progress.
     private var isOwn = false
+    /// Runs before a probe.
     private var timer: EventSource?
-    /// The time of the first probe of a row that failed because reading was paused.
+    /// The time of the first of several probes that failed because reading was paused; nil for none.
     private var delayedSince: SuspendingClock.Instant?
 
-    /// Whether any message has ever come back, and the number of reconnections that were caused since the last one.
+    /// Whether any message has ever come back.
     private var hasComeBack = false
+    /// The number of renewals of the connection since a message last came back.
     private var failures = 0
-    /// The maximum number of failures. If no message has ever come back, one of them may have been dropped.
+    /// The maximum of `failures`. If no message has ever come back, an access list may block all, so only one renewal
+    /// is tried.
     private var maxFailures: Int { hasComeBack ? 3 : 1 }
 
+    /// Creates an object without tests.
+    ///
+    /// - Parameter topic: the topic of the messages.
     init(topic: String, broker: BrokerLink, makeToken: @escaping () -> String, context: MainContext) {
         self.topic = topic
         self.broker = broker
@@ -39,10 +48,10 @@ final class RoundTrips {
         self.context = context
     }
 
-    /// Whether a message is on its way.
+    /// Whether a test or a probe is in progress.
     var isWaiting: Bool { current?.isOver == false }
 
-    /// Handles a new connection.
+    /// Handles a new connection. If messages have come back before and no probe was lost since, no probe is needed.
     func connected() {
         delayedSince = nil
         if !hasComeBack || failures > 0 { probe() }
@@ -59,13 +68,14 @@ final class RoundTrips {
         }
     }
 
-    /// Sends a requested test message.
+    /// Sends a requested test message. A probe in progress ends; another requested test is refused.
     func test(_ done: @escaping (Result<Duration, RoundTripTest.Failure>) -> Void) {
         if isOwn { end("another test was requested") }
         guard !isWaiting else { return done(.failure(.init(reason: "another test is in progress"))) }
         send(timeout: RoundTripTest.timeout, done)
     }
 
+    /// Sends a message.
     private func send(
         timeout: UInt32, _ done: @escaping (Result<Duration, RoundTripTest.Failure>) -> Void
     ) {
@@ -80,7 +90,7 @@ final class RoundTrips {
             case .failure(let failure):
                 guard failure.kind == .silence else { return }
                 guard !isPaused, broker.pauses == pauses else {
-                    // A message can't arrive behind unread ones.
+                    // While reading was paused, the message could not arrive. This is no evidence of dropped messages.
                     delayedSince = begin
                     return probe()
                 }
@@ -89,12 +99,14 @@ final class RoundTrips {
         }
     }
 
-    /// Ends the present message, because nothing arrives any more.
+    /// Ends the test in progress, for example because the connection has ended.
     func end(_ reason: String) {
         timer = nil
         current?.end(.failure(.init(reason: reason)))
     }
 
+    /// Passes the broker's answer to a subscription on.
     func subscribed(_ id: PacketID, _ reasons: [ReasonCode]) { current?.subscribed(id, reasons) }
+    /// Passes a message on the topic on.
     func received(_ publication: Publication) { current?.received(publication) }
 }

@@ -1,36 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMainLoop
 
-/// The absent hosts, and the end of their values after a long absence (R8): a machine that is gone for good leaves
-/// nothing behind. Times are wall-clock times in microseconds since 1970, because they outlive processes.
+/// The hosts that are offline, and the end of their values in this session after a long absence (R8, `absence-expiry`).
+/// A machine that is gone for good thus leaves nothing behind. ``Importer`` uses it. Times are wall-clock times in
+/// microseconds since 1970, because they outlive processes.
 ///
-/// A host that this bridge knows as offline may have been online while the bridge was away. Its time therefore does not
-/// end before the broker has had time to show which hosts are online.
+/// A host that the saved state calls absent may have been online while this bridge was away. Its values therefore do
+/// not end before the broker has had time to show the hosts that are online.
 final class AbsentHosts {
+    /// The maximum absence, in microseconds; 0 for no limit.
     private let expiry: Int64
     private let context: MainContext
+    /// Returns the wall-clock time.
     private let time: () -> Int64
+    /// Ends the values of hosts in the session.
     private let end: ([Origin]) -> Void
+    /// The absent hosts, with the beginning of each absence.
     private var since: [Origin: Int64] = [:]
+    /// The quota of each machine in `since`.
     private var machines = MachineCounts(max: HostTable.most)
-    /// The hosts whose time is over; `told` has the hosts among them whose values this process has ended.
+    /// The hosts whose values have ended, in this process or an earlier one. Values that the broker still has of them
+    /// are ignored.
     private var over: Set<Origin> = []
+    /// The hosts whose values this process has ended.
     private var told: Set<Origin> = []
-    /// The time at which the broker has shown which hosts are online; nil without a connection.
+    /// The time at which the broker has shown the hosts that are online; nil without a connection.
     private var trusted: SuspendingClock.Instant?
+    /// Runs until the next values end.
     private var timer: EventSource?
 
-    /// The time for the broker to show which hosts are online, and for hosts to connect to it, in microseconds.
+    /// The time from a connection until the broker has shown the hosts that are online, and hosts have connected to it,
+    /// in microseconds.
     private static let trust: Int64 = 95_000_000
-    /// The beginning of 2020, in microseconds since 1970. A clock with an earlier time is not set yet.
+    /// The beginning of 2020, in microseconds since 1970. A wall clock with an earlier time is not set yet.
     private static let earliest: Int64 = 1_577_836_800_000_000
-    /// The maximum of a timer, in milliseconds: the wall clock may be set meanwhile.
+    /// The maximum length of the timer, in milliseconds. The wall clock may be set meanwhile.
     private static let maxWait: Int64 = 86_400_000
 
+    /// Creates a table without hosts.
+    ///
     /// - Parameters:
     ///   - seconds: the time after which the values of an absent host end; 0 for never.
     ///   - time: returns microseconds since 1970 in UTC.
-    ///   - end: receives hosts whose time is over. Called from the loop.
+    ///   - end: receives hosts whose values are to end. Called from the loop.
     init(after seconds: UInt32, context: MainContext, time: @escaping () -> Int64, end: @escaping ([Origin]) -> Void) {
         expiry = Int64(seconds) * 1_000_000
         self.context = context
@@ -38,19 +50,18 @@ final class AbsentHosts {
         self.end = end
     }
 
-    /// Returns the time since when each host is absent.
+    /// Returns the absences for the next process.
     ///
-    /// - Parameter present: the hosts that are online. If they are offline when the next process starts, this process
-    ///   was the last to see them.
+    /// - Parameter present: the hosts that are online. For the next process their absence begins now.
     func saved(present: some Sequence<Origin> = []) -> [Origin: Int64] {
         var saved = since
         for origin in present where saved[origin] == nil { saved[origin] = time() }
         return saved
     }
 
-    /// Restores the absences that an earlier bridge knew.
+    /// Restores the absences that an earlier bridge has saved.
     ///
-    /// - Parameter isPresent: whether an earlier bridge of this process knows a host as online.
+    /// - Parameter isPresent: returns whether a host is online, so that it is not absent.
     func restore(_ saved: [Origin: Int64], unless isPresent: (Origin) -> Bool = { _ in false }) {
         let now = time()
         for (origin, time) in saved
@@ -64,13 +75,13 @@ final class AbsentHosts {
 
     /// Notes whether a host is online.
     ///
-    /// - Returns: whether it is online again, and its values have ended or are not taken.
+    /// - Returns: whether it is online again after its values have ended, so that they have to be fetched.
     func follow(_ origin: Origin, isOnline: Bool) -> Bool {
         guard isOnline else {
             guard since[origin] == nil, machines.hasRoom(for: origin) else { return false }
             machines.add(origin)
             since[origin] = time()
-            // Its time is over later than that of all hosts that the timer is for.
+            // This absence ends later than those for which the timer runs already.
             if timer == nil { watch() }
             return false
         }
@@ -79,7 +90,7 @@ final class AbsentHosts {
 
     /// Forgets the absence of a host.
     ///
-    /// - Returns: whether its values have ended, or are not taken.
+    /// - Returns: whether its values have ended.
     @discardableResult
     func forget(_ origin: Origin) -> Bool {
         guard since.removeValue(forKey: origin) != nil else { return false }
@@ -91,35 +102,38 @@ final class AbsentHosts {
     /// The absent hosts.
     var hosts: [Origin] { Array(since.keys) }
 
-    /// Whether the bridge ignores values of the host that the broker still has.
+    /// Whether the values of a host have ended, so that the bridge ignores the values that the broker still has.
     func isOver(_ origin: Origin) -> Bool { over.contains(origin) }
 
+    /// Begins the time in which the broker shows the hosts that are online.
     func connected() {
         trusted = context.now + .microseconds(Self.trust)
         watch()
     }
 
+    /// Stops the timer. Without a connection no absence is certain.
     func connectionEnded() { (trusted, timer) = (nil, nil) }
 
+    /// Returns the wall-clock time at which the values of a host end.
     private func dueTime(_ since: Int64, _ trusted: Int64) -> Int64 {
-        // An absence that was seen on this connection is certain.
+        // An absence that began on this connection is certain. Another one also needs the broker's confirmation.
         since + Self.trust < trusted ? max(since + expiry, trusted) : since + expiry
     }
 
-    /// The wall-clock time at which the broker has shown which hosts are online; nil without a connection, and while
-    /// the clock is not set.
+    /// The time of `trusted` on the wall clock; nil without a connection, and while the wall clock is not set.
     private var trustedTime: Int64? {
         let now = time()
         guard let trusted, now >= Self.earliest else { return nil }
         return now + (trusted - context.now).microseconds
     }
 
-    /// Sets absences from before the clock was set to begin now.
+    /// Sets the absences that began before the wall clock was set to begin now.
     private func beginUnknown() {
         let now = time()
         for (origin, time) in since where time < Self.earliest { since[origin] = now }
     }
 
+    /// Starts the timer for the next values that end.
     private func watch() {
         timer = nil
         guard expiry > 0, !since.isEmpty, trusted != nil else { return }
@@ -131,6 +145,7 @@ final class AbsentHosts {
         wait(min(max(0, next - now) / 1_000 + 1, Self.maxWait))
     }
 
+    /// Starts the timer.
     private func wait(_ milliseconds: Int64) {
         timer = .once(milliseconds: UInt32(milliseconds), on: context) { [unowned self] in
             timer = nil
@@ -138,6 +153,7 @@ final class AbsentHosts {
         }
     }
 
+    /// Ends the values of the hosts whose time is over.
     private func look() {
         guard let trusted = trustedTime else { return watch() }
         beginUnknown()

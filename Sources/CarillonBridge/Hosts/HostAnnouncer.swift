@@ -2,11 +2,13 @@
 import CarillonMainLoop
 import CarillonWire
 
-/// The announcements to the session of the realm's hosts, and of the bridge's connection: values that end with the
-/// bridge (R1).
+/// The announcements of the bridge to its session: which hosts of its realm (the group of hosts that exchange
+/// notifications) are online, and whether the bridge is connected to the broker. They are retained values that end when
+/// the bridge leaves the bus (R1).
 final class HostAnnouncer {
-    /// The name of the value of each host, which has ``Origin/text`` as its object.
+    /// The name of the value of each host. Its object is ``Origin/text``.
     static let hostName = "org.carillon.Bridge.Host"
+    /// The name of the value with the state of the connection.
     static let connectionName = "org.carillon.Bridge.Connection"
 
     private let configuration: BridgeConfiguration
@@ -17,9 +19,9 @@ final class HostAnnouncer {
         self.center = center
     }
 
-    /// Announces a host whose state has changed.
+    /// Announces a host whose presence has changed, and logs a host whose messages lack their properties.
     ///
-    /// - Parameter before: the state known before; nil for none.
+    /// - Parameter before: the presence before; nil for none.
     func tell(_ origin: Origin, _ host: HostTable.Host, before: HostTable.Host?) {
         if host.isStripped, before?.isStripped != true {
             Log.warning(
@@ -30,6 +32,7 @@ final class HostAnnouncer {
         if configuration.followsPresence, before?.isOnline != host.isOnline { tell(origin, host) }
     }
 
+    /// Posts the value of a host.
     private func tell(_ origin: Origin, _ host: HostTable.Host) {
         center.tell(
             Self.hostName, about: origin.text,
@@ -47,13 +50,18 @@ final class HostAnnouncer {
         center.submit(.call(RemoveRetained(name: Self.hostName, object: origin.text)) { _ in })
     }
 
+    /// Announces the state of the connection.
+    ///
+    /// - Parameters:
+    ///   - broker: the host and port of the broker.
+    ///   - reason: the reason why there is no connection; empty for none.
     func tellConnection(_ isConnected: Bool, broker: String, reason: String) {
         center.tell(
             Self.connectionName,
             ["connected": .boolean(isConnected), "broker": .string(broker), "reason": .string(reason)], isValue: true)
     }
 
-    /// Announces all hosts to a service that does not know the bridge, and so has none of its values.
+    /// Announces all hosts to a service that has appeared and has none of the bridge's values.
     func tellAll(_ table: HostTable) {
         guard configuration.followsPresence else { return }
         for (origin, host) in table.hosts.sorted(by: { $0.key.text < $1.key.text }) { tell(origin, host) }

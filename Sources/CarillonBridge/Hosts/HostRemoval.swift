@@ -3,47 +3,60 @@ import CarillonCollections
 import CarillonMQTT
 import CarillonMainLoop
 
-/// The removal of everything that the broker keeps of a host that is gone for good: `carillon bridge forget`.
+/// The removal of all messages that the broker retains of a host that is gone for good: `carillon bridge forget`.
+/// ``Crossing`` creates one for each command. It queries the broker for the messages and publishes an empty retained
+/// message on each of their topics, which removes them.
 final class HostRemoval {
+    /// The outcome of a removal.
     struct Result {
         /// The topics on which nothing is retained any more.
         var removed: [String] = []
+        /// The number of removals that the broker refused.
         var refused: UInt64 = 0
         /// The reason of the last refusal.
         var reason = ""
     }
 
     private enum Phase {
-        /// The broker shows the messages that it retains.
+        /// The broker shows the messages that it retains of the host.
         case looking
         /// The retained messages are being removed.
         case removing
         case over
     }
 
-    /// The maximum time for the broker's answer, in milliseconds.
+    /// The maximum time for an answer of the broker, in milliseconds.
     private static let timeout: UInt32 = 20_000
     /// The maximum number of unacknowledged removals.
     private static let window = 16
-    /// The maximum number of topics that are removed together.
+    /// The maximum number of topics of one query. Further messages stay.
     private static let maxTopics = 131_072
 
+    /// The host.
     let origin: Origin
     private let realm: String
     private let broker: BrokerLink
     private let context: MainContext
     private var phase = Phase.looking
+    /// The topics on which the broker has shown a message.
     private var topics: Set<String> = []
+    /// The topics whose removal was not published yet.
     private var rest = Deque<String>()
+    /// The unacknowledged removals.
     private var inFlight: [PacketID: String] = [:]
+    /// The result so far.
     private var result = Result()
+    /// The time limit for the next answer.
     private var timer: EventSource?
+    /// The callback; nil when it was called.
     private var done: ((Swift.Result<Result, RoundTripTest.Failure>, _ removed: [String]) -> Void)?
-    /// Whether the broker has dropped some of the messages to show; `removedBefore` is the number of topics removed
-    /// before it was asked.
+    /// Whether the broker has dropped some of the messages that it was to show.
     private var isIncomplete = false
+    /// The number of topics that were removed before the last query.
     private var removedBefore = 0
 
+    /// Begins the removal.
+    ///
     /// - Parameter done: called once, with the removed topics, also if the removal has failed.
     init(
         _ origin: Origin, in realm: String, broker: BrokerLink, context: MainContext,
@@ -57,6 +70,7 @@ final class HostRemoval {
         look()
     }
 
+    /// Queries the broker for the retained messages of the host.
     private func look() {
         phase = .looking
         (topics, removedBefore) = ([], result.removed.count)
@@ -67,12 +81,15 @@ final class HostRemoval {
         wait()
     }
 
+    /// Whether the removal has ended.
     var isOver: Bool { phase == .over }
 
+    /// Restarts the time limit.
     private func wait() {
         timer = .once(milliseconds: Self.timeout, on: context) { [unowned self] in fail("the broker does not answer") }
     }
 
+    /// Handles the end of the query, and begins to remove.
     private func shown(_ answer: RetainedQueries.Answer) {
         guard phase == .looking else { return }
         guard answer.refused.isEmpty, answer.isComplete || !topics.isEmpty else {
@@ -85,7 +102,10 @@ final class HostRemoval {
         goOn()
     }
 
-    /// - Returns: whether the message is about the host, and concerns no other part of the bridge meanwhile.
+    /// Handles a message of the broker during the query. A presence message by which the host is online ends the
+    /// removal.
+    ///
+    /// - Returns: whether the message is one to remove, so that other parts of the bridge ignore it.
     func take(_ publication: Publication) -> Bool {
         guard phase == .looking, publication.isRetained, !publication.payload.isEmpty,
             let topic = BridgeTopic(publication.topic, in: realm), topic.origin == origin
@@ -99,6 +119,7 @@ final class HostRemoval {
         return true
     }
 
+    /// Publishes further removals, within the window, or ends.
     private func goOn() {
         while inFlight.count < Self.window, let topic = rest.popFirst() {
             do throws(MQTTError) {
@@ -108,11 +129,12 @@ final class HostRemoval {
             }
         }
         guard inFlight.isEmpty else { return wait() }
-        // The broker has space for further messages now.
+        // After an incomplete answer the query is repeated as long as it makes progress: the broker has less to show.
         if isIncomplete, result.removed.count > removedBefore { return look() }
         end(.success(result))
     }
 
+    /// Handles the acknowledgment or refusal of a removal. Other identifiers are ignored.
     func acknowledged(_ id: PacketID, _ reason: ReasonCode) {
         guard let topic = inFlight.removeValue(forKey: id) else { return }
         if reason.isFailure {
@@ -124,7 +146,7 @@ final class HostRemoval {
         goOn()
     }
 
-    /// Ends before everything is removed, for example because the connection ends.
+    /// Ends the removal with an error, for example because the connection ends.
     func fail(_ reason: String) { end(.failure(.init(reason: reason))) }
 
     private func end(_ result: Swift.Result<Result, RoundTripTest.Failure>) {

@@ -2,32 +2,38 @@
 import CarillonJSON
 import CarillonMQTT
 
-/// The hosts of the realm, by the presence that they publish at the broker.
+/// The other hosts of the realm, the group of hosts that exchange notifications, by the presence messages that they
+/// publish as retained messages at the broker.
 struct HostTable {
+    /// The presence of a host.
     struct Host: Equatable {
+        /// Whether it is connected to the broker, by its message.
         var isOnline: Bool
         /// The software of the host; empty for a host that does not name it, such as a plain MQTT client.
         var software = ""
-        /// Whether its message had lost its properties on the way, because a bridge between brokers speaks MQTT 3.1.1.
+        /// Whether an intermediary has removed the user properties of its message: a connection between two brokers
+        /// that uses MQTT 3.1.1.
         var isStripped = false
-        /// The run of the host's bridge; nil for a host that does not name one.
+        /// The run of the host's bridge, one process; nil if the message names none.
         var run: String?
-        /// The token by which the host says that the broker has all its values. It changes each time that the broker
-        /// has lacked some and has them again. Nil while some may be missing, and for a host without tokens.
+        /// The token by which the host announces that the broker has all its values. It changes each time the broker
+        /// had lacked some values and has them again. Nil while some may be missing, and for a host without tokens.
         var mark: String?
     }
 
     /// The maximum number of remembered hosts.
     static let most = 4096
 
+    /// The known hosts.
     private(set) var hosts: [Origin: Host] = [:]
+    /// The quota of each machine in `hosts`.
     private var machines = MachineCounts(max: most)
-    /// The hosts that are online only by a message of an earlier connection.
+    /// The hosts that are online only by a presence message of an earlier connection.
     private(set) var unconfirmed: Set<Origin> = []
 
-    /// Processes a message on ``BridgeTopic/Subject/online``.
+    /// Processes a presence message, on ``BridgeTopic/Subject/online``.
     ///
-    /// - Returns: the host if its state has changed; nil otherwise, and for an unreadable message.
+    /// - Returns: the new presence if it has changed; nil otherwise, and for an unreadable message.
     mutating func take(_ publication: Publication, of origin: Origin) -> Host? {
         unconfirmed.remove(origin)
         guard let host = Self.host(in: publication) else {
@@ -41,19 +47,19 @@ struct HostTable {
         return host
     }
 
+    /// Forgets a host.
     mutating func forget(_ origin: Origin) {
         if hosts.removeValue(forKey: origin) != nil { machines.remove(origin) }
         unconfirmed.remove(origin)
     }
 
-    /// Begins a confirmation at a new connection, on which the broker shows all hosts that it knows.
+    /// Begins a confirmation (``HostConfirmation``): all hosts that are online become unconfirmed.
     mutating func beginConfirming() { unconfirmed = Set(hosts.filter(\.value.isOnline).keys) }
 
-    /// Confirms hosts by their earlier messages, because the broker can't be asked.
+    /// Confirms hosts by their earlier messages, because the broker did not answer.
     mutating func confirm(_ hosts: some Sequence<Origin>) { unconfirmed.subtract(hosts) }
 
-    /// Ends the confirmation of hosts. The broker has had time to show all hosts, and the hosts to connect to it; a
-    /// forgotten host is offline.
+    /// Sets the unconfirmed ones of some hosts offline, because the broker has forgotten them.
     ///
     /// - Returns: the hosts that are offline now.
     mutating func endConfirming(_ forgotten: [Origin]) -> [Origin] {
@@ -65,8 +71,9 @@ struct HostTable {
 
     subscript(origin: Origin) -> Host? { hosts[origin] }
 
+    /// Reads a presence message; nil for an unreadable one.
     static func host(in publication: Publication) -> Host? {
-        // A plain client may publish JSON or a common keyword.
+        // A plain client may publish a common keyword instead of JSON.
         switch String(decoding: publication.payload.prefix(16), as: UTF8.self).lowercased() {
         case "online", "true", "1", "on": return Host(isOnline: true)
         case "offline", "false", "0", "off": return Host(isOnline: false)
@@ -75,7 +82,8 @@ struct HostTable {
         guard let json = try? JSON(publication.payload), case .object = json,
             case .boolean(let isOnline)? = json["online"]
         else { return nil }
-        // A bridge identifies itself in the payload and in a property. The payload passes through every intermediary.
+        // A bridge identifies itself in the payload and in a user property. Every intermediary keeps the payload, so a
+        // missing property was removed.
         let isBridge = json["protocol"]?.integer != nil
         let hasProperty = publication.userProperties.contains {
             $0.name == MessageProperties.Key.carillon.rawValue

@@ -4,22 +4,26 @@ import CarillonJSON
 import CarillonMQTT
 import CarillonWire
 
-/// The presence that the bridge publishes of itself, and the detection of a second bridge with the same realm, host and
-/// user (G2). No input and output.
+/// The presence that the bridge publishes of its own host, and the detection of a second bridge with the same realm,
+/// host and user (G2). ``PresenceKeeper`` uses it; it does no input and output.
 ///
-/// A message of another run on the topic proves nothing: a broker may restore an old message after a power failure, and
-/// other clients can forge one. The bridge publishes its presence again, with a challenge. A live bridge answers the
-/// challenge. Then the bridge that was asked last stays, and the bridge that asked gives way.
+/// A message of another run on the topic does not prove that another bridge is alive: a broker may restore an old
+/// message after a power failure, and other clients can forge one. The bridge then publishes its presence again, with a
+/// challenge, which only a live bridge answers. After an answer the bridge that has asked disconnects.
 struct OwnPresence {
+    /// The reaction to a message on the topic.
     enum Reaction: Equatable {
+        /// No reaction.
         case none
         /// The bridge publishes its presence again.
+        ///
+        /// - Parameter answer: the challenge of another bridge that it answers; nil for none.
         case correct(answer: String?)
-        /// Another bridge is alive.
+        /// Another bridge is alive, and this one disconnects for a while.
         case giveWay
     }
 
-    /// The content of a message on the topic.
+    /// The content of a presence message.
     private struct Claim {
         var isOnline = false
         var run: String?
@@ -35,16 +39,16 @@ struct OwnPresence {
         }
     }
 
-    /// The run of this process; a restarted bridge has another one.
+    /// The run: a token of this process.
     let run: String
-    /// The open challenge, which waits for an answer.
+    /// The open challenge, which another bridge may answer.
     private(set) var challenge: String?
-    /// The token that says that the broker has all values of this host. It changes each time that the broker has lacked
-    /// some.
+    /// The token that says that the broker has all values of this host; nil before. It changes each time the broker had
+    /// lacked some.
     var mark: String?
-    /// Whether the broker was found to have all values on this connection.
+    /// Whether this was found on the present connection, so that messages contain the token.
     var isVouched = false
-    /// Whether the broker has shown an announcement of this process on this connection.
+    /// Whether the broker has shown a presence message of this process on this connection.
     private var hasSeenOwn = false
 
     init(run: String) {
@@ -53,26 +57,27 @@ struct OwnPresence {
 
     /// Handles a new connection to the broker.
     ///
-    /// - Parameter sessionPresent: whether the broker has kept the session, and so perhaps all values.
+    /// - Parameter sessionPresent: whether the broker has kept the session, and so probably also the values.
     mutating func connected(sessionPresent: Bool) {
         (hasSeenOwn, isVouched) = (false, false)
         if !sessionPresent { mark = nil }
     }
 
-    /// Closes the challenge, which no bridge has answered in time.
+    /// Closes the challenge, because no bridge has answered it in time.
     mutating func closeChallenge() { challenge = nil }
 
-    /// Judges a message on the bridge's own topic.
+    /// Decides how to react to a message on this host's own topic.
     ///
-    /// - Parameter isRetained: whether the broker marks the message as retained. Such a message is old until the broker
-    ///   has shown the bridge's own. Later it may be new: a broker that sends one message for two subscriptions marks
-    ///   that one, too.
+    /// - Parameter isRetained: whether the broker marks the message as retained. Such a message is old as long as the
+    ///   broker has not shown a message of this process. Later it may be new: a broker that sends one message for two
+    ///   subscriptions also marks it.
     mutating func judge(_ publication: Publication, isRetained: Bool) -> Reaction {
         let claim = Claim(publication.payload)
         if claim.isOnline, claim.run == run {
             hasSeenOwn = true
             return .none
         }
+        // A fault of test builds (E7).
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.ownRunFeared), claim.isOnline { return .giveWay }
         #endif
@@ -80,27 +85,30 @@ struct OwnPresence {
         guard claim.isOnline, let other = claim.run else { return .correct(answer: nil) }
         if let challenge, claim.answer == challenge { return .giveWay }
         guard let asked = claim.challenge else { return .correct(answer: nil) }
-        // Two bridges that ask each other at the same time must not both give way.
+        // Two bridges that challenge each other at the same time must not both disconnect: the one with the lower run
+        // does not answer.
         return .correct(answer: challenge == nil || run > other ? asked : nil)
     }
 
-    /// Returns the message to publish.
+    /// Returns the presence message of a host that is online.
     ///
     /// - Parameters:
-    ///   - answer: the challenge of another bridge to answer; an answer contains no challenge.
+    ///   - answer: the challenge of another bridge to answer. A message with an answer contains no challenge.
     ///   - next: the challenge to use if none is open; nil for no challenge.
     mutating func announcement(answer: String?, asking next: String?, topic: String) -> Publication {
         guard answer == nil, let next else {
             return Self.message(isOnline: true, run: run, mark: isVouched ? mark : nil, answer: answer, topic: topic)
         }
-        // A new challenge would make the answer to the open one worthless.
+        // The open challenge is repeated. With a new one, the answer to it would no longer be recognized.
         let challenge = challenge ?? next
         self.challenge = challenge
         return Self.message(isOnline: true, run: run, mark: isVouched ? mark : nil, challenge: challenge, topic: topic)
     }
 
+    /// Returns the presence message of a host that is offline, which is also the last will.
     func farewell(topic: String) -> Publication { Self.message(isOnline: false, run: run, topic: topic) }
 
+    /// Returns a presence message: a retained JSON object.
     private static func message(
         isOnline: Bool, run: String, mark: String? = nil, challenge: String? = nil, answer: String? = nil,
         topic: String

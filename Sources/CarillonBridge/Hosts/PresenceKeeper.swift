@@ -2,26 +2,32 @@
 import CarillonMQTT
 import CarillonMainLoop
 
-/// The publisher of this host's presence at the broker. It publishes the presence on each connection, corrects false
-/// messages on its topic, and gives way to a second bridge with the same realm, host and user (``OwnPresence``).
+/// The publisher of this host's presence at the broker. It publishes the presence on each connection, and again after a
+/// message that contradicts it. If a second bridge with the same realm, host and user is alive, it disconnects this
+/// bridge for a while (``OwnPresence``).
 final class PresenceKeeper {
-    /// The maximum time for another bridge's answer to a challenge, in milliseconds.
+    /// The time for which a challenge to another bridge stays open, in milliseconds.
     private static let patience: UInt32 = 10_000
     /// The minimum time between two corrections, in milliseconds.
     private static let calm: UInt32 = 1_000
 
+    /// The rules and their state.
     private var presence: OwnPresence
     private let topic: String
     private let environment: BridgeEnvironment
     private let broker: BrokerLink
     private let context: MainContext
-    /// Whether this bridge has announced its presence on an earlier connection.
+    /// Whether this bridge has published its presence before.
     private var hasBeenPresent = false
+    /// Runs for the minimum time after a correction.
     private var correctionTimer: EventSource?
+    /// Runs while a challenge is open.
     private var challengeTimer: EventSource?
-    /// A correction that waits for the timer, with the challenge to answer.
+    /// The correction to make after the timer, with the challenge to answer; nil for no correction.
     private var dueCorrection: String??
 
+    /// Creates a publisher that begins with ``connected(sessionPresent:)``.
+    ///
     /// - Parameter topic: the topic of the presence.
     init(
         _ presence: OwnPresence, on topic: String, _ environment: BridgeEnvironment, broker: BrokerLink,
@@ -34,22 +40,24 @@ final class PresenceKeeper {
         self.context = context
     }
 
+    /// The presence message of a host that is offline.
     var farewell: Publication { presence.farewell(topic: topic) }
 
+    /// Publishes the presence on a new connection.
     func connected(sessionPresent: Bool) {
-        // Without the retain-as-published option, which would make a retained message indistinguishable from a new one.
+        // With the retain-as-published option a message that was retained before would look like a new one.
         let own = TopicFilter(topic, excludesOwn: false, keepsRetainFlag: false, retainHandling: .always)
         _ = broker.subscribe([own])
         presence.connected(sessionPresent: sessionPresent)
         presence.closeChallenge()
-        // A bridge that returns after another one has taken its place challenges that one; a new bridge takes the
-        // place.
+        // A bridge that was connected before challenges a bridge that has replaced it meanwhile. A new bridge
+        // challenges none, and so replaces the other.
         announce(answer: nil, asks: hasBeenPresent)
     }
 
-    /// Announces that the broker has all values of this host.
+    /// Announces to other hosts that the broker has all values of this host.
     ///
-    /// - Parameter again: whether the broker has lacked some.
+    /// - Parameter again: whether the broker had lacked some, so that the token changes.
     func tellValues(again: Bool) {
         if presence.mark == nil || again { presence.mark = environment.makeToken() }
         guard !presence.isVouched || again else { return }
@@ -69,7 +77,7 @@ final class PresenceKeeper {
         case .none: break
         case .giveWay: broker.giveWay()
         case .correct(let answer):
-            // At most one correction each second, regardless of the number of messages.
+            // The rate of corrections is limited, regardless of the number of messages.
             guard correctionTimer == nil else {
                 return dueCorrection = .some(answer ?? dueCorrection.flatMap(\.self))
             }
@@ -77,6 +85,7 @@ final class PresenceKeeper {
         }
     }
 
+    /// Publishes the presence again, and limits the rate.
     private func correct(answer: String?) {
         announce(answer: answer, asks: true)
         correctionTimer = .once(milliseconds: Self.calm, on: context) { [unowned self] in
@@ -85,6 +94,11 @@ final class PresenceKeeper {
         }
     }
 
+    /// Publishes the presence.
+    ///
+    /// - Parameters:
+    ///   - answer: the challenge of another bridge to answer; nil for none.
+    ///   - asks: whether to challenge other bridges.
     private func announce(answer: String?, asks: Bool) {
         guard broker.isConnected else { return }
         hasBeenPresent = true

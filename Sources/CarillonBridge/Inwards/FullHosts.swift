@@ -1,23 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonWire
 
-/// The machines whose quota of values at the service is exhausted (R1, E4).
+/// The machines for which the notification service accepts no further retained values, because their quota is exhausted
+/// (R1, E4). ``Importer`` uses it.
 ///
-/// A broker shows all its values again and again. The service is asked for space once, and not for each value:
-/// otherwise one machine with too many values would delay the messages of all.
+/// The broker shows all retained values repeatedly. A value that the service can't accept is then discarded here.
+/// Otherwise one machine with too many values would delay the messages of all, with a refused post for each value.
 struct FullHosts {
-    /// The machines, each with whether the quota is exhausted now, or was so before ``tryAgain()``.
+    /// The machines. True: the quota is exhausted. False: it was exhausted before ``tryAgain()``, and has not been
+    /// tested since.
     private var hosts: [String: Bool] = [:]
-    /// The hash values of the machines' values that the service has, which may be replaced; nil until the service has
-    /// listed its values.
+    /// The hash values of the values of these machines that the service has: a message that replaces one of them needs
+    /// no quota. Nil until the service has listed its values.
     private var kept: Set<Int>?
 
-    /// The maximum number of machines. For further machines the service is asked for each value.
+    /// The maximum number of remembered machines. The values of further machines are all posted.
     static let maxHosts = 4_096
 
     /// Notes that the service had no space for a value of a machine.
     ///
-    /// - Returns: whether it is news, so that the service is to be asked for its values.
+    /// - Returns: whether this is new, so that the service has to list its values.
     mutating func insert(_ host: String) -> Bool {
         guard hosts[host] != nil || hosts.count < Self.maxHosts else { return false }
         guard hosts.updateValue(true, forKey: host) != true else { return false }
@@ -25,10 +27,10 @@ struct FullHosts {
         return true
     }
 
-    /// Assumes that there may be space again: the next shown value tests it.
+    /// Assumes that the quotas may have space again: the next value of each machine is posted, which tests it.
     mutating func tryAgain() { hosts = hosts.filter(\.value).mapValues { _ in false } }
 
-    /// Whether the service certainly has no space for a value that the broker shows.
+    /// Whether the service certainly has no space for a value.
     func hasNoRoom(for message: InwardMessage) -> Bool {
         guard hosts[message.origin.host] == true, let kept else { return false }
         return !kept.contains(message.value.hashValue)
@@ -39,7 +41,7 @@ struct FullHosts {
         if hosts[message.origin.host] != nil { kept?.insert(message.value.hashValue) }
     }
 
-    /// Processes the service's list of its values.
+    /// Processes the service's list of all its values.
     mutating func found(_ values: some Sequence<FollowValues.Listed>) {
         guard !hosts.isEmpty else { return kept = nil }
         var found: Set<Int> = []

@@ -5,57 +5,81 @@ import CarillonMQTT
 import CarillonMainLoop
 import CarillonWire
 
-/// The path from the broker into the session: subscribes to wanted names, and checks messages.
+/// The direction from the broker into the session. It subscribes to the names that the session's observers want, checks
+/// received messages with ``InwardGate`` and appends them to ``InwardPosts``. It also keeps the session's copies of
+/// other hosts' retained values complete (``ValueFetch``) and free of ended ones (``ValueAudit``).
+///
+/// A ``Crossing`` has one importer and passes all events to it.
 final class Importer {
     private let configuration: BridgeConfiguration
     private let posts: InwardPosts
     private let broker: BrokerLink
+    /// Reports losses: their number, name, origin and reason.
     private let lost: (UInt64, String?, Origin, LossReason) -> Void
+    /// The check of messages, with the tables of hosts and of sequence numbers.
     private(set) var gate: InwardGate
+    /// The values that end with their posters.
     private var bound = BoundValues()
-    /// The filters that the broker's session has: filters of this process, and of the process before if that ended in
-    /// order. For other filters the broker sends all values, because values that end with their posters have to be
-    /// known (R8).
+    /// The filters that the broker's session has from this process, or from the process before if that ended in order.
+    /// For any other filter the bridge fetches all values. It can't rely on its copies, because values that end with
+    /// their posters have to be known (R8).
     private var subscribed: Set<String> = []
+    /// The unanswered subscriptions, with their filters.
     private var subscribing: [PacketID: [String]] = [:]
+    /// Runs while sequence numbers are missing (``watchHoles()``).
     private var holeTimer: EventSource?
+    /// The removal of values that the broker no longer has.
     private let audit: ValueAudit
+    /// The requests for the values of subscriptions.
     private var fetch: ValueFetch!
+    /// The wall-clock time of the last fetch of all values at a connection.
     private var fetchedAt: Int64?
-    /// The timer of the next fetch of all values, because some may have been dropped while the bridge was away. After a
-    /// fetch because of drops `refreshTimer` runs; `isRefreshDue` is whether there was a reason for another one since.
+    /// The timer of the next fetch of all values after a connection: the broker may have dropped messages while the
+    /// bridge was away.
     private var fetchTimer: EventSource?
+    /// Runs during the pause after a fetch of all values because of dropped messages.
     private var refreshTimer: EventSource?
+    /// Whether messages were dropped since that fetch, so that another one follows the pause.
     private var isRefreshDue = false
+    /// The length of the next such pause, in milliseconds.
     private var pause = pauses.lowerBound
+    /// The time of the last such fetch.
     private var refreshedAt: SuspendingClock.Instant?
     private let context: MainContext
-    /// Microseconds since 1970 in UTC.
+    /// Returns the wall-clock time, in microseconds since 1970 in UTC.
     private let time: () -> Int64
+    /// The counts for the status.
     var totals = Totals()
     /// Called when the broker has dropped messages, with a minimum pause between two calls.
     var onDrops: () -> Void = {}
-    /// Asks the service for all its values, which ``found(_:)`` receives.
+    /// Asks the service for its list of values, which ``found(_:)`` receives.
     var onDoubt: () -> Void = {}
-    /// The hash values of values that are faulty or exceeded the quota. Each is announced as a loss once, however often
+    /// The hash values of messages that are faulty or exceeded a quota. Each is reported as a loss once, however often
     /// the broker shows it.
     private var faulty: Set<Int> = []
+    /// The maximum number of these hash values; beyond it all are forgotten.
     private static let maxFaulty = 131_072
+    /// The machines for whose values the service has no space.
     private var full = FullHosts()
+    /// The hosts that are offline, whose values end after some time.
     private var absent: AbsentHosts!
-    /// The names of an earlier configuration's imports; empty when the values of names that are no longer imported are
+    /// The names of an earlier configuration's imports, until the values of names that are no longer imported have been
     /// removed.
     private var earlierImports: [NamePattern] = []
-    /// The devices that an earlier configuration mapped; `forgotten` has the hosts whose values are to be removed.
+    /// The devices that an earlier configuration mapped, until the values of unmapped devices have been removed.
     private var earlierDevices: Set<Origin> = []
+    /// The hosts of which all values are to be removed when the service lists its values.
     private var forgotten: Set<Origin> = []
 
-    /// The numbers of messages that were not passed on.
+    /// The numbers of messages that were not posted, since the process began.
     struct Totals {
+        /// Duplicates.
         var repeated: UInt64 = 0
+        /// Messages that the checks refused.
         var refused: UInt64 = 0
     }
 
+    /// Creates an importer, which subscribes when ``connected(sessionPresent:)`` and ``want(_:any:)`` are called.
     init(
         _ configuration: BridgeConfiguration, _ environment: BridgeEnvironment, center: CenterLink, posts: InwardPosts,
         broker: BrokerLink, context: MainContext, lost: @escaping (UInt64, String?, Origin, LossReason) -> Void
@@ -86,15 +110,16 @@ final class Importer {
             }, done: { [unowned self] in audit.doubt() })
     }
 
-    /// Continues where an earlier bridge ended.
+    /// Continues with the state of an earlier bridge. The parts of the state that concern another realm or
+    /// configuration are left out.
     func goOn(with state: SavedState) {
-        // These messages are acknowledged, so no other process has them.
+        // These messages were acknowledged to the broker, so only this process has them.
         state.inbox.forEach(posts.append)
         let isSameRealm = state.realm == configuration.realm
         if isSameRealm, configuration.followsPresence {
             for value in state.bound { bound.restore(value, now: time()) }
         } else {
-            // No presence would end them.
+            // Without presence messages of their hosts these values would never end, so they end now.
             for value in state.bound where value.isHere { remove(value.message) }
         }
         earlierImports = state.imports
@@ -104,7 +129,7 @@ final class Importer {
         }
         var check = SequenceTracker()
         if isSameRealm {
-            // Messages that arrive while a name is not imported are not missing.
+            // Messages of names that are not imported do not arrive, and are no losses.
             for place in state.places where WantedNames.mayImport(place.name, configuration.imports) {
                 check.restore(place, now: context.now)
             }
@@ -117,21 +142,22 @@ final class Importer {
             realm: configuration.realm, own: configuration.origin, imports: configuration.imports, places: check,
             hosts: gate.hosts)
         posts.removeAll { [imports = configuration.imports] in
-            // The end of a value is true in any case.
+            // The removal of a value is still posted, also of names that are no longer imported.
             if case .removal = $0.content { false } else { !WantedNames.mayImport($0.name, imports) }
         }
         watchHoles()
         posts.pump()
     }
 
-    /// Processes the service's list of its values.
+    /// Processes the service's list of all its values.
     func found(_ values: some Sequence<FollowValues.Listed>) {
         removeUnlisted(values)
         full.found(values)
         audit.answered(values)
     }
 
-    /// Removes the values of names and devices that the configuration no longer imports, and of forgotten hosts.
+    /// Removes values from the session: of names and devices that the configuration no longer imports, and of forgotten
+    /// hosts.
     private func removeUnlisted(_ values: some Sequence<FollowValues.Listed>) {
         guard !earlierImports.isEmpty || !earlierDevices.isEmpty || !forgotten.isEmpty else { return }
         for value in values {
@@ -151,12 +177,13 @@ final class Importer {
         posts.pump()
     }
 
-    /// Takes over the hosts of an earlier importer, which are announced already.
+    /// Continues with the hosts that an earlier importer knew and the session knows of.
     func take(_ hosts: HostTable) { gate.take(hosts) }
 
+    /// The filters for the wanted names.
     var filters: Set<String> { gate.wanted.filters(in: configuration.realm) }
 
-    /// The filters for topics of devices (G2).
+    /// The filters for topics of devices that are mapped to wanted names (G2).
     private var mappedFilters: Set<String> {
         configuration.map.filters { [gate] name in
             gate.wanted.contains(name) && WantedNames.mayImport(name, gate.imports)
@@ -166,6 +193,8 @@ final class Importer {
     // MARK: Subscriptions
 
     /// Subscribes to the names that the session's observers want now, and unsubscribes from all others.
+    ///
+    /// - Parameter isAnyWanted: whether an observer wants any name.
     func want(_ names: [String], any isAnyWanted: Bool) {
         let (before, mappedBefore) = (filters, mappedFilters)
         gate.wanted = WantedNames(
@@ -177,7 +206,8 @@ final class Importer {
                     + "the rest is not subscribed to")
         }
         let after = filters
-        // No message would report their end. The broker sends them again with the next subscription.
+        // Values that are bound to posters are removed with their subscription, because nothing would report their end.
+        // The broker sends them again with the next subscription.
         bound.removeAll { [wanted = gate.wanted] in !wanted.contains($0.message.name) }.forEach(remove)
         posts.pump()
         unsubscribe(before.subtracting(after))
@@ -186,32 +216,37 @@ final class Importer {
         subscribeMapped(mappedFilters.subtracting(mappedBefore))
     }
 
-    /// Subscribes to everything again, because the broker may have forgotten the subscriptions.
+    /// Subscribes to everything on a new connection, because the broker may have forgotten the subscriptions, and
+    /// schedules a fetch of all values.
+    ///
+    /// - Parameter sessionPresent: whether the broker has kept the session.
     func connected(sessionPresent: Bool) {
         audit.connected(sessionPresent: sessionPresent)
         absent.connected()
         gate.extendHoles(now: context.now)
         watchHoles()
         if !sessionPresent {
-            // With new subscriptions all values are fetched.
+            // `subscribe` fetches the values of all filters that the broker's session does not have.
             (subscribed, isRefreshDue) = ([], false)
         }
         subscribe(filters, behindQueue: sessionPresent)
-        // Filters of an earlier configuration, if its bridge ended in order.
+        // The broker's session may still have filters for devices of an earlier configuration.
         unsubscribe(subscribed.filter { !BridgeTopic.isOfBridges($0) }.subtracting(mappedFilters))
         subscribeMapped(mappedFilters)
         guard sessionPresent else { return }
-        // The values that the broker had dropped are requested with the same pauses as before.
+        // The bridge itself ended the last connection, because of dropped messages. Requests continue with the same
+        // pauses as before.
         guard !broker.isRenewed else {
             fetch.connected()
             return goOnRefreshing()
         }
-        // The session's queue may not have held all messages that came since this bridge last read.
+        // The broker's queue for this session is bounded. It may have dropped messages while the bridge was away.
         let left = fetchedAt.map { Self.betweenFetches - abs(time() - $0) } ?? 0
         guard left > 0, !isRefreshDue, fetch.isDone else { return fetchAll() }
         fetchTimer = .once(milliseconds: UInt32(clamping: left / 1_000), on: context) { [unowned self] in fetchAll() }
     }
 
+    /// Fetches all values, behind the messages that the broker has queued for the session.
     private func fetchAll() {
         (fetchTimer, isRefreshDue) = (nil, false)
         fetchedAt = time()
@@ -219,10 +254,11 @@ final class Importer {
         fetch.fetchBehindQueue(filters)
     }
 
-    /// The minimum time between two fetches of all values at connections, in microseconds. Wall-clock time, which
+    /// The minimum time between two fetches of all values at connections, in microseconds of the wall clock, which
     /// continues while the machine sleeps.
     private static let betweenFetches: Int64 = 600_000_000
 
+    /// Handles the end of the connection.
     func connectionEnded() {
         (subscribing, fetchTimer) = ([:], nil)
         fetch.connectionEnded()
@@ -230,19 +266,22 @@ final class Importer {
         absent.connectionEnded()
     }
 
-    /// Handles the broker's answer to subscriptions.
+    /// Handles the broker's answer to a subscription.
     func subscribed(_ id: PacketID, _ reasons: [ReasonCode]) {
         guard let asked = subscribing.removeValue(forKey: id) else { return }
         subscribed.formUnion(zip(asked, reasons).filter { !$0.1.isFailure }.map(\.0))
     }
 
+    /// Handles the broker's answer to an unsubscription.
     func unsubscribed(_ id: PacketID) { audit.answeredUnsubscription(id) }
 
-    /// Subscribes to filters, and fetches the values of filters that are new to the broker's session.
+    /// Subscribes to filters of bridges' topics, and fetches the values of filters that are new to the broker's
+    /// session.
     ///
-    /// - Parameter isBehind: whether the session's queue may hold earlier messages.
+    /// - Parameter isBehind: whether the broker may first send messages that it has queued for the session.
     private func subscribe(_ filters: Set<String>, behindQueue isBehind: Bool) {
-        // All filters of a packet have the same options.
+        // All filters of a packet have the same options. The values of new filters are fetched, so they do not come
+        // with the subscription. For a known filter the broker sends them if it has lost the subscription.
         for known in [true, false] {
             let all = filters.filter { subscribed.contains($0) == known }
             for part in all.sorted().chunks(of: RetainedQueries.together) {
@@ -258,8 +297,10 @@ final class Importer {
         }
     }
 
-    /// Subscribes to topics of devices, with the values that the broker retains there. A query for these would need
-    /// another filter. A broker queues no messages with quality of service 0 for an absent client.
+    /// Subscribes to topics of devices, with the values that the broker retains there. The values come with the
+    /// subscription, because a separate query would need another filter for the same topics. Devices often publish with
+    /// quality of service 0, which a broker does not queue for an absent client, so the values are requested at each
+    /// connection.
     private func subscribeMapped(_ filters: Set<String>) {
         for part in filters.sorted().chunks(of: RetainedQueries.together) {
             let id = broker.subscribe(
@@ -268,6 +309,7 @@ final class Importer {
         }
     }
 
+    /// Unsubscribes from filters.
     private func unsubscribe(_ filters: Set<String>) {
         subscribed.subtract(filters)
         for part in filters.sorted().chunks(of: RetainedQueries.together) {
@@ -275,13 +317,13 @@ final class Importer {
         }
     }
 
-    // MARK: Missing values
+    // MARK: Fetches after dropped messages
 
-    /// The pause between two fetches of all values because of drops, in milliseconds. It doubles each time, because any
-    /// client of the broker can feign drops, or have more values than fit.
+    /// The pause between two fetches of all values because of dropped messages, in milliseconds. It doubles each time,
+    /// because any client of the broker can feign drops, or have more values than fit.
     private static let pauses: ClosedRange<UInt32> = 60_000...3_600_000
 
-    /// Notes that the service had no space for a value. When the broker shows the value again there may be some.
+    /// Notes that the service had no space for a value. The value is fetched again later, when there may be space.
     ///
     /// - Returns: whether it is the first time for this value.
     func foundNoRoom(for message: InwardMessage) -> Bool {
@@ -291,12 +333,13 @@ final class Importer {
         return isNewFault(message.publication)
     }
 
-    /// Fetches all values again, because messages are missing: values may have changed or ended.
+    /// Schedules a fetch of all values, because messages are missing: values may have changed or ended.
     private func refresh() {
         isRefreshDue = true
         goOnRefreshing()
     }
 
+    /// Fetches all values if that is due and the pause is over.
     private func goOnRefreshing() {
         guard isRefreshDue, refreshTimer == nil, broker.isConnected else { return }
         isRefreshDue = false
@@ -320,7 +363,7 @@ final class Importer {
 
     // MARK: Messages
 
-    /// Takes a message for the session.
+    /// Checks a message of the broker, and appends it to the messages to post.
     ///
     /// - Returns: the judgement, for the other parts of the bridge.
     func take(_ publication: Publication) -> InwardGate.Judgement {
@@ -336,8 +379,8 @@ final class Importer {
         }
         switch judgement {
         case .ignored, .own, .presence: break
-        // The subscription is of an earlier process, whose session the broker kept, or of a name that was wanted a
-        // moment ago.
+        // The subscription is of an earlier process, whose session the broker has kept, or the name was wanted until
+        // now.
         case .unwanted(let name): if !BrokerLink.isOfQuery(publication) { unsubscribeUnwanted(name) }
         case .refused where publication.isRetained && !isNewFault(publication): totals.repeated += 1
         case .refused(let name, let origin, let reason, let words):
@@ -347,6 +390,7 @@ final class Importer {
         // A message that is published during a query arrives twice.
         case .repeated: if !BrokerLink.isOfQuery(publication) { totals.repeated += 1 }
         case .message(let message):
+            // The values of a host end here after a long absence. The broker may still retain them.
             if BrokerLink.isOfQuery(publication), absent.isOver(message.origin) {
                 gate.valueIsGone(on: publication.topic)
                 return judgement
@@ -360,7 +404,7 @@ final class Importer {
                 switch bound.take(message, host: gate.hosts[message.origin], now: time()) {
                 case .post: break
                 case .wait:
-                    // The session may have the value from a process that was killed.
+                    // The session may still have the value from an earlier bridge process that was killed.
                     remove(message)
                     posts.pump()
                     return judgement
@@ -369,7 +413,7 @@ final class Importer {
                     Log.info(
                         "\(message.name) of \(message.origin.text) is not imported: too many while-connected values")
                     lost(1, message.name, message.origin, .refused)
-                    // An older value would never end.
+                    // Nothing would end an older value in the session, so it is removed.
                     remove(message)
                     posts.pump()
                     return judgement
@@ -389,13 +433,14 @@ final class Importer {
         return judgement
     }
 
-    /// Follows a change of a host. Values that end with their posters end with the host, and return with it (R8).
+    /// Follows a change of a host's presence. Values that are bound to their posters end when their host goes offline,
+    /// and return with it (R8).
     func follow(_ origin: Origin, _ host: HostTable.Host, before: HostTable.Host?) {
         follow(origin)
         audit.follow(origin, host, before: before)
     }
 
-    /// Fetches the values of a host that the broker has kept.
+    /// Fetches the values of one host from the broker, after its values have ended here because of a long absence.
     private func fetchValues(of origin: Origin) {
         var own: [String: String] = [:]
         for all in filters {
@@ -404,11 +449,12 @@ final class Importer {
         fetch.fetch(ofHost: own)
     }
 
+    /// Applies the presence of a host to its values.
     private func follow(_ origin: Origin) {
-        // A device is online while its messages arrive.
+        // Devices publish no presence. A device counts as online.
         if origin.user != TopicMap.user {
             let isOnline = gate.hosts[origin]?.isOnline == true
-            // The removal of its values was pending.
+            // A host that has come back keeps its values.
             if isOnline { forgotten.remove(origin) }
             if absent.follow(origin, isOnline: isOnline) { fetchValues(of: origin) }
         }
@@ -418,8 +464,8 @@ final class Importer {
         posts.pump()
     }
 
-    /// Removes the values on topics of a host on which the broker retains nothing any more. The broker does not send
-    /// this bridge its own removals.
+    /// Removes the values on topics of a host from the session, because the broker retains nothing there any more. The
+    /// bridge has removed them itself, and the broker does not send it its own messages.
     func forget(_ origin: Origin, topics: [String]) {
         for topic in topics {
             let publication = Publication(topic: topic, payload: [], isRetained: true)
@@ -440,7 +486,8 @@ final class Importer {
         posts.pump()
     }
 
-    /// Removes all values of a host from the session, also values that the broker does not have, such as a device's.
+    /// Removes all values of a host from the session, also values that the broker does not have, such as those of a
+    /// device.
     func forgetValues(of origin: Origin) {
         forgotten.insert(origin)
         onDoubt()
@@ -449,6 +496,7 @@ final class Importer {
     /// Notes that the service has accepted a value.
     func kept(_ message: InwardMessage) { full.keeps(message) }
 
+    /// Whether this message was not reported as faulty before.
     private func isNewFault(_ publication: Publication) -> Bool {
         var hasher = Hasher()
         hasher.combine(publication.topic)
@@ -462,29 +510,32 @@ final class Importer {
         return faulty.insert(hasher.finalize()).inserted
     }
 
+    /// Removes the value of a message from the session.
     private func remove(_ message: InwardMessage) {
         posts.append(message.removal)
     }
 
-    /// Begins a confirmation at a new connection: a host that the broker does not show any more will be offline.
+    /// Begins a confirmation: the hosts that are online need a new presence message, or they go offline at its end.
     func beginConfirmingHosts() { gate.beginConfirmingHosts() }
+    /// Confirms hosts by their earlier messages.
     func confirmHosts(_ origins: [Origin]) { gate.confirmHosts(origins) }
 
-    /// All known hosts, and the hosts whose values may end with them.
+    /// All hosts that are known from presence messages, values or saved absences.
     var knownHosts: Set<Origin> { Set(gate.hosts.hosts.keys).union(bound.origins).union(absent.hosts) }
 
-    /// Ends the confirmation of hosts that the broker has forgotten.
+    /// Ends the confirmation of hosts whose presence the broker has forgotten.
     ///
-    /// - Returns: the hosts that were online.
+    /// - Returns: the hosts that were online and are offline now.
     func endConfirmingHosts(_ forgotten: [Origin]) -> [Origin] {
         let forgotten = gate.endConfirmingHosts(forgotten)
         for origin in forgotten { _ = absent.follow(origin, isOnline: false) }
-        // Also hosts that an earlier process knew.
+        // Also applied to hosts of saved values, of which this process has received no presence.
         bound.origins.forEach(follow)
         audit.hostsAreConfirmed()
         return forgotten
     }
 
+    /// Ends the subscriptions through which messages of an unwanted name arrive.
     private func unsubscribeUnwanted(_ name: String) {
         let filters = Set(BridgeTopic.filters(name: name, in: configuration.realm))
         unsubscribe(filters.subtracting(self.filters))
@@ -494,26 +545,29 @@ final class Importer {
         }
     }
 
+    /// Checks each second, while sequence numbers are missing, whether they count as lost.
     private func watchHoles() {
         guard gate.isWaitingForLosses, holeTimer == nil else { return }
         holeTimer = .once(milliseconds: 1_000, on: context) { [unowned self] in
             holeTimer = nil
             // Without a connection no message can fill the holes.
             guard broker.isConnected else { return }
+            // Unread messages may fill the holes.
             if broker.isReadingPaused {
                 gate.extendHoles(now: context.now)
                 return watchHoles()
             }
+            // On another connection the broker sends unacknowledged messages again, which may fill the holes.
             if gate.isMissingSome(at: context.now) { broker.noteMissing(mayBeOlder: true) }
             let losses = gate.losses(at: context.now)
             for loss in losses { lost(loss.count, loss.name, loss.origin, .missing) }
-            // A broker that has dropped messages may have dropped values, and their ends.
+            // The lost messages may have set or removed values.
             if !losses.isEmpty { refresh() }
             watchHoles()
         }
     }
 
-    /// Closes the importer.
+    /// Closes the importer. Open holes stay open for the next bridge.
     ///
     /// - Parameter state: receives the importer's part of the state.
     func close(savingIn state: inout SavedState) {
@@ -527,12 +581,13 @@ final class Importer {
         if configuration.followsPresence {
             state.absences = absent.saved(present: gate.hosts.hosts.filter(\.value.isOnline).keys)
         }
-        // Includes the names of an earlier bridge for whose values the service was not asked.
+        // Includes the names of an earlier bridge, if the values of unlisted names have not been removed yet.
         state.imports = configuration.imports + earlierImports
         state.subscriptions = .init(broker: configuration.brokerText, filters: subscribed)
     }
 }
 
+/// The hosts, names and actions for the audit.
 extension Importer: ValueAuditDelegate {
     var hosts: HostTable { gate.hosts }
     var wanted: WantedNames { gate.wanted }

@@ -2,35 +2,51 @@
 import CarillonCore
 import CarillonMQTT
 
-/// The check of messages from the broker, without input and output. Any client of the broker may have sent them.
+/// The check of messages from the broker, before ``Importer`` passes them to the session. Any client of the broker may
+/// have sent a message, so nothing in it is trusted. It does no input and output.
 struct InwardGate {
+    /// The result of the check.
     enum Judgement {
         /// The message does not concern the bridge.
         case ignored
-        /// This host has published the message.
+        /// The message is on a topic of this host.
         case own(BridgeTopic)
-        /// The state of a host has changed.
+        /// The presence of a host has changed.
         case presence(Origin, HostTable.Host, before: HostTable.Host?)
-        /// No observer wants the name, or it may not be imported.
+        /// No observer wants the name, or the configuration does not import it.
         case unwanted(name: String)
-        /// - Parameter reason: nil if the refusal is no loss.
+        /// The message is discarded because of its content.
+        ///
+        /// - Parameters:
+        ///   - reason: the reason for the report of the loss; nil if the refusal is no loss.
+        ///   - words: the explanation for the log.
         case refused(name: String, Origin, LossReason?, words: String)
-        /// The message has arrived before.
+        /// The message is a duplicate.
         case repeated
+        /// The message is to be posted.
         case message(InwardMessage)
     }
 
     private let realm: String
+    /// The origin of this host.
     private let own: Origin
+    /// The names that the configuration imports.
     let imports: [NamePattern]
+    /// The names to which the bridge subscribes.
     var wanted = WantedNames() {
-        // A message that arrives while its name is unwanted is not missing.
+        // Messages of an unwanted name do not arrive, and must not count as missing later.
         didSet { places.keep { [wanted] in wanted.contains($0) } }
     }
+    /// The presence of the hosts of the realm.
     private(set) var hosts = HostTable()
+    /// The sequence numbers of each topic.
     private(set) var places: SequenceTracker
 
-    /// - Parameter places: the sequence numbers that an earlier process has seen.
+    /// Creates the check.
+    ///
+    /// - Parameters:
+    ///   - places: the sequence numbers that an earlier process has seen.
+    ///   - hosts: the hosts that are known already.
     init(
         realm: String, own: Origin, imports: [NamePattern], places: SequenceTracker = SequenceTracker(),
         hosts: HostTable = HostTable()
@@ -42,6 +58,7 @@ struct InwardGate {
         self.imports = imports
     }
 
+    // Changes of the two tables; see the methods of `HostTable` and `SequenceTracker`.
     mutating func take(_ hosts: HostTable) { self.hosts = hosts }
     mutating func forget(_ host: Origin) { hosts.forget(host) }
     mutating func extendHoles(now: SuspendingClock.Instant) { places.extendHoles(now: now) }
@@ -50,6 +67,7 @@ struct InwardGate {
     mutating func confirmHosts(_ origins: some Sequence<Origin>) { hosts.confirm(origins) }
     mutating func endConfirmingHosts(_ forgotten: [Origin]) -> [Origin] { hosts.endConfirming(forgotten) }
 
+    /// Checks a message, and notes its sequence number or presence.
     mutating func judge(_ publication: Publication, now: SuspendingClock.Instant) -> Judgement {
         guard let topic = BridgeTopic(publication.topic, in: realm) else { return .ignored }
         guard topic.origin != own else { return .own(topic) }
@@ -67,6 +85,7 @@ struct InwardGate {
         }
     }
 
+    /// Checks a message on the topic of a notification or value.
     private mutating func judge(
         _ publication: Publication, on topic: BridgeTopic, _ name: String, _ now: SuspendingClock.Instant
     ) -> Judgement {
@@ -74,19 +93,19 @@ struct InwardGate {
             return .refused(
                 name: name, topic.origin, .undecodable, words: "a user property has an invalid value")
         }
-        // A message with a number has lost nothing, even if its host is marked as stripped.
+        // Without the number in its properties, a duplicate or a loss could not be noticed. A message with a number has
+        // kept its properties, even if its host is marked as stripped.
         if hosts[topic.origin]?.isStripped == true, properties.place == nil {
             return .refused(name: name, topic.origin, .stripped, words: "it lost its properties on the way")
         }
-        // A refused message is checked as well, or it would also count as missing.
+        // The number of a message that is then refused is noted as well. Otherwise it would also count as missing.
         let verdict = places.check(
             topic: publication.topic, origin: topic.origin, name: name, place: properties.place,
             isValue: publication.isRetained, mayOvertake: BrokerLink.isOfQuery(publication), now: now)
         if verdict == .repeated { return .repeated }
         do throws(InwardMessage.Refusal) {
             let message = try InwardMessage(publication, on: topic)
-            // The first retained message on a topic existed before; a retained message without a number may have
-            // existed before.
+            // Such a value may have existed before, so it is compared with the session's value before it is posted.
             let isAnew = message.isKept && (verdict == .first || properties.place == nil)
             return .message(message.told(anew: isAnew))
         } catch {
@@ -97,7 +116,7 @@ struct InwardGate {
         }
     }
 
-    /// Returns the losses that are certain by now.
+    /// Returns the losses of holes whose time limit has passed.
     mutating func losses(at now: SuspendingClock.Instant) -> [SequenceTracker.Loss] { places.losses(at: now) }
 
     /// Whether messages are missing, except behind messages of a query, which overtake others.

@@ -6,76 +6,93 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// The service, as the bridge posts to it.
+/// The notification service, as ``InwardPosts`` uses it: ``CenterLink``, or a substitute in tests.
 protocol PostingService: AskedService {
     /// Whether the service supports notifications for all sessions of the machine (G1).
     var knowsAllSessions: Bool { get }
 
-    /// - Parameter completion: called on the loop's thread, not before this returns.
+    /// Posts a notification.
+    ///
+    /// - Parameter completion: receives the number of matching clients or the error. Called on the loop's thread, not
+    ///   before this returns.
     /// - Throws: an error for an invalid post.
     func post(
         _ post: PostCall, completion: @escaping @Sendable (Result<Int, ServiceError>) -> Void
     ) throws(CenterError)
 }
 
-/// The queue of other hosts' messages to post, in order, each with its origin. It lives as long as the bridge, so that
-/// a reload neither loses nor repeats a message.
+/// The queue of other hosts' messages that are to be posted in the session, in order. At most ``window`` posts are
+/// unanswered at a time. It lives as long as the bridge, so that a reload neither loses nor repeats a message.
 ///
-/// Nothing is posted twice. If it is unknown whether the service has accepted a post, an ordinary message counts as
-/// lost. A value is compared with the service's value, because it is known which one there has to be.
+/// Nothing is posted twice. If it is unknown whether the service has accepted a post, an ordinary notification counts
+/// as lost. A retained value is *uncertain* then: the bridge asks the service for its value, and posts again only if it
+/// differs.
 final class InwardPosts: @unchecked Sendable {
     // Sendable: the bridge has one thread, on which everything here runs.
 
     /// The maximum number of unanswered posts.
     static let window = 64
-    /// The pauses before a question is asked again that the service did not answer, in milliseconds; they double each
-    /// time.
+    /// The pauses before the service is asked again after a question without an answer, in milliseconds; they double
+    /// each time.
     private static let pauses: ClosedRange<UInt32> = 1_000...60_000
 
     private let service: any PostingService
     private let context: MainContext
-    /// Microseconds since 1970 in UTC.
+    /// Returns the wall-clock time, in microseconds since 1970 in UTC.
     private let time: () -> Int64
     /// Reports losses: their number, name, origin and reason.
     private let lost: (UInt64, String?, Origin, LossReason) -> Void
+    /// The messages that are not posted, in order.
     private var inbox = Deque<InwardMessage>()
-    /// The messages with unanswered posts, by the numbers of the posts.
+    /// The messages whose posts have no answer, by the number of the post.
     private var unanswered: [UInt64: InwardMessage] = [:]
+    /// The number of the last post.
     private var lastPost: UInt64 = 0
-    /// The values of which neither the service nor the bus has said whether they were posted, by the numbers of the
-    /// posts.
+    /// The values and removals whose outcome is unknown, by the number of the post: the service ended or was
+    /// overloaded.
     private var uncertain: [UInt64: InwardMessage] = [:]
-    /// The last post of each value that has an unanswered or uncertain post.
+    /// The number of the last post of each value, as long as a post of it is unanswered or uncertain.
     private var lastPosts: [InwardMessage.HostValue: UInt64] = [:]
+    /// The state of the queue.
     private enum Phase {
+        /// Messages may be posted.
         case open
-        /// A message waits for the answer to a comparison, and the inbox behind it.
+        /// The service is asked for its value, to compare it with that of the message. The inbox waits.
         case comparing(InwardMessage)
-        /// The first message of the inbox waits for another comparison.
+        /// The timer runs before the service is asked again or values are posted again. The inbox waits.
         case pausing(EventSource)
+        /// The bridge has ended.
         case closed
     }
 
-    /// The name of this machine.
+    /// The name of this machine in the configuration.
     var host = ""
+    /// The present state.
     private var phase = Phase.open
+    /// The length of the next pause, in milliseconds.
     private var pause = pauses.lowerBound
 
+    /// The message that is being compared.
     private var compared: InwardMessage? { if case .comparing(let message) = phase { message } else { nil } }
     private var isOpen: Bool { if case .open = phase { true } else { false } }
+    /// The number of accepted posts.
     private(set) var imported: UInt64 = 0
     /// The number of values that the session already had.
     private(set) var alike: UInt64 = 0
+    /// The number of lost messages.
     private(set) var refused: UInt64 = 0
-    /// Called with values for which the service has no space at the moment.
+    /// Called with a value for which the service has no space at the moment.
     ///
-    /// - Returns: whether that is news.
+    /// - Returns: whether the loss is to be reported.
     var foundNoRoom: (InwardMessage) -> Bool = { _ in true }
     /// Called with values that the service has accepted.
     var kept: (InwardMessage) -> Void = { _ in }
     /// Called whenever the number of waiting messages may have changed.
     var changed: () -> Void = {}
 
+    /// Creates an empty queue.
+    ///
+    /// - Parameter lost: reports losses.
     init(
         _ service: any PostingService, context: MainContext, time: @escaping () -> Int64,
         lost: @escaping (UInt64, String?, Origin, LossReason) -> Void
@@ -89,34 +106,35 @@ final class InwardPosts: @unchecked Sendable {
     /// Whether every message is posted and answered.
     var isIdle: Bool { count == 0 }
 
-    /// The number of waiting messages, unposted and unanswered.
+    /// The number of messages that are not posted, or not answered.
     var count: Int { inbox.count + unanswered.count + uncertain.count + (compared == nil ? 0 : 1) }
 
     /// Appends a message to the queue.
     func append(_ message: InwardMessage) { inbox.append(message.waiting(since: time())) }
 
-    /// Removes waiting messages.
+    /// Removes messages that are not posted yet.
     func removeAll(where isUnwanted: (InwardMessage) -> Bool) {
         if inbox.contains(where: isUnwanted) { inbox = Deque(inbox.filter { !isUnwanted($0) }) }
     }
 
-    /// Asks the service, which is there again or is a new one, without a pause.
+    /// Continues without a pause, because the service is there again or is a new one.
     func serviceCame() {
         pause = Self.pauses.lowerBound
         if case .pausing = phase { phase = .open }
         pump()
     }
 
-    /// Posts waiting messages while the service is there and answers.
+    /// Posts messages while the service is there and the window of unanswered posts allows it.
     func pump() {
         defer { changed() }
         while isOpen, service.isThere, unanswered.count < Self.window {
-            // Messages behind an uncertain value wait: a later message of that value may be among them.
+            // While a value is uncertain, the bridge waits for all answers: a later post of the same value may be among
+            // the unanswered ones.
             guard uncertain.isEmpty || unanswered.isEmpty else { return }
             retryUncertain()
             guard let message = inbox.popFirst() else { return }
-            // An expired message is no loss. An expired value is posted with one second left, because it has to replace
-            // an earlier one.
+            // An expired notification is discarded, which is no loss. An expired value is posted with one second left,
+            // because it has to replace the earlier value.
             if !message.isKept, message.secondsLeft(at: time()) == 0 { continue }
             if case .notification(let userInfo) = message.content, message.isToldAnew {
                 compare(message, userInfo)
@@ -128,6 +146,7 @@ final class InwardPosts: @unchecked Sendable {
 
     // MARK: Posts
 
+    /// Posts a notification, or removes a value from the service.
     private func carryOut(_ message: InwardMessage) {
         let number = noteUnanswered(message)
         switch message.content {
@@ -146,7 +165,8 @@ final class InwardPosts: @unchecked Sendable {
                 options.origin = try OutsideOrigin(host: message.origin.host, user: message.origin.user)
                 options.retention = message.isKept ? Retention() : nil
                 options.expiresAfter = message.secondsLeft(at: time()).map { max($0, 1) }
-                // If the sessions of this machine exchange notifications, this one also arrives from its session.
+                // A notification for all sessions of this machine also arrives directly from its session. The service
+                // recognizes the duplicate by the identity.
                 if message.origin.host == host, service.knowsAllSessions {
                     options.sameAs = message.properties.identity
                 }
@@ -167,6 +187,9 @@ final class InwardPosts: @unchecked Sendable {
         }
     }
 
+    /// Registers a post that is about to be made.
+    ///
+    /// - Returns: its number.
     private func noteUnanswered(_ message: InwardMessage) -> UInt64 {
         lastPost += 1
         unanswered[lastPost] = message
@@ -174,11 +197,15 @@ final class InwardPosts: @unchecked Sendable {
         return lastPost
     }
 
+    /// Handles the answer of the service, and posts further messages.
     private func answered(_ number: UInt64, _ error: ServiceError?) {
         settle(number, error)
         pump()
     }
 
+    /// Ends a post.
+    ///
+    /// - Parameter error: nil if the service has accepted it.
     private func settle(_ number: UInt64, _ error: ServiceError?) {
         // After the end of the bridge no post is unanswered.
         guard let message = unanswered.removeValue(forKey: number) else { return }
@@ -186,6 +213,7 @@ final class InwardPosts: @unchecked Sendable {
         if uncertain.isEmpty, lastPosts[message.value] == number { lastPosts[message.value] = nil }
     }
 
+    /// Handles a failed post: reports the loss, schedules another attempt, or removes the earlier value.
     private func failed(_ message: InwardMessage, _ number: UInt64, _ error: ServiceError) {
         if case .refused(let refusal) = error {
             Log.info("\(message.name) of \(message.origin.text) was refused: \(error)")
@@ -197,25 +225,25 @@ final class InwardPosts: @unchecked Sendable {
                 return
             }
             guard case .notification = message.content else { return lose(message, .refused) }
-            // The session may have an earlier value, which the host has no longer.
+            // The session may have an earlier value, which is no longer that of the host.
             if lastPosts[message.value] == number, compared?.value != message.value { inbox.prepend(message.removal) }
             if reason == .value || foundNoRoom(message) { lose(message, .refused) }
         } else if message.isKept {
-            // It is known which value there has to be.
+            // The message may have been posted. A comparison with the service's value will show it.
             uncertain[number] = message
         } else {
-            // The message may have been posted. Nothing is posted twice, so it is announced as a possible loss.
+            // The message may have been posted. Nothing is posted twice, so it is reported as a possible loss.
             lose(message, .uncertain)
         }
     }
 
     /// The reason why the service rejects a value.
     private enum Refusal {
-        /// The service has no space at the moment.
+        /// A quota of the service has no space for the value at the moment.
         case room
-        /// The service is overloaded at the moment.
+        /// The service is overloaded at the moment, and did not process the post.
         case busy
-        /// The service never accepts this value.
+        /// The service never accepts this value, because it is invalid or too large.
         case value
 
         init(_ error: BusError) {
@@ -232,15 +260,17 @@ final class InwardPosts: @unchecked Sendable {
         }
     }
 
+    /// Reports the loss of a message.
     private func lose(_ message: InwardMessage, _ reason: LossReason) {
         refused += 1
         lost(1, message.name, message.origin, reason)
     }
 
-    /// Puts values and removals with an unknown outcome ahead of the waiting messages. A message that a later one of
-    /// the same value supersedes is not posted again.
+    /// Puts uncertain values and removals ahead of the inbox. They are compared before they are posted. A message is
+    /// not posted again if a later one of the same value supersedes it.
     private func retryUncertain() {
         guard !uncertain.isEmpty else { return }
+        // A fault of test builds (E7).
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.oldValueAgain) {
                 lastPosts = uncertain.reduce(into: [:]) { $0[$1.value.value] = $1.key }
@@ -259,8 +289,8 @@ final class InwardPosts: @unchecked Sendable {
 
     // MARK: Comparisons
 
-    /// Posts a value that existed before only if the session does not have it: after a new connection the broker sends
-    /// all values, although nothing has happened.
+    /// Posts a value that may have existed before only if the session does not have it. After a new connection the
+    /// broker sends all values again, although nothing has happened.
     private func compare(_ message: InwardMessage, _ userInfo: [String: PropertyList]) {
         phase = .comparing(message)
         service.ask(Get(name: message.name, object: message.object)) { [self] result in
@@ -270,7 +300,7 @@ final class InwardPosts: @unchecked Sendable {
             case .success(let kept):
                 pause = Self.pauses.lowerBound
                 take(message, isHere: kept.contains { message.isKept(as: $0, userInfo, now: time()) })
-            // The service can't answer the question.
+            // The service refuses to show the value, so the message is posted.
             case .failure(.refused(let refusal)) where Refusal(refusal) != .busy: take(message, isHere: false)
             case .failure:
                 inbox.prepend(message)
@@ -280,6 +310,7 @@ final class InwardPosts: @unchecked Sendable {
         }
     }
 
+    /// Handles the result of a comparison.
     private func take(_ message: InwardMessage, isHere: Bool) {
         guard isHere else { return carryOut(message) }
         alike += 1
@@ -290,6 +321,7 @@ final class InwardPosts: @unchecked Sendable {
         }
     }
 
+    /// Pauses the queue; the pause doubles each time.
     private func askLater() {
         phase = .pausing(
             .once(milliseconds: pause, on: context) { [unowned self] in
@@ -301,9 +333,7 @@ final class InwardPosts: @unchecked Sendable {
 
     // MARK: Shutdown
 
-    /// Closes the queue with the process: unanswered posts may be lost, which is announced.
-    ///
-    /// - Returns: the unposted messages, in order.
+    /// Closes the queue at the end of the process. An unanswered post may be lost, which is reported.
     func close() -> [InwardMessage] {
         if let compared { inbox.prepend(compared) }
         phase = .closed

@@ -1,74 +1,93 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// The tracker of the sequence numbers of each topic, which recognizes new, repeated and missing messages.
+/// The sequence numbers of received messages, for each topic. They distinguish new messages from duplicates, and reveal
+/// losses. ``InwardGate`` uses it; it does no input and output.
 ///
-/// A broker keeps the order on one topic, except for messages that it sends again after an interruption. A hole, a
-/// range of missing numbers, therefore has some time to be filled before it counts as a loss.
+/// A bridge numbers its messages on each topic: 1, 2, 3 and so on. The numbers belong to a *run*: a bridge process that
+/// does not know the earlier numbers begins a new run with 1. A *hole* is a range of missing numbers. A broker keeps
+/// the order on one topic, except for messages that it sends again after an interruption. A hole may therefore be
+/// filled within a time limit, and then counts as a loss.
 struct SequenceTracker: Equatable {
+    /// The result of the check of a message.
     enum Verdict: Equatable {
         /// The message is new. It may fill a hole, or have no number.
         case new
-        /// It is the first known message on a topic, and it is unknown whether others came before it.
+        /// The message is new here, and its content may be old: it is the first known message on its topic, or a value
+        /// whose successor was no value.
         case first
-        /// The message has arrived before, or, for a value, a later one has.
+        /// The message is a duplicate, or a later value has superseded it.
         case repeated
     }
 
-    /// Messages that never arrived.
+    /// A number of messages that never arrived.
     struct Loss: Equatable {
         let origin: Origin
         let name: String
         let count: UInt64
     }
 
-    /// The maximum number of remembered topics; beyond it, the topics without recent messages are forgotten.
+    /// The maximum number of remembered topics. Beyond it, at least half of the topics are forgotten: those without
+    /// recent messages.
     static let maxTopics = 65_536
-    /// The maximum length of all remembered topics together, in bytes.
+    /// The maximum length of all remembered topics, in bytes.
     static let maxBytes = 32 << 20
     /// The maximum number of open holes of one topic; beyond it, the oldest hole is a loss at once.
     static let maxHoles = 16
     /// The time for which a hole may stay open.
     static let patience = Duration.seconds(5)
-    /// The time for which a hole may stay open if its messages may wait behind others.
+    /// The time for which a hole may stay open that was found by a message of a query. Such a message overtakes
+    /// messages that wait for the in-flight window of the broker.
     static let patienceWithOvertaken = Duration.seconds(300)
 
+    /// A range of missing numbers.
     private struct Hole: Equatable {
         var numbers: ClosedRange<UInt64>
+        /// The time from which the hole stays open for ``patience``; in the future for a longer limit.
         let since: SuspendingClock.Instant
     }
 
+    /// The state of a topic.
     private struct State: Equatable {
+        /// The host that publishes on the topic.
         let origin: Origin
         let name: String
+        /// The run of the last message.
         var run: String
+        /// The highest number of the run.
         var highest: UInt64
         var holes: [Hole] = []
-        /// The time of its last message, as a count of messages.
+        /// The position of its last message among all messages, to find topics without recent messages.
         var age: UInt64
-        /// Whether the state is of an earlier bridge, and its name has not been wanted since.
+        /// Whether the state is of an earlier bridge process, and its name has not been wanted since.
         var isRestored = false
-        /// The number of the last message that set or ended a value; 0 for none.
+        /// The number of the last message that set or removed a value; 0 for none.
         var value: UInt64
-        /// Whether that value is over because the broker did not show it.
+        /// Whether the session lacks that value, although no message has removed it. The same message is then accepted
+        /// again.
         var isGone = false
     }
 
+    /// The state of each topic.
     private var states: [ExactText: State] = [:]
+    /// The length of all topics, in bytes.
     private var byteCount = 0
+    /// The topics with holes.
     private var open: Set<ExactText> = []
+    /// The number of checked messages.
     private var age: UInt64 = 0
-    /// The losses of holes that were given up before their time.
+    /// The losses that are not reported yet, of holes that were given up.
     private var lost: [Loss] = []
 
+    /// The number of remembered topics.
     var count: Int { states.count }
 
-    /// Checks a message.
+    /// Checks a message and notes its number.
     ///
     /// - Parameters:
-    ///   - place: the place of the message; nil if it has none.
-    ///   - isValue: whether it sets or ends a value: a later message supersedes an earlier one.
-    ///   - mayOvertake: whether it may have overtaken others, which still arrive.
+    ///   - place: the run and the number of the message; nil if it has none.
+    ///   - isValue: whether it is retained, and so sets or removes a value: a later message supersedes an earlier one.
+    ///   - mayOvertake: whether it is of a query, and may have overtaken messages that still arrive.
     mutating func check(
         topic: String, origin: Origin, name: String, place: MessageProperties.Place?, isValue: Bool = false,
         mayOvertake: Bool = false, now: SuspendingClock.Instant
@@ -88,7 +107,7 @@ struct SequenceTracker: Equatable {
         defer { states[topic] = state }
         state.age = age
         if state.run != place.run {
-            // Open holes of the earlier run can't be filled any more, and this run began with 1.
+            // Open holes of the earlier run count as lost. The new run began with 1, so lower numbers may be missing.
             give(up: state.holes, of: state)
             state.run = place.run
             state.holes = []
@@ -96,6 +115,7 @@ struct SequenceTracker: Equatable {
         }
         if place.count > state.highest {
             if place.count > state.highest + 1 {
+                // With a beginning in the future the hole stays open for the longer time limit.
                 let since = mayOvertake ? now + Self.patienceWithOvertaken - Self.patience : now
                 state.holes.append(Hole(numbers: state.highest + 1...place.count - 1, since: since))
                 if state.holes.count > Self.maxHoles { give(up: [state.holes.removeFirst()], of: state) }
@@ -107,7 +127,7 @@ struct SequenceTracker: Equatable {
         }
         let isMissing = Self.fill(place.count, &state.holes)
         guard isValue else { return isMissing ? .new : .repeated }
-        // A later message that is no value does not end the value.
+        // A later message that is not retained does not supersede a value.
         guard place.count > state.value || state.isGone && place.count == state.value else { return .repeated }
         (state.value, state.isGone) = (place.count, false)
         return .first
@@ -128,7 +148,7 @@ struct SequenceTracker: Equatable {
         return true
     }
 
-    /// Restarts the time limit of all holes, because no message could arrive.
+    /// Restarts the time limit of all holes, because no message could arrive meanwhile.
     mutating func extendHoles(now: SuspendingClock.Instant) {
         for topic in open {
             guard let holes = states[topic]?.holes else { continue }
@@ -138,11 +158,11 @@ struct SequenceTracker: Equatable {
         }
     }
 
-    /// Notes that the value on a topic is over, without a message. The last value is present again if the broker shows
-    /// it after all.
+    /// Notes that the session lacks the last value on a topic, although no message has removed it. If the broker shows
+    /// that value again, it is accepted.
     mutating func valueIsGone(on topic: String) { states[ExactText(topic)]?.isGone = true }
 
-    /// Returns the losses that are certain by now.
+    /// Gives up the holes whose time limit has passed, and returns all losses since the last call.
     mutating func losses(at now: SuspendingClock.Instant) -> [Loss] {
         for topic in open {
             guard var state = states[topic] else {
@@ -159,18 +179,18 @@ struct SequenceTracker: Equatable {
         return lost
     }
 
-    /// Whether there are holes, except those behind messages that may have overtaken others.
+    /// Whether there are holes, not counting holes that were found by messages of queries.
     func isMissingSome(at now: SuspendingClock.Instant) -> Bool {
         open.contains { topic in states[topic]?.holes.contains { $0.since <= now } ?? false }
     }
 
-    /// Whether ``losses(at:)`` must be asked again.
+    /// Whether ``losses(at:)`` has to be called again.
     var isWaiting: Bool { !open.isEmpty || !lost.isEmpty }
 
-    /// Forgets the topics of unwanted names. A message that is missing from then on is no loss, but a noticed hole is
-    /// one.
+    /// Forgets the topics of unwanted names. Their open holes count as lost; later messages do not.
     ///
-    /// Topics of an earlier bridge stay until their name was wanted once: at a start no name is wanted at first.
+    /// The topics of an earlier process stay until their name has been wanted once, because at the start no name is
+    /// wanted.
     mutating func keep(where isWanted: (_ name: String) -> Bool) {
         for (topic, state) in states {
             if isWanted(state.name) {
@@ -183,18 +203,19 @@ struct SequenceTracker: Equatable {
         }
     }
 
-    /// The saved state of a topic, for another process.
+    /// The state of a topic, as the next process restores it.
     struct Saved: Equatable {
         let topic: String
         let origin: Origin
         let name: String
+        /// The run, and its highest number.
         let place: MessageProperties.Place
         /// The numbers that are still missing.
         var holes: [ClosedRange<UInt64>] = []
-        /// The number of the last message that set or ended a value; 0 for none, and nil if an earlier version did not
-        /// write it.
+        /// The number of the last message that set or removed a value; 0 for none, and nil if an earlier version has
+        /// not saved it.
         var value: UInt64?
-        /// Whether that value is over because the broker did not show it.
+        /// Whether the session lacks that value, although no message has removed it.
         var isGone = false
     }
 
@@ -208,7 +229,7 @@ struct SequenceTracker: Equatable {
         }
     }
 
-    /// Restores a topic. Must be called in the order of ``saved``. The time limit of holes restarts.
+    /// Restores a topic. Call it in the order of ``saved``. The time limit of holes restarts.
     mutating func restore(_ saved: Saved, now: SuspendingClock.Instant) {
         guard states.count < Self.maxTopics, byteCount + saved.topic.utf8.count <= Self.maxBytes else { return }
         age += 1
@@ -221,16 +242,17 @@ struct SequenceTracker: Equatable {
         if !saved.holes.isEmpty { open.insert(topic) }
     }
 
+    /// Counts holes as lost.
     private mutating func give(up holes: some Collection<Hole>, of state: State) {
-        // The count may be any number, because the sender chooses it.
+        // The sender chooses the numbers, so the sum may overflow.
         let count = holes.reduce(UInt64(0)) {
             $0.addingLosses(($1.numbers.upperBound - $1.numbers.lowerBound).addingLosses(1))
         }
         if count > 0 { lost.append(Loss(origin: state.origin, name: state.name, count: count)) }
     }
 
-    /// Forgets at least half of the topics, so that a sender with ever new topics does not cause a scan of all each
-    /// time.
+    /// Forgets at least half of the topics. With fewer at a time, a sender with ever new topics would cause a sort of
+    /// all topics for each message.
     private mutating func forgetOlder() {
         let limit = states.values.map(\.age).sorted()[states.count / 2]
         for state in states.values where state.age <= limit { give(up: state.holes, of: state) }

@@ -4,105 +4,118 @@ import CarillonMQTT
 import CarillonMainLoop
 import CarillonWire
 
-/// The part of the bridge that uses a ``ValueAudit``. Called on the loop's thread.
+/// The owner of a ``ValueAudit``: ``Importer``. Called on the loop's thread.
 protocol ValueAuditDelegate: AnyObject {
-    /// The hosts of the realm.
+    /// The presence of the hosts of the realm.
     var hosts: HostTable { get }
     /// The subscribed names.
     var wanted: WantedNames { get }
-    /// Asks the service for all its values, which ``ValueAudit/answered(_:)`` receives.
+    /// Asks the service for its list of values, which ``ValueAudit/answered(_:)`` receives.
     func askForValues()
-    /// Called when the broker has nothing on these topics of a host, and the session has values.
+    /// Called when the broker retains nothing on these topics of a host, and the session has values of them.
     func valuesAreGone(_ topics: [String], of origin: Origin)
 }
 
-/// Reconciles the session's values of other hosts with the broker, and removes values that the broker no longer retains
-/// (R1). The bridge misses a removal while it is offline or not subscribed to the name, and when the broker loses it.
+/// Compares the session's retained values of other hosts with the broker, and removes values that the broker no longer
+/// retains (R1). The bridge misses the removal of a value while it is offline or not subscribed to the name, and when
+/// the broker drops the message. ``Importer`` uses the audit.
 ///
-/// *When*: a host has to be checked (it is in doubt) after a connection without a session at the broker, after new
-/// subscriptions and after dropped messages; then all hosts are. One host has to be checked when it announces that the
-/// broker had lacked its values. A check begins when the host has announced that the broker has all its values
-/// (``HostTable/Host/mark``), and at most once a minute for each host.
+/// Events request an audit:
+/// - of all hosts: a connection for which the broker had no session, new subscriptions, dropped messages;
+/// - of one host: its announcement that the broker had lacked some of its values.
 ///
-/// *How*:
+/// A round audits all hosts for which a request is open. A host takes part at most once a minute, and only after it has
+/// announced, by a token, that the broker has all its values (``HostTable/Host/mark``). Steps of a round:
 /// 1. If publications of the host may be lost, fetch its retained messages.
-/// 2. Ask the service for its values of the host.
-/// 3. Query the broker for the values that it has not sent on this connection.
+/// 2. Ask the service for its values of the hosts.
+/// 3. Query the broker for those values that it has not sent on this connection.
 /// 4. Remove the values that the broker does not have.
 final class ValueAudit {
     private enum Time {
-        /// The pause that merges doubts in a row, in milliseconds.
+        /// The pause before a round, which merges several requests, in milliseconds.
         static let calm: UInt32 = 5_000
-        /// The time after which a host's message from before this connection counts, in milliseconds: a broker that has
-        /// forgotten something has ended the host's connection, too.
+        /// The time after which a host's announcement from before this connection counts, in milliseconds. A broker
+        /// that has forgotten something has ended the host's connection, too, so that within this time the host
+        /// connects and announces itself again.
         static let trust: UInt32 = 95_000
-        /// The pause between two looks at a host; it doubles each time while the broker does not show its messages.
+        /// The pause between two rounds for a host. It doubles each time the broker does not show its messages.
         static let minPause = Duration.seconds(60)
+        /// The maximum of that pause.
         static let maxPause = Duration.seconds(3_600)
     }
 
-    /// The number of topics that are requested at once in the first round. Of many topics a broker may drop some for
-    /// lack of buffer space; these are requested again, ``RetainedQueries/together`` at once.
+    /// The number of topics in a query of the first attempt. For so many topics a broker may drop some messages for
+    /// lack of buffer space; these topics are queried again in groups of ``RetainedQueries/together``.
     private static let together = 512
-    /// The maximum number of filters by which values are fetched at once, unless one host needs more.
+    /// The maximum number of filters by which a round fetches values, unless a single host needs more.
     private static let fetchedTogether = 512
-    /// The maximum number of topics of one machine in a look. The remaining ones belong to its next look.
+    /// The maximum number of topics of one machine in a round. The remaining ones belong to its next round.
     private static let maxChecked = 1_024
-    /// The maximum number of remembered topics. Other topics are requested.
+    /// The maximum number of remembered topics that the broker has shown. Further topics are queried.
     private static let maxSeen = 131_072
 
-    /// The certainty of a host's messages on this connection.
+    /// The evidence of this connection that the broker has all values of a host.
     private enum Word {
+        /// No presence message has arrived.
         case none
-        /// The host has published its presence, which the broker may have restored from an old state.
+        /// A presence message has arrived, which the broker may have restored from an old state.
         case some
-        /// The host has then said that the broker has all its values.
+        /// A further one has arrived, with the token for complete values, so it is not merely restored.
         case certain
     }
 
     /// The state of a host.
     private struct Watch {
         var word = Word.none
-        /// Whether its bridge has another run than before, although the earlier one did not go offline.
+        /// Whether its bridge has begun a new run without going offline before, so that the earlier one may have been
+        /// killed.
         var hasRestarted = false
-        /// The last mark of the host, and its run at that time.
+        /// The last token of the host.
         var mark: String?
+        /// The run of the host at that time.
         var run: String?
+        /// Whether publications of the host may be lost, so that its values have to be fetched.
         var mustFetch = false
-        /// The number of the last doubt of this host alone; `answered` is the number of the last doubt that a look has
-        /// answered.
+        /// The number of the last request for this host alone.
         var doubt: UInt64 = 0
+        /// The number of the last request that a completed round has answered.
         var answered: UInt64 = 0
+        /// The end of its last round.
         var lookedAt: SuspendingClock.Instant?
+        /// The pause before its next round.
         var pause = Time.minPause
     }
 
+    /// A value that the session has and the broker may not have.
     private struct Candidate {
         let origin: Origin
         let name: String
         let topic: String
     }
 
-    /// A look at hosts that is in progress.
+    /// A round that is in progress.
     private final class Look {
         enum Phase {
+            /// The retained messages of some hosts are fetched.
             case fetching
             /// The service is asked for its values.
             case asking
+            /// The broker is queried for the values.
             case checking
         }
 
         var phase = Phase.fetching
-        /// The hosts, with their marks at the beginning.
+        /// The audited hosts, with their tokens at the beginning of the round.
         let hosts: [Origin: String]
+        /// The hosts whose retained messages are fetched.
         let fetched: [Origin]
-        /// The number of the last doubt before the look.
+        /// The number of the last request before the round.
         let doubt: UInt64
-        /// The values that the session has and the broker has not shown.
+        /// The values that the session has and the broker has not shown, by topic.
         var missing: [String: Candidate] = [:]
-        /// The hosts with more missing values than the limit; `unknown` has the hosts whose values the broker has not
-        /// shown completely.
+        /// The hosts with more such values than the limit.
         var unfinished: Set<Origin> = []
+        /// The hosts whose values the broker has not shown completely.
         var unknown: Set<Origin> = []
 
         init(_ hosts: [Origin: String], fetched: [Origin], doubt: UInt64) {
@@ -116,21 +129,28 @@ final class ValueAudit {
     private let broker: BrokerLink
     private let context: MainContext
     weak var delegate: (any ValueAuditDelegate)?
+    /// The state of each host.
     private var watches: [Origin: Watch] = [:]
-    /// The number of the last doubt; `doubtOfAll` is the number of the last doubt of all hosts.
+    /// The number of the last request.
     private var lastDoubt: UInt64 = 1
+    /// The number of the last request for all hosts.
     private var doubtOfAll: UInt64 = 1
-    /// The hash values of the topics on which the broker has a value, by the messages of this connection.
+    /// The hash values of the topics on which the broker has shown a value on this connection.
     private var seen: Set<Int> = []
-    /// The unanswered unsubscriptions: a message that arrives before the answer may be older than the unsubscription.
+    /// The unanswered unsubscriptions. A message that arrives before the answer may belong to an ended subscription, so
+    /// that later changes of its value do not arrive.
     private var unsubscribing: Set<PacketID> = []
     private var isConnected = false
-    /// While this timer runs, no message from before this connection counts.
+    /// Runs for ``Time/trust`` after a connection.
     private var trustTimer: EventSource?
+    /// Runs before the next round.
     private var timer: EventSource?
+    /// The present round.
     private var look: Look?
+    /// The creation time, the origin of the times by which hosts are ordered.
     private let start: SuspendingClock.Instant
-    /// The hosts with values on topics that no bridge uses, so that their topics are unknown.
+    /// The hosts with values on topics that no bridge uses. Their topics can't be derived from name and object, so they
+    /// are not audited.
     var irregular = IrregularHosts()
 
     init(realm: String, broker: BrokerLink, context: MainContext) {
@@ -145,6 +165,9 @@ final class ValueAudit {
 
     // MARK: Connection
 
+    /// Handles a new connection.
+    ///
+    /// - Parameter sessionPresent: whether the broker has kept the session, and so has queued removals.
     func connected(sessionPresent: Bool) {
         isConnected = true
         for origin in watches.keys {
@@ -157,6 +180,7 @@ final class ValueAudit {
         if !sessionPresent { doubt() }
     }
 
+    /// Ends the round. Unfinished fetches belong to the next one.
     func connectionEnded() {
         isConnected = false
         (timer, trustTimer) = (nil, nil)
@@ -165,6 +189,7 @@ final class ValueAudit {
         look = nil
     }
 
+    /// Notes an unsubscription: from now on, removals on its topics do not arrive.
     func unsubscribed(by id: PacketID) {
         unsubscribing.insert(id)
         seen = []
@@ -175,25 +200,27 @@ final class ValueAudit {
 
     // MARK: Shown values
 
-    /// Handles a retained message of the broker.
+    /// Notes that the broker has shown a retained message, or the removal of one.
     ///
-    /// - Parameter isWanted: whether it belongs to a subscription.
+    /// - Parameter isWanted: whether the name is wanted, so that later changes also arrive.
     func take(_ publication: Publication, isWanted: Bool) {
         let topic = publication.topic.hashValue
         guard !publication.payload.isEmpty else {
             seen.remove(topic)
             return
         }
-        // A value from the session's queue is old, and its removal may not have fitted into the queue.
+        // A value that the broker has queued for the session may be old, and the queue may have lacked space for its
+        // removal.
         let isOld = broker.mayBeQueued && !BrokerLink.isOfQuery(publication)
-        // From a broker without subscription identifiers it may be the answer to a query.
+        // From a broker without subscription identifiers the message may be the answer to a query, so the value counts
+        // as present.
         if !isOld || publication.subscriptions.isEmpty { look?.missing[publication.topic] = nil }
         if !isOld, isWanted, unsubscribing.isEmpty, seen.count < Self.maxSeen { seen.insert(topic) }
     }
 
-    // MARK: Doubts
+    // MARK: Requests
 
-    /// Follows a change of a host.
+    /// Follows a change of a host's presence. A new token requests an audit of the host.
     func follow(_ origin: Origin, _ host: HostTable.Host, before: HostTable.Host?) {
         guard hosts[origin] != nil else { return watches[origin] = nil }
         var watch = watches[origin] ?? Watch()
@@ -202,8 +229,9 @@ final class ValueAudit {
             if watch.word == .some { watch.word = .certain }
             let isSameRun = watch.run == host.run
             if mark != watch.mark || !isSameRun {
-                // With the same run, the broker had lacked values of the host, and perhaps messages for this bridge.
-                // With another run, the bridge before may not have ended in order.
+                // A new token in the same run: the broker had lacked values of the host, and perhaps also messages for
+                // this bridge. A new run of a host that did not go offline: its earlier process was killed, perhaps
+                // with unsent messages.
                 if watch.hasRestarted || watch.mark != nil && isSameRun { watch.mustFetch = true }
                 watch.hasRestarted = false
                 lastDoubt += 1
@@ -222,17 +250,18 @@ final class ValueAudit {
         irregular.remove(origin)
     }
 
-    /// Whether values that are still to be fetched may be missing.
+    /// Whether values of a host still have to be fetched, because some may be missing.
     var mustFetch: Bool { watches.values.contains { $0.mustFetch || $0.hasRestarted } }
 
-    /// Doubts all hosts: any of them may have ended values unseen.
+    /// Requests an audit of all hosts: any of them may have removed values without notice.
     func doubt() {
         lastDoubt += 1
         doubtOfAll = lastDoubt
         goOnSoon()
     }
 
-    /// Doubts all hosts after dropped messages: the broker may have lost even values that it has shown.
+    /// Requests an audit of all hosts after dropped messages. The broker may have lost even values that it has shown
+    /// before.
     func doubtAfterDrops() {
         seen = []
         doubt()
@@ -241,15 +270,18 @@ final class ValueAudit {
     /// Continues, because the presence of more hosts may be known.
     func hostsAreConfirmed() { goOnSoon() }
 
+    /// Whether a request for the host is open.
     private func isDue(_ watch: Watch) -> Bool { watch.answered < max(watch.doubt, doubtOfAll) }
 
-    // MARK: Looks
+    // MARK: Rounds
 
+    /// Schedules a round after a short pause.
     private func goOnSoon() {
         guard isConnected, look == nil, timer == nil else { return }
         wait(Time.calm)
     }
 
+    /// Schedules a round.
     private func wait(_ milliseconds: UInt32) {
         timer = .once(milliseconds: milliseconds, on: context) { [unowned self] in
             timer = nil
@@ -257,11 +289,13 @@ final class ValueAudit {
         }
     }
 
+    /// Begins a round with all hosts that may take part now, or waits for the first that may.
     private func goOn() {
+        // A fault of test builds (E7).
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.endsUnseen) { return }
         #endif
-        // During a look, the broker's answer continues it.
+        // The broker's answer continues the round that is in progress.
         guard isConnected, look == nil else { return }
         let table = hosts
         var due: [Origin: String] = [:]
@@ -281,10 +315,13 @@ final class ValueAudit {
         }
     }
 
+    /// Begins a round: step 1, the fetch of retained messages.
+    ///
+    /// - Parameter due: the hosts, with their tokens.
     private func begin(_ due: [Origin: String]) {
         timer = nil
         var (looked, fetched, filters) = (due, [Origin](), [String]())
-        // Hosts that have waited longest come first: a host can't overtake others with ever new marks.
+        // The hosts that have waited longest come first. Otherwise a host with ever new tokens would delay others.
         func order(_ origin: Origin) -> (Duration, String) {
             (watches[origin]?.lookedAt.map { $0 - start } ?? .seconds(-1), origin.text)
         }
@@ -310,13 +347,14 @@ final class ValueAudit {
         }
     }
 
+    /// Step 2: asks the service for its values.
     private func askService(_ look: Look) {
         guard look === self.look else { return }
         look.phase = .asking
         delegate?.askForValues()
     }
 
-    /// Handles the answer of the service.
+    /// Handles the service's list of values: finds the values that the broker has not shown.
     ///
     /// - Parameter values: all values that the service has.
     func answered(_ values: some Sequence<FollowValues.Listed>) {
@@ -340,7 +378,12 @@ final class ValueAudit {
         check(look.missing.keys.sorted()[...], atOnce: Self.together, look)
     }
 
-    /// Has the broker show topics, part by part, and a second time the topics that it did not show.
+    /// Step 3: has the broker show topics, group by group. Topics that it did not show are queried a second time, in
+    /// smaller groups.
+    ///
+    /// - Parameters:
+    ///   - rest: the topics that are not queried yet.
+    ///   - size: the number of topics in a query.
     private func check(_ rest: ArraySlice<String>, atOnce size: Int, _ look: Look) {
         guard look === self.look else { return }
         guard !rest.isEmpty else {
@@ -350,7 +393,7 @@ final class ValueAudit {
         let asked = rest.prefix(size)
         broker.showRetained(Array(asked), usesCanary: true) { [weak self] answer in
             for topic in answer.refused { look.missing[topic] = nil }
-            // Topics that are requested once more may be known then.
+            // After the second attempt it is unknown whether the broker has these topics.
             if !answer.isComplete, size == RetainedQueries.together {
                 for topic in asked {
                     if let candidate = look.missing.removeValue(forKey: topic) { look.unknown.insert(candidate.origin) }
@@ -360,6 +403,8 @@ final class ValueAudit {
         }
     }
 
+    /// Step 4: removes the values that the broker has not shown, and ends the round. A host that has gone offline or
+    /// announced another token meanwhile keeps its values until its next round.
     private func end(_ look: Look) {
         self.look = nil
         let table = hosts

@@ -2,15 +2,19 @@
 import CarillonMQTT
 import CarillonMainLoop
 
-/// The fetch of the values of subscriptions. Values do not come with the subscriptions, because a broker silently drops
-/// values that do not fit into a session's queue. If all hosts together have too many values of a name, the values are
-/// fetched host by host.
+/// The requests to the broker for the retained values of the subscriptions, each with retries until the broker has
+/// shown all of them. ``Importer`` uses it.
+///
+/// Values are not requested with the subscriptions, because a broker silently drops values that do not fit into the
+/// queue of a session. They are requested by queries (``RetainedQueries``), which reveal dropped messages. After an
+/// incomplete answer fewer filters are requested at once. If the values of all hosts are too many for one
+/// filter, they are requested host by host.
 final class ValueFetch {
     private enum Time {
-        /// The time for the messages in the session's queue, which come first, in milliseconds.
+        /// The pause before a request on a new connection, in milliseconds: the broker first sends the messages that it
+        /// has queued for the session.
         static let afterQueue: UInt32 = 10_000
-        /// The pause before a request is repeated because the broker could not show all, in milliseconds; it doubles
-        /// each time.
+        /// The pause before a request is repeated after an incomplete answer, in milliseconds; it doubles each time.
         static let again: ClosedRange<UInt32> = 5_000...3_600_000
     }
 
@@ -18,33 +22,41 @@ final class ValueFetch {
     private let context: MainContext
     /// Returns the filters of the present subscriptions.
     private let wanted: () -> Set<String>
-    /// Returns a filter for each host in place of one filter for all.
+    /// Returns the filters that replace a filter for all hosts: one for each known host.
     private let byHost: (String) -> [String]
+    /// Called whenever the broker has shown all values of a request.
     private let done: () -> Void
-    /// The requested filters, with the number of open requests.
+    /// The requested filters, with the number of unanswered requests.
     private var asked: [String: Int] = [:]
-    /// The filters whose values were not shown completely.
+    /// The filters that have to be requested: new filters, and filters whose values were not shown completely.
     private var due: Set<String> = []
-    /// The filters for one host, with the filters for all hosts that they replace.
+    /// The filters for one host, each with the filter for all hosts that it replaces.
     private var ofHosts: [String: String] = [:]
+    /// Runs before the next request.
     private var timer: EventSource?
+    /// The end of the timer, also after a connection has ended.
     private var nextTime: SuspendingClock.Instant?
+    /// The pause after the last incomplete answer, in milliseconds.
     private var pause = Time.again.lowerBound
-    /// Whether a new value was shown; `quickTries` is the number of quick repetitions because of that.
+    /// Whether the broker has shown a new value since the last incomplete answer.
     private var hasProgress = false
+    /// The number of requests that were repeated without a longer pause because of such progress.
     private var quickTries = 0
-    /// The maximum number of filters in a request after all together were too many; `lastOfPart` is the last filter of
-    /// the request before. Each filter is requested in turn, and in the end alone, so that a filter with too many
-    /// values delays no other.
+    /// The maximum number of filters in a request, after an incomplete answer. It is halved until each filter is
+    /// requested alone, so that a filter with too many values delays no other.
     private var partSize = RetainedQueries.together
+    /// The last filter of the request before, in alphabetical order; the next request continues behind it.
     private var lastOfPart = ""
 
-    /// The maximum number of quick repetitions: values of others may change all the time.
+    /// The maximum of `quickTries`. Values of other hosts may change all the time, so that there is always progress.
     private static let maxQuickTries = 30
 
+    /// Creates an object without requests.
+    ///
     /// - Parameters:
-    ///   - byHost: returns a filter for each known host, in place of one for all.
-    ///   - done: called whenever all values of a request are shown.
+    ///   - wanted: returns the filters of the present subscriptions.
+    ///   - byHost: returns the filters that replace a filter for all hosts.
+    ///   - done: called whenever the broker has shown all values of a request.
     init(
         broker: BrokerLink, context: MainContext, wanted: @escaping () -> Set<String>,
         byHost: @escaping (String) -> [String], done: @escaping () -> Void
@@ -56,30 +68,33 @@ final class ValueFetch {
         self.done = done
     }
 
+    /// Whether the broker has shown all values of all requested filters.
     var isDone: Bool { due.isEmpty && asked.isEmpty }
 
-    /// Fetches the values of filters behind the messages in the session's queue.
+    /// Requests the values of filters after the messages that the broker has queued for the session.
     func fetchBehindQueue(_ filters: Set<String>) {
         due.formUnion(filters)
         if !due.isEmpty { wait(Time.afterQueue) }
     }
 
-    /// Continues on a connection that replaces one ended by the bridge, as if it were the same.
+    /// Continues after the bridge itself has replaced its connection. The pauses continue.
     func connected() {
         guard !due.isEmpty else { return }
         let left = nextTime.map { ($0 - context.now).microseconds / 1_000 } ?? 0
         wait(UInt32(clamping: max(1, left)))
     }
 
-    /// Notes that the broker has shown a new value: with the shown values it may get further the next time.
+    /// Notes that the broker has shown a new value. An early repetition of the request is then worthwhile.
     func noteProgress() { hasProgress = true }
 
+    /// Handles the end of the connection: unanswered requests have to be repeated.
     func connectionEnded() {
         due.formUnion(asked.keys)
         asked = [:]
         timer = nil
     }
 
+    /// Schedules the next request.
     private func wait(_ milliseconds: UInt32) {
         nextTime = context.now + .milliseconds(Int64(milliseconds))
         timer = .once(milliseconds: milliseconds, on: context) { [unowned self] in
@@ -88,12 +103,14 @@ final class ValueFetch {
         }
     }
 
+    /// Forgets filters that are no longer subscribed to.
     private func dropUnwanted() {
         let wanted = wanted()
         due = due.filter { wanted.contains(ofHosts[$0] ?? $0) }
         if due.isEmpty, asked.isEmpty { ofHosts = [:] }
     }
 
+    /// Requests the filters that are due: all at once, or the next few after an incomplete answer.
     private func goOn() {
         dropUnwanted()
         guard pause > Time.again.lowerBound || !ofHosts.isEmpty else { return fetch(due) }
@@ -104,7 +121,7 @@ final class ValueFetch {
         fetch(Set(part))
     }
 
-    /// Replaces a filter with filters for single hosts, because the values of all hosts together were too many.
+    /// Replaces a filter with filters for single hosts.
     private func askByHost(_ all: String) {
         let filters = byHost(all)
         guard filters.count > 1 else { return }
@@ -114,17 +131,18 @@ final class ValueFetch {
         partSize = Self.firstHosts
     }
 
+    /// The number of hosts in the first request after that.
     private static let firstHosts = 8
 
-    /// Fetches the values of one host.
+    /// Requests the values of one host.
     ///
-    /// - Parameter filters: the filters for the host, with the filters for all hosts that they replace.
+    /// - Parameter filters: the filters for the host, each with the filter for all hosts that it replaces.
     func fetch(ofHost filters: [String: String]) {
         ofHosts.merge(filters) { $1 }
         fetch(Set(filters.keys))
     }
 
-    /// Fetches the values of filters.
+    /// Requests the values of filters now; without a connection, later.
     func fetch(_ filters: Set<String>) {
         due.formUnion(filters)
         guard broker.isConnected else { return }
@@ -137,9 +155,10 @@ final class ValueFetch {
         }
     }
 
+    /// Handles the broker's answer to a request.
     private func shown(_ filters: Set<String>, _ answer: RetainedQueries.Answer) {
         for filter in filters { asked[filter] = asked[filter].flatMap { $0 > 1 ? $0 - 1 : nil } }
-        // A broker that refuses the query shows the values with the subscriptions.
+        // If the broker refuses a query, the values are requested by repeating the subscription.
         let refused = filters.filter { answer.refused.contains(BridgeTopic.alias(of: $0)) }.intersection(wanted())
         for part in refused.sorted().chunks(of: RetainedQueries.together) {
             _ = broker.subscribe(part.map { TopicFilter($0, retainHandling: .always) })

@@ -2,21 +2,28 @@
 import CarillonCollections
 import CarillonCore
 
-/// The names to subscribe to at the broker: the names that observers of the session want and that may be imported (G2).
+/// The names to which the bridge subscribes at the broker: the names that the session's observers want and the
+/// configuration imports (G2).
 ///
-/// An observer of any name adds the prefixes of the list of imports, and never all names: in a realm with many hosts
-/// these would be all notifications of all hosts.
+/// An observer of any name adds the names and prefixes of the configuration's list of imports, except `*`: in a realm
+/// with many hosts all names would be all notifications of all hosts.
 struct WantedNames: Equatable {
+    /// Exact names.
     private var names: Set<ExactText> = []
+    /// Prefixes of names, each with the dot at its end.
     private var prefixes: Set<ExactText> = []
-    /// Whether the limit excludes some names.
+    /// Whether the limit of subscriptions excludes some names.
     private(set) var isCut = false
 
+    /// Creates an empty set.
     init() {}
 
+    /// Creates the set for the present observers.
+    ///
     /// - Parameters:
     ///   - observed: the names that the session's observers want.
-    ///   - isAnyObserved: whether one of them wants any name.
+    ///   - isAnyObserved: whether an observer wants any name.
+    ///   - imports: the names that the configuration imports.
     ///   - most: the maximum number of subscriptions; each name takes two.
     init(
         observed: some Sequence<String>, isAnyObserved: Bool, imports: [NamePattern], maxSubscriptions most: Int
@@ -44,19 +51,22 @@ struct WantedNames: Equatable {
     /// The names of the bridge's own notifications, which are never imported or exported.
     static let ownNames = NamePattern.below("org.carillon.Bridge.")
 
+    /// Whether the configuration imports a name, and a topic can represent it.
     static func mayImport(_ name: String, _ imports: [NamePattern]) -> Bool {
         !ownNames.matches(name) && BridgeTopic.isPossible(name: name) && imports.contains { $0.matches(name) }
     }
 
+    /// Whether a name begins with one of the prefixes.
     private func isBelowPrefix(_ name: String) -> Bool {
         prefixes.contains { NamePattern.below($0.text).matches(name) }
     }
 
+    /// Whether messages of a name are wanted.
     func contains(_ name: String) -> Bool { names.contains(ExactText(name)) || isBelowPrefix(name) }
 
-    /// Returns the filters of the subscriptions.
+    /// Returns the topic filters of the subscriptions.
     ///
-    /// - Parameter origin: the only host to subscribe to; nil for all.
+    /// - Parameter origin: the only host to subscribe to; nil for all hosts.
     func filters(of origin: Origin? = nil, in realm: String) -> Set<String> {
         var filters: Set<String> = []
         for name in names { filters.formUnion(BridgeTopic.filters(name: name.text, of: origin, in: realm)) }

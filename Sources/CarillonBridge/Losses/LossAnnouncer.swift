@@ -4,18 +4,21 @@ import CarillonMQTT
 import CarillonMainLoop
 import CarillonWire
 
-/// The announcements of losses: in the session by a notification for each name and reason, and at the broker by the
-/// status on the host's topic. They are published at most once a second.
+/// The reports of lost messages. In the session each name and reason is announced by a notification
+/// `org.carillon.Bridge.Lost`. At the broker a retained status message of this host holds the number of lost outgoing
+/// notifications. Both are published at most once a second. It lives as long as the bridge, so that a reload loses no
+/// report.
 final class LossAnnouncer {
     /// The name of the notification.
     static let name = "org.carillon.Bridge.Lost"
+    /// The delay of a report, which merges several losses, in milliseconds.
     private static let calm: UInt32 = 1_000
-    /// The pause before an announcement that the service has not accepted is repeated, in milliseconds.
+    /// The pause before a notification that the service has not accepted is posted again, in milliseconds.
     private static let pause: UInt32 = 10_000
-    /// The age of a connection at which the status is published, in milliseconds: a broker may end the connection
-    /// because of the status.
+    /// The age of a connection at which the status is published, in milliseconds. A broker may end the connection
+    /// because of the status; other messages are then sent first.
     private static let beforeStatus: UInt32 = 5_000
-    /// The maximum number of names that the status at the broker distinguishes.
+    /// The maximum number of names in the status. Further ones count as an empty name.
     private static let maxNames = 100
 
     private let center: CenterLink
@@ -23,20 +26,25 @@ final class LossAnnouncer {
     /// The present configuration and broker of the bridge.
     private var configuration: BridgeConfiguration
     private weak var broker: BrokerLink?
+    /// The losses that are not announced in the session.
     private var ledger = LossLedger()
+    /// Runs before the next report.
     private var timer: EventSource?
+    /// Runs while a connection is too young for the status.
     private var statusTimer: EventSource?
-    /// The numbers of lost outgoing notifications, by name.
+    /// The numbers of lost outgoing notifications by name, for the status; the empty name for unknown ones.
     private var outwards: [String: UInt64] = [:]
+    /// Whether the status at the broker is out of date.
     private var mustTellBroker = false
 
+    /// Creates an announcer without losses.
     init(_ configuration: BridgeConfiguration, center: CenterLink, context: MainContext) {
         self.configuration = configuration
         self.center = center
         self.context = context
     }
 
-    /// Announces to another broker, or as another origin, from now on.
+    /// Publishes the status at another broker, or as another host, from now on.
     func use(_ configuration: BridgeConfiguration, _ broker: BrokerLink) {
         if configuration.origin != self.configuration.origin || configuration.realm != self.configuration.realm {
             outwards = [:]
@@ -45,20 +53,24 @@ final class LossAnnouncer {
         self.broker = broker
     }
 
-    /// Continues with losses that an earlier bridge could not announce.
+    /// Continues with the losses that an earlier bridge process could not announce.
     func goOn(with losses: [LossLedger.Entry: UInt64]) {
         guard !losses.isEmpty else { return }
         ledger.restore(losses)
         tellSoon()
     }
 
-    /// The losses that no observer may know of.
+    /// The losses that no observer may know of, for the saved state.
     var unannounced: [LossLedger.Entry: UInt64] { ledger.unannounced }
 
     /// The total of lost outgoing notifications.
     var outwardsCount: UInt64 { ledger.outwards }
+    /// The total of lost incoming messages.
     var inwardsCount: UInt64 { ledger.inwards }
 
+    /// Reports lost notifications of this session.
+    ///
+    /// - Parameter name: their name; nil if it is unknown.
     func lostOutwards(_ count: UInt64, _ name: String?, _ reason: LossReason) {
         ledger.lost(count, of: name, from: configuration.origin, because: reason, .outwards)
         let name = name ?? ""
@@ -68,18 +80,20 @@ final class LossAnnouncer {
         tellSoon()
     }
 
-    /// Notes the loss of a notification for another realm, host or user than the bridge has now. Only the session is
-    /// informed: the present broker is not concerned, and must not learn the name.
+    /// Reports the loss of a notification that was queued under an earlier realm, host or user. It is announced only in
+    /// the session: the present broker must not learn the name.
     func lostByChange(_ name: String?, of origin: Origin) {
         ledger.lost(of: name, from: origin, because: .reconfigured, .outwards)
         tellSoon()
     }
 
+    /// Reports lost messages of another host.
     func lostInwards(_ count: UInt64, _ name: String?, _ origin: Origin, _ reason: LossReason) {
         ledger.lost(count, of: name, from: origin, because: reason, .inwards)
         tellSoon()
     }
 
+    /// Schedules a report.
     private func tellSoon(in milliseconds: UInt32 = calm) {
         guard timer == nil else { return }
         timer = .once(milliseconds: milliseconds, on: context) { [unowned self] in
@@ -88,19 +102,20 @@ final class LossAnnouncer {
         }
     }
 
-    /// Announces at once, if the service is there.
+    /// Reports now.
     func announceNow() {
         timer = nil
         tell()
     }
 
-    /// Announces pending losses to a service that has appeared.
+    /// Reports pending losses to a service that has appeared.
     func serviceCame() {
         guard !ledger.pending.isEmpty else { return }
         timer = nil
         tellSoon()
     }
 
+    /// Announces the losses in the session, and publishes the status.
     private func tell() {
         // Without a service the losses stay pending; later losses are added.
         guard center.isThere else { return tellBroker() }
@@ -122,13 +137,14 @@ final class LossAnnouncer {
         tellBroker()
     }
 
-    /// A service that ends may have accepted the announcement. Two announcements are better than none.
+    /// Handles the service's answer to an announcement. A service that ends may have accepted it, so it may be
+    /// announced twice.
     private func answered(_ entry: LossLedger.Entry, _ count: UInt64, _ isTaken: Bool) {
         ledger.answered(entry, count, isTaken: isTaken)
         if !isTaken { tellSoon(in: Self.pause) }
     }
 
-    /// Schedules the status, which the broker may have forgotten.
+    /// Schedules the status on a new connection, because the broker may have forgotten it.
     func brokerConnected() {
         if !outwards.isEmpty { mustTellBroker = true }
         statusTimer = .once(milliseconds: Self.beforeStatus, on: context) { [unowned self] in
@@ -137,8 +153,10 @@ final class LossAnnouncer {
         }
     }
 
+    /// Handles the end of the connection.
     func brokerDisconnected() { statusTimer = nil }
 
+    /// Publishes the status, if it is out of date and the connection is old enough.
     private func tellBroker() {
         guard mustTellBroker, statusTimer == nil, let broker, broker.isConnected else { return }
         let names = outwards.sorted { $0.key < $1.key }.map { ($0.key, String($0.value)) }

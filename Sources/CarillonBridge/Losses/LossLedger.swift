@@ -1,35 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// The reason why a notification did not arrive.
+/// The reason of a loss, as the announcement and the saved state name it.
 enum LossReason: String, CaseIterable {
-    /// It never arrived from the broker: a number is missing.
+    /// The message never arrived from the broker: its sequence number is missing.
     case missing = "missing"
-    /// No MQTT topic can have the name: it has too many parts, or is too long.
+    /// No MQTT topic can represent the name: it has too many parts, or is too long.
     case noTopic = "no-topic"
-    /// The queue for the broker was full.
+    /// The queue for the broker was full, and dropped the message.
     case queueFull = "queue-full"
-    /// The broker, or the session's service, rejected it.
+    /// The broker, the bridge or the session's service refused the message.
     case refused = "refused"
+    /// The content of a message can't be read.
     case undecodable = "undecodable"
-    /// An intermediary speaks MQTT 3.1.1, and removed the properties that reveal duplicates and losses.
+    /// An intermediary uses MQTT 3.1.1 and has removed the properties that reveal duplicates and losses.
     case stripped = "stripped"
-    /// The service ended during the post: it may have arrived, and is not repeated.
+    /// The service ended during the post. The notification may have been delivered, and is not posted again.
     case uncertain = "uncertain"
-    /// The session's service lost it on its way to the bridge.
+    /// The session's service dropped the notification before it reached the bridge.
     case notSeen = "not-seen"
-    /// The broker had not acknowledged it when the bridge was given another realm, host or user. It may have arrived if
-    /// it was sent.
+    /// The broker had not acknowledged the message when the bridge got another realm, host or user. If it was sent, it
+    /// may have arrived.
     case reconfigured = "reconfigured"
 }
 
-/// The losses by name, until they are announced. No loss is silent, and a flood of losses is no flood of announcements.
+/// The losses that are not announced yet, by origin, name and reason. ``LossAnnouncer`` uses it. Every loss is counted.
+/// Losses with the same entry are merged, and the number of entries is limited, so that a flood of losses does not
+/// cause a flood of announcements.
 struct LossLedger {
-    /// The losses that are announced together.
+    /// Losses that are announced together.
     struct Entry: Hashable {
         /// The origin of the lost notifications.
         let origin: Origin
-        /// Nil if more names are lost than the limit distinguishes.
+        /// The name; nil if it is unknown, and for several names beyond the limit.
         let name: ExactText?
         let reason: LossReason
     }
@@ -37,21 +40,24 @@ struct LossLedger {
     /// The maximum number of pending entries.
     static let maxEntries = 256
 
-    /// The origin that stands for all origins beyond the limit.
+    /// The origin that stands for several origins beyond the limit.
     static let several = Origin(host: "*", user: "*")!
 
+    /// The losses to announce, with their numbers.
     private(set) var pending: [Entry: UInt64] = [:]
-    /// Losses that are announced, and not confirmed by the service.
+    /// The losses that were posted and are not confirmed by the service.
     private var announced: [Entry: UInt64] = [:]
-    /// Losses that have to be announced again: they are in the log already.
+    /// The part of `pending` whose announcement has failed before: these losses are in the log already.
     private var again: [Entry: UInt64] = [:]
     /// The total of outgoing losses.
     private(set) var outwards: UInt64 = 0
     /// The total of incoming losses.
     private(set) var inwards: UInt64 = 0
 
+    /// The direction of the lost messages: from this session to the broker, or from the broker.
     enum Direction { case outwards, inwards }
 
+    /// Counts losses.
     mutating func lost(
         _ count: UInt64 = 1, of name: String?, from origin: Origin, because reason: LossReason, _ direction: Direction
     ) {
@@ -66,13 +72,13 @@ struct LossLedger {
             .addLosses(count)
     }
 
-    /// Restores losses of an earlier bridge of the session, which are counted already.
+    /// Restores losses of an earlier bridge process. They do not count for the totals.
     mutating func restore(_ saved: [Entry: UInt64]) { pending.merge(saved) { $0.addingLosses($1) } }
 
-    /// All losses that no observer may know of, for the next bridge.
+    /// All losses whose announcement is not confirmed, for the next bridge.
     var unannounced: [Entry: UInt64] { pending.merging(announced) { $0.addingLosses($1) } }
 
-    /// Takes the losses to announce now. ``answered(_:_:isTaken:)`` follows for each.
+    /// Returns the losses to announce now. The caller reports the outcome of each by ``answered(_:_:isTaken:)``.
     ///
     /// - Returns: each loss, with whether part of it is announced for the first time.
     mutating func takePending() -> [(entry: Entry, count: UInt64, isNew: Bool)] {
@@ -84,7 +90,9 @@ struct LossLedger {
         }
     }
 
-    /// Notes the service's answer to an announcement, or that there will be none.
+    /// Handles the outcome of an announcement.
+    ///
+    /// - Parameter isTaken: whether the service has accepted it. Otherwise it is pending again.
     mutating func answered(_ entry: Entry, _ count: UInt64, isTaken: Bool) {
         let left = announced[entry, default: 0]
         announced[entry] = left > count ? left - count : nil
@@ -95,11 +103,13 @@ struct LossLedger {
 }
 
 extension UInt64 {
-    /// Returns the sum, at most the maximum: senders choose the numbers of messages, so that the sum may be anything.
+    /// Returns the sum, at most the maximum. Senders choose the sequence numbers, so the number of missing messages may
+    /// be anything.
     func addingLosses(_ count: UInt64) -> UInt64 {
         let (sum, isTooMuch) = addingReportingOverflow(count)
         return isTooMuch ? .max : sum
     }
 
+    /// Adds a number, at most to the maximum.
     mutating func addLosses(_ count: UInt64) { self = addingLosses(count) }
 }

@@ -4,40 +4,52 @@ import CarillonCore
 import CarillonMQTT
 import CarillonWire
 
-/// A message from the broker, parsed and not trusted: any client of the broker may have sent it.
+/// A message from the broker, parsed and not trusted: any client of the broker may have sent it. ``InwardGate`` creates
+/// it, and ``InwardPosts`` posts it in the session.
 struct InwardMessage {
+    /// The effect of the message.
     enum Content {
+        /// A notification to post.
         case notification(userInfo: [String: PropertyList])
-        /// The value of the name and object is gone.
+        /// The retained value of the name and object is to be removed.
         case removal
     }
 
+    /// The host that published it, by its topic.
     let origin: Origin
     let name: String
+    /// The object; empty for none.
     let object: String
+    /// The effect of the message.
     private(set) var content: Content
-    /// Whether it is retained as a value.
+    /// Whether it sets or removes a retained value.
     let isKept: Bool
-    /// The lifetime, in seconds; nil for no end.
+    /// The lifetime from the arrival, in seconds; nil for no end.
     private(set) var expiresAfter: UInt32?
-    /// The time since when it waits to be posted, in microseconds since 1970; nil before.
+    /// The time at which it was queued, in microseconds since 1970; nil before.
     private(set) var waitsSince: Int64?
+    /// The properties that its bridge has added.
     let properties: MessageProperties
-    /// The message as it arrived, to be saved.
+    /// The message as it arrived, for the saved state.
     private(set) var publication: Publication
-    /// Whether it is a value that existed before: it is news only for a session that does not have it.
+    /// Whether it is a value that may have existed before. It is posted only if the session does not have it.
     private(set) var isToldAnew: Bool
 
     /// The reason why a message is refused.
     enum Refusal: Error, Equatable {
         /// It went through too many bridges, so it may be in a loop.
         case tooManyHops
+        /// A property or the payload can't be read; the text is the reason, for people.
         case undecodable(String)
     }
 
+    /// The maximum number of bridges through which a message may have passed.
     static let maxHops = 4
 
-    /// - Parameter topic: the parsed topic of `publication`, which is that of a notification or a value.
+    /// Parses a message.
+    ///
+    /// - Parameter topic: the parsed topic of `publication`; a topic of a notification or a value.
+    /// - Throws: the reason why the message is refused.
     init(_ publication: Publication, on topic: BridgeTopic) throws(Refusal) {
         guard let properties = MessageProperties(publication.userProperties) else {
             throw .undecodable("a user property has an invalid value")
@@ -52,7 +64,7 @@ struct InwardMessage {
         self.publication = publication
         self.properties = properties
         isKept = publication.isRetained
-        // A message in its last second has one second left.
+        // A remaining lifetime of 0 is a part of the last second, and counts as one second.
         expiresAfter = publication.expiry.map { max($0, 1) }
         isToldAnew = properties.isOldValue
         if publication.isRetained, publication.payload.isEmpty {
@@ -68,7 +80,7 @@ struct InwardMessage {
         }
     }
 
-    /// Returns the message with a remaining lifetime.
+    /// Returns the message with a remaining lifetime from now.
     func expiring(after seconds: UInt32) -> InwardMessage {
         var message = self
         message.expiresAfter = seconds
@@ -77,7 +89,7 @@ struct InwardMessage {
         return message
     }
 
-    /// Returns the message from the moment when it begins to wait; its lifetime goes on.
+    /// Returns the message as it is queued; from now on its lifetime is counted here.
     ///
     /// - Parameter now: microseconds since 1970.
     func waiting(since now: Int64) -> InwardMessage {
@@ -86,7 +98,7 @@ struct InwardMessage {
         return message
     }
 
-    /// Returns the end of its lifetime, in microseconds since 1970; nil for never.
+    /// Returns its expiry time, in microseconds since 1970; nil for never.
     func expiry(at now: Int64) -> Int64? { expiresAfter.map { (waitsSince ?? now) + Int64($0) * 1_000_000 } }
 
     /// Returns the remaining seconds of its lifetime; nil for no end.
@@ -94,16 +106,16 @@ struct InwardMessage {
         expiry(at: now).map { UInt32(clamping: ($0 - now + 999_999) / 1_000_000) }
     }
 
-    /// The identity of a value of a host.
+    /// The identity of a retained value: its host, name and object.
     struct HostValue: Hashable {
         let origin: Origin
         let kind: ValueKind
     }
 
-    /// The value that a retained message sets or removes.
+    /// The identity of the value that a retained message sets or removes.
     var value: HostValue { HostValue(origin: origin, kind: ValueKind(name, object)) }
 
-    /// The message that removes the value which this message sets.
+    /// A message that removes the value which this message sets.
     var removal: InwardMessage {
         var message = self
         message.content = .removal
@@ -113,7 +125,8 @@ struct InwardMessage {
         return message
     }
 
-    /// Whether it arrived on the topic on which a bridge publishes the value.
+    /// Whether it arrived on the topic on which a bridge would publish the value. A plain client may use another topic
+    /// for the same name and object.
     func isOnTopicOfBridge(in realm: String) -> Bool {
         ExactText.matches(publication.topic, BridgeTopic(value: name, object, of: origin).text(in: realm))
     }
@@ -125,10 +138,8 @@ struct InwardMessage {
         }
     }
 
-    /// Whether a value that the service keeps is this one, with this content. Name, object, lifetime, user and machine
-    /// are compared.
-    ///
-    /// - Parameter now: microseconds since 1970.
+    /// Whether a value of the service is this value with this content. Name, object, lifetime, user and host are
+    /// compared.
     func isKept(as value: KeptValue, _ userInfo: [String: PropertyList], now: Int64) -> Bool {
         let expiry: Int64? = if case .int64(let time)? = value.details[Detail.expiry.rawValue] { time } else { nil }
         return Lifetime.isSame(expiry, self.expiry(at: now)) && ExactText(value.name) == ExactText(name)
@@ -138,13 +149,14 @@ struct InwardMessage {
             && Self.matches(value.details[Detail.user.rawValue], origin.user)
     }
 
+    /// Whether a detail of the service is this text, byte for byte.
     private static func matches(_ value: PropertyList?, _ text: String) -> Bool {
         if case .string(let value) = value { ExactText(value) == ExactText(text) } else { false }
     }
 
-    /// Returns the message, marked as a value that existed before if it or the argument says so.
+    /// Returns the message, marked as a value that may have existed before. A mark that it has already stays.
     ///
-    /// - Parameter isAnew: whether it existed before, regardless of its own properties.
+    /// - Parameter isAnew: whether to set the mark.
     func told(anew isAnew: Bool) -> InwardMessage {
         var message = self
         message.isToldAnew = isToldAnew || isAnew

@@ -2,56 +2,67 @@
 import CarillonCore
 import CarillonMQTT
 
-/// The user properties of a bridge's messages. No other code knows their names.
+/// The properties that a bridge adds to its messages, as MQTT user properties. No other code knows their names.
 struct MessageProperties: Equatable {
+    /// The names of the user properties. Each stands for the member of the same meaning below.
     enum Key: String {
         case object = "object"
-        /// An object with characters that MQTT forbids, written as a level of a topic.
+        /// The object, percent-encoded like a topic level (``TopicLevel``), if it has characters that MQTT forbids.
         case encodedObject = "object-percent"
         case serial = "serial"
         case count = "count"
         case run = "run"
         case hops = "hops"
         case time = "time"
+        /// The name of ``isOldValue``; its presence means true.
         case value = "value"
+        /// The name of ``keepsWidths``; its presence means true.
         case widths = "widths"
+        /// The name of ``boundTo``.
         case whileRun = "while"
+        /// The name of ``identity``.
         case allSessions = "all-sessions"
-        /// On ``BridgeTopic/Subject/online``: its presence shows that properties pass through.
+        /// Only in presence messages (``BridgeTopic/Subject/online``): its arrival shows that no intermediary removes
+        /// user properties.
         case carillon = "carillon"
     }
 
-    /// The object; empty for none.
+    /// The object of the notification; empty for none.
     var object = ""
-    /// The serial number of the post in its session.
+    /// The serial number of the post, which the service of its session has assigned.
     var serial: UInt64?
-    /// The number of the message among its bridge's messages on the topic: 1, 2, 3 and so on, so that a hole is a loss.
+    /// The sequence number of the message on its topic; nil for a message of a plain client.
     var place: Place?
-    /// The number of bridges that the message went through.
+    /// The number of bridges through which the message has passed, to stop loops.
     var hops: UInt64 = 0
-    /// The time of the post, in microseconds since 1970.
+    /// The time of the post, in microseconds since 1970; nil if it is unknown.
     var time: Int64?
-    /// Whether it is a value that existed before, sent again.
+    /// Whether the bridge sends a retained value again that had existed before.
     var isOldValue = false
-    /// Whether the integers of a CBOR payload keep the widths that they had.
+    /// Whether the widths of integers in a CBOR payload are significant (`uint8` to `int64`).
     var keepsWidths = false
-    /// The run of the bridge that published a value that ends with its poster (R8), as in the bridge's presence. The
-    /// value is over when that presence is.
+    /// The run of the publishing bridge, for a value that ends with its poster (R8); nil for other values. The value
+    /// has ended when the host's presence names another run, or says that the host is offline.
     var boundTo: String?
-    /// The identity in the other sessions of its machine, if it was posted for all sessions (G1); nil otherwise.
+    /// The identity of a notification that was posted for all sessions of its machine (G1); nil otherwise. By it
+    /// another session recognizes that it has the notification already.
     var identity: String?
 
+    /// A sequence number: the number of a message among all messages of one run of a bridge on a topic. Numbers begin
+    /// with 1, so that a hole is a loss.
     struct Place: Equatable {
-        /// The run that the count belongs to: a process that does not know the earlier counts begins a new run.
+        /// The run in which the number was counted. A process that does not know the earlier numbers begins a new run.
         let run: String
+        /// The number.
         let count: UInt64
     }
 
+    /// The maximum length of a run, in bytes.
     static let maxRunBytes = 64
 
     init() {}
 
-    /// Reads user properties. Of several with one name the first counts.
+    /// Reads user properties; others are ignored. Of several with one name the first counts.
     ///
     /// - Returns: nil if a known property has an invalid value.
     init?(_ properties: [UserProperty]) {
@@ -60,6 +71,7 @@ struct MessageProperties: Equatable {
             guard let key = Key(rawValue: property.name), texts[key] == nil else { continue }
             texts[key] = property.value
         }
+        // Returns nil for an invalid number, and .some(nil) without the property.
         func number<Number: FixedWidthInteger>(_ key: Key, _ type: Number.Type) -> Number?? {
             guard let text = texts[key] else { return .some(nil) }
             guard let number = Number(text) else { return nil }
@@ -86,6 +98,7 @@ struct MessageProperties: Equatable {
         }
     }
 
+    /// The user properties of these values.
     var all: [UserProperty] {
         var all: [UserProperty] = []
         func add(_ key: Key, _ value: String?) { if let value { all.append(UserProperty(key.rawValue, value)) } }

@@ -9,21 +9,29 @@ import CarillonWire
     import Musl
 #endif
 
-/// A message for the broker: a notification, or the removal of a value.
+/// A message to the broker: a notification of this session, or the removal of a retained value. ``Exporter`` creates
+/// it, queues it and publishes it.
 struct OutwardMessage: Equatable {
     let name: String
+    /// The object; empty for none.
     let object: String
+    /// The userInfo; empty for a removal.
     let payload: [UInt8]
+    /// The media type of the payload; nil for a removal.
     let contentType: String?
+    /// Whether the broker retains it as a value, or removes the value.
     let isRetained: Bool
-    /// The end of its lifetime, in microseconds since 1970; nil for never.
+    /// The expiry time, in microseconds since 1970; nil for never.
     let expiry: Int64?
+    /// The user properties. ``Exporter`` sets the sequence number when it sends the message.
     var properties: MessageProperties
 
+    /// Creates the message for a notification of the session.
+    ///
     /// - Parameters:
-    ///   - details: the details of the notification that the service was asked for (P1).
-    ///   - keepsWidths: whether integers keep their widths, for which the payload is CBOR.
-    ///   - run: the run of the bridge's presence, to which a value is bound that ends with its poster (R8).
+    ///   - details: the details that the service sends with the notification (P1).
+    ///   - keepsWidths: whether integers keep their widths, for which the payload is CBOR; otherwise it is JSON.
+    ///   - run: the run of this bridge, to which a value is bound that ends with its poster (R8).
     init(_ notification: ArrivedNotification, details: [String: PropertyList], keepsWidths: Bool, run: String) {
         func isTrue(_ detail: Detail) -> Bool { details[detail.rawValue] == .boolean(true) }
         func microseconds(_ detail: Detail) -> Int64? {
@@ -49,7 +57,8 @@ struct OutwardMessage: Equatable {
         }
     }
 
-    /// Creates the message for a device. Devices receive news and no values, so nothing is retained (G2).
+    /// Creates the message for a device, with a payload that devices understand. It is never retained: devices receive
+    /// events and no values (G2).
     init(toDevice message: OutwardMessage, _ userInfo: [String: PropertyList]) {
         let (payload, contentType) = Payload.plain(of: userInfo)
         self.init(
@@ -87,6 +96,8 @@ struct OutwardMessage: Equatable {
         properties.hops = 1
     }
 
+    /// Returns the topic for the message. A retained message with an object has a topic of its own, because a broker
+    /// retains one message for each topic.
     func topic(of origin: Origin, in realm: String) -> String {
         let subject: BridgeTopic.Subject =
             isRetained && !object.isEmpty ? .value(name: name, object: object) : .notification(name: name)
@@ -99,6 +110,8 @@ struct OutwardMessage: Equatable {
     /// - Parameter now: microseconds since 1970.
     func isExpired(at now: Int64) -> Bool { expiry.map { $0 <= now } ?? false }
 
+    /// Returns the publication, with the remaining lifetime in seconds, at least 1.
+    ///
     /// - Parameter now: microseconds since 1970.
     func publication(on topic: String, now: Int64) -> Publication {
         let seconds = expiry.map { expiry in

@@ -3,28 +3,30 @@ import CarillonCBOR
 import CarillonJSON
 import CarillonWire
 
-/// The userInfo of a notification as the payload of a message.
+/// The conversion between the userInfo of a notification and the payload of an MQTT message.
 enum Payload {
-    /// The content type of JSON as the command prints it, for all readers. The widths of integers are not kept.
+    /// The content type of JSON, the default: every program can read it. It does not keep the widths of integers.
     static let contentType = "application/json"
     /// The content type of CBOR, for names whose integers keep their widths.
     static let binaryContentType = "application/cbor"
 
-    /// The fault of a payload.
+    /// The fault of a received payload.
     struct Malformed: Error, Equatable {
         let reason: String
     }
 
+    /// Returns userInfo as JSON.
     static func json(of userInfo: [String: PropertyList]) -> [UInt8] {
         Array(PropertyListJSON.text(.dictionary(userInfo)).utf8)
     }
 
+    /// Returns userInfo as CBOR, with the widths of its integers.
     static func cbor(of userInfo: [String: PropertyList]) -> [UInt8] {
         PropertyListCBOR.cbor(.dictionary(userInfo)).encoded
     }
 
-    /// Returns a payload for devices (G2), as ``userInfo(_:contentType:keepsWidths:)`` reads it. An only entry `value`
-    /// that is no dictionary is written alone; anything else is a JSON object.
+    /// Returns userInfo as a payload for devices (G2), which ``userInfo(_:contentType:keepsWidths:)`` reads. If the
+    /// only entry is `value` and no dictionary, the payload is that value alone; otherwise it is a JSON object.
     static func plain(of userInfo: [String: PropertyList]) -> (bytes: [UInt8], contentType: String) {
         guard userInfo.count == 1, let value = userInfo["value"] else {
             return (json(of: userInfo), contentType)
@@ -37,14 +39,17 @@ enum Payload {
         }
     }
 
-    /// Reads the payload of any device (G2). A JSON object is the userInfo. Any other JSON value, a plain text, or data
-    /// that is no UTF-8 is the entry `value`. A JSON `null` is left out. Without a content type, a payload that begins
-    /// like an object or an array is JSON.
+    /// Reads the payload of a bridge or of any device (G2).
+    ///
+    /// - A JSON object, or a CBOR map, is the userInfo.
+    /// - Any other JSON or CBOR value, a plain text, or other bytes are the entry `value`.
+    /// - A JSON `null` is left out.
+    /// - Without a content type, a payload that is valid JSON, or begins like a JSON object or array, is JSON.
     ///
     /// - Parameters:
     ///   - contentType: nil for a message without a content type.
-    ///   - keepsWidths: whether the integers of CBOR keep the widths that they had.
-    /// - Throws: ``Malformed`` for a payload that is not of its content type.
+    ///   - keepsWidths: whether the widths of CBOR integers are significant.
+    /// - Throws: ``Malformed`` for a payload that does not have the format of its content type.
     static func userInfo(
         _ bytes: [UInt8], contentType: String?, keepsWidths: Bool
     ) throws(Malformed) -> [String: PropertyList] {
@@ -64,17 +69,20 @@ enum Payload {
         }
     }
 
+    /// Whether the first character after white space begins a JSON object or array.
     private static func looksLikeJSON(_ bytes: [UInt8]) -> Bool {
         let first = bytes.first { ![0x20, 0x09, 0x0A, 0x0D].contains($0) }
         return first == UInt8(ascii: "{") || first == UInt8(ascii: "[")
     }
 
+    /// Returns a text, or data if the bytes are no text.
     private static func plain(_ bytes: [UInt8]) -> PropertyList {
-        // A string of D-Bus has no NUL.
+        // A string in D-Bus can't contain NUL.
         guard !bytes.contains(0), let text = String(validating: bytes, as: UTF8.self) else { return .data(bytes) }
         return .string(text)
     }
 
+    /// Reads a JSON payload.
     private static func json(_ bytes: [UInt8]) throws(Malformed) -> [String: PropertyList] {
         let json: JSON
         do throws(JSON.Malformed) {
@@ -92,6 +100,7 @@ enum Payload {
         }
     }
 
+    /// Reads a CBOR payload.
     private static func cbor(_ bytes: [UInt8], keepsWidths: Bool) throws(Malformed) -> [String: PropertyList] {
         let cbor: CBOR
         do throws(CBOR.Malformed) {

@@ -2,7 +2,7 @@
 import CarillonCBOR
 import CarillonWire
 
-/// Property lists as CBOR (RFC 8949), in which integers may keep their width.
+/// The conversion between property lists, the values of userInfo, and CBOR (RFC 8949). Integers may keep their widths.
 ///
 /// | property list | CBOR |
 /// |---|---|
@@ -12,25 +12,34 @@ import CarillonWire
 /// | boolean, double | `true` and `false`, a number of double precision |
 /// | date | seconds since 1970 (tag 1); if a double does not hold the microseconds, RFC 9581 (tag 1001) |
 ///
-/// Other writers encode each number with as few bytes as it needs, so that the width has no meaning: their integers are
-/// `int64`, as in JSON. A writer that keeps widths says so beside the payload.
+/// Other programs encode each number with as few bytes as it needs, so that the width means nothing. Their integers
+/// become `int64`, as in JSON. A bridge that keeps widths says so in a user property
+/// (``MessageProperties/keepsWidths``).
 enum PropertyListCBOR {
-    /// The fault of a value.
+    /// The fault of a CBOR value that no property list can represent.
     struct Failure: Error, CustomStringConvertible {
         let description: String
     }
 
+    /// The tags of CBOR that are written or read.
     private enum Tag {
+        /// A date as ISO 8601 text; only read.
         static let dateText: UInt64 = 0
+        /// Seconds since 1970.
         static let seconds: UInt64 = 1
+        /// A non-negative bignum.
         static let unsigned: UInt64 = 2
+        /// A negative bignum; only read.
         static let negative: UInt64 = 3
+        /// The extended time of RFC 9581, a map.
         static let extendedTime: UInt64 = 1001
+        /// A mark for CBOR data without other meaning; only read.
         static let selfDescribed: UInt64 = 55799
     }
 
     // MARK: Writing
 
+    /// Returns a property list as CBOR.
     static func cbor(_ value: PropertyList) -> CBOR {
         switch value {
         case .string(let text): .text(text)
@@ -51,14 +60,17 @@ enum PropertyListCBOR {
         }
     }
 
+    /// Returns an integer with a fixed width.
     private static func integer(_ number: Int64, _ width: CBOR.Width) -> CBOR {
         number < 0 ? .negative(UInt64(~number), width) : .unsigned(UInt64(number), width)
     }
 
+    /// Returns a bignum with the width of the number's type.
     private static func bignum(_ number: some FixedWidthInteger) -> CBOR {
         .tagged(Tag.unsigned, .bytes(withUnsafeBytes(of: number.bigEndian) { Array($0) }))
     }
 
+    /// Returns a date in the shortest form that keeps the microseconds.
     private static func date(_ microseconds: Int64) -> CBOR {
         let (seconds, fraction) = microseconds.quotientAndRemainder(dividingBy: 1_000_000)
         if fraction == 0 { return .tagged(Tag.seconds, integer(seconds, .eight)) }
@@ -76,7 +88,9 @@ enum PropertyListCBOR {
 
     // MARK: Reading
 
-    /// - Parameter keepsWidths: whether the writer says that the width of an integer is its type.
+    /// Reads userInfo.
+    ///
+    /// - Parameter keepsWidths: whether the width of an integer is its type.
     /// - Returns: the entries of a map; any other value as the only entry `value`.
     /// - Throws: ``Failure`` for values that a property list can't represent.
     static func userInfo(from value: CBOR, keepsWidths: Bool) throws(Failure) -> [String: PropertyList] {
@@ -89,11 +103,12 @@ enum PropertyListCBOR {
         return try reader.dictionary(entries, path: "userInfo")
     }
 
-    /// Returns microseconds; nil for numbers that are not finite, or that exceed 64 bits.
+    /// Returns seconds as microseconds; nil for numbers that are not finite, or that exceed 64 bits.
     private static func microseconds(_ seconds: Double) -> Int64? {
         Int64(exactly: (seconds * 1_000_000).rounded())
     }
 
+    /// The reader of one payload. `path` is the position of a value, for error texts.
     private struct Reader {
         let keepsWidths: Bool
 
@@ -136,6 +151,7 @@ enum PropertyListCBOR {
             }
         }
 
+        /// Returns an unsigned number in the type of its width.
         private func unsigned(_ number: UInt64, _ width: CBOR.Width) -> PropertyList {
             guard keepsWidths else { return plain(number) }
             switch width {
@@ -146,6 +162,7 @@ enum PropertyListCBOR {
             }
         }
 
+        /// Returns a negative number in the type of its width.
         private func signed(_ number: Int64, _ width: CBOR.Width) -> PropertyList {
             guard keepsWidths else { return .int64(number) }
             switch width {
@@ -155,11 +172,12 @@ enum PropertyListCBOR {
             }
         }
 
-        /// Returns a number without a width, as in JSON.
+        /// Returns a number whose width is not significant.
         private func plain(_ number: UInt64) -> PropertyList {
             Int64(exactly: number).map { .int64($0) } ?? .uint64(number)
         }
 
+        /// Returns the value with a tag.
         private func tagged(_ tag: UInt64, _ item: CBOR, path: String) throws(Failure) -> PropertyList {
             switch (tag, item) {
             case (Tag.selfDescribed, _): return try propertyList(item, path: path)
@@ -188,20 +206,22 @@ enum PropertyListCBOR {
                 guard let microseconds = Self.extendedTime(entries) else { break }
                 return .date(microsecondsSince1970: microseconds)
             case (Tag.dateText, _), (Tag.unsigned, _), (Tag.negative, _), (Tag.extendedTime, _): break
-            // The tag tells the purpose, such as an address or a UUID; the value is valid without it.
+            // Any other tag of a text or of bytes names the purpose, such as an address or a UUID. The value is valid
+            // without it.
             case (_, .text), (_, .bytes): return try propertyList(item, path: path)
             default: throw Failure(description: "\(path): a value with the tag \(tag) is not a property-list value")
             }
             throw Failure(description: "\(path): the value with the tag \(tag) is invalid or out of range")
         }
 
-        /// Returns the number of a bignum; nil beyond 64 bits.
+        /// Returns the number of a bignum in big-endian bytes; nil beyond 64 bits.
         private static func number(_ bytes: [UInt8]) -> UInt64? {
             let digits = bytes.drop { $0 == 0 }
             guard digits.count <= 8 else { return nil }
             return digits.reduce(0) { $0 << 8 | UInt64($1) }
         }
 
+        /// Returns a CBOR integer; nil beyond 64 bits, and for other items.
         private static func integer(_ item: CBOR) -> Int64? {
             switch item {
             case .unsigned(let number, _): Int64(exactly: number)
@@ -210,14 +230,15 @@ enum PropertyListCBOR {
             }
         }
 
+        /// Returns an integer in another unit as microseconds; nil beyond 64 bits.
         private static func microseconds(_ item: CBOR, times factor: Int64) -> Int64? {
             guard let number = integer(item) else { return nil }
             let (product, isBeyond) = number.multipliedReportingOverflow(by: factor)
             return isBeyond ? nil : product
         }
 
-        /// Returns the sum of whole seconds and of a fraction in milliseconds, microseconds or nanoseconds. Other keys,
-        /// for the accuracy or the time zone, are ignored.
+        /// Returns the time of an RFC 9581 map: key 1 holds whole seconds, keys -3, -6 and -9 a fraction in
+        /// milliseconds, microseconds or nanoseconds. Other keys, for the accuracy or the time zone, are ignored.
         private static func extendedTime(_ entries: [CBOR.Entry]) -> Int64? {
             var sum: Int64 = 0
             for entry in entries {

@@ -5,9 +5,13 @@ import CarillonMQTT
 import CarillonMainLoop
 import CarillonWire
 
-/// The path from the session to the broker: selects notifications, numbers them, and keeps them until the broker has
-/// acknowledged them.
+/// The direction from the session to the broker. It selects notifications by the configuration, queues them, numbers
+/// them, publishes them within an in-flight window, and keeps each until the broker has acknowledged it. It also
+/// removes values from the broker that the session no longer has.
+///
+/// A ``Crossing`` has one exporter and passes all events to it.
 final class Exporter {
+    /// A message that was sent and is not acknowledged.
     private struct InFlight {
         let id: PacketID
         let entry: ExportQueue.Entry
@@ -15,29 +19,37 @@ final class Exporter {
     }
 
     private let configuration: BridgeConfiguration
-    /// The run of the bridge's presence.
+    /// The run of this bridge process, as its presence names it.
     private let run: String
     private let environment: BridgeEnvironment
     private let context: MainContext
     private let broker: BrokerLink
-    /// - Parameters: count, name, reason.
+    /// Reports losses: their number, name and reason.
     private let lost: (UInt64, String?, LossReason) -> Void
+    /// The messages that are not sent.
     private var queue: ExportQueue
+    /// The sequence numbers of published messages.
     private(set) var counts: TopicCounts
     /// The unacknowledged messages, in the order in which they were sent.
     private var inFlight: [InFlight] = []
+    /// The values that the broker has of this host.
     var values = OwnValues()
-    /// Messages that the broker has acknowledged.
+    /// The number of messages that the broker has acknowledged.
     var exported: UInt64 = 0
-    /// The time that the broker took to acknowledge the last message.
+    /// The time that the broker took to acknowledge the last message; nil before the first.
     private(set) var acknowledgement: Duration?
+    /// Whether the warning about a missing origin was logged.
     private var hasWarned = false
-    /// The values to remove from the broker, when the queue is empty.
+    /// The values to remove from the broker as soon as the queue is empty.
     private var removals = Removals()
+    /// Runs while a suspect waits (``maySendNext()``).
     private var suspectTimer: EventSource?
-    /// Called when no message waits for the broker.
+    /// Called when no message is queued or unacknowledged.
     var onIdle: () -> Void = {}
 
+    /// Creates an exporter with a new run of sequence numbers.
+    ///
+    /// - Parameter run: the run of the bridge's presence.
     init(
         _ configuration: BridgeConfiguration, _ environment: BridgeEnvironment, run: String, broker: BrokerLink,
         context: MainContext, lost: @escaping (UInt64, String?, LossReason) -> Void
@@ -52,12 +64,16 @@ final class Exporter {
         counts = TopicCounts(run: environment.makeToken())
     }
 
+    /// The number of messages that are not sent.
     var queuedCount: Int { queue.count }
+    /// Their approximate size, in bytes.
     var queuedBytes: Int { queue.byteCount }
+    /// The number of unacknowledged messages.
     var inFlightCount: Int { inFlight.count }
+    /// Whether no message is queued or unacknowledged. Pending removals do not count.
     var isIdle: Bool { queue.count == 0 && inFlight.isEmpty }
 
-    /// Continues where an earlier bridge ended.
+    /// Continues with the sequence numbers and messages of an earlier bridge.
     func goOn(with counts: TopicCounts, _ entries: [ExportQueue.Entry]) {
         self.counts = counts
         for entry in entries {
@@ -74,15 +90,15 @@ final class Exporter {
         }
     }
 
-    /// Exports a notification of the session if the configuration allows its name, and if it has no outside origin. An
-    /// imported notification is never exported again, so that there are no loops (G2).
+    /// Queues a notification of the session if the configuration exports its name and it has no origin on another
+    /// machine. An imported notification is never exported again, so there are no loops (G2).
     ///
-    /// - Returns: whether it is a new value that is exported.
+    /// - Returns: whether it sets a value that is exported and did not exist before.
     @discardableResult
     func take(_ notification: ArrivedNotification) -> Bool {
         guard exports(notification.name) else { return false }
         guard let details = notification.details?.decoded(), details[Detail.retained.rawValue] != nil else {
-            // The service was asked for the origin, and did not send it.
+            // The detail `retained` is always present if the service sends details. Without them the origin is unknown.
             if !hasWarned { Log.warning("not exported: the service does not send the origin of notifications") }
             hasWarned = true
             lost(1, notification.name, .refused)
@@ -92,9 +108,9 @@ final class Exporter {
         let keepsWidths = configuration.binaryNames.contains { $0.matches(notification.name) }
         let message = OutwardMessage(notification, details: details, keepsWidths: keepsWidths, run: run)
         let topic = message.topic(of: configuration.origin, in: configuration.realm)
-        // Receivers subscribe to names, so the name is checked besides the topic.
+        // Receivers subscribe to filters for a name, which have to be possible as well.
         guard BridgeTopic.isPossible(name: message.name), BridgeTopic.isPossible(topic) else {
-            // The loss of a replayed value was announced when the value was posted.
+            // The loss of a value that is replayed was reported when the value was posted.
             guard !message.properties.isOldValue else { return false }
             Log.info("\(message.name) can't be exported: its topic has too many levels or bytes for MQTT")
             lost(1, message.name, .noTopic)
@@ -107,7 +123,7 @@ final class Exporter {
             }
         }
         let entry = ExportQueue.Entry(message: message, topic: topic)
-        // A value that never fits would be requested again and again.
+        // A value that never fits counts as refused. Otherwise it would be requested from the service again and again.
         if queue.neverFits(entry) { values.refused(message) }
         lose(queue.append(entry))
         publishToDevice(message, notification)
@@ -115,8 +131,8 @@ final class Exporter {
         return message.isValue && !message.properties.isOldValue
     }
 
-    /// Publishes a notification on the topic to which the configuration maps it (G2). A value that existed before is no
-    /// news.
+    /// Also queues a notification for the topic of devices to which the configuration maps it (G2). Replayed values are
+    /// left out.
     private func publishToDevice(_ message: OutwardMessage, _ notification: ArrivedNotification) {
         guard !message.properties.isOldValue else { return }
         switch configuration.map.target(of: message.name, message.object) {
@@ -130,21 +146,24 @@ final class Exporter {
         }
     }
 
+    /// Whether the configuration exports a name.
     private func exports(_ name: String) -> Bool {
         !WantedNames.ownNames.matches(name) && configuration.exports.contains { $0.matches(name) }
     }
 
+    /// Reports queued messages that were dropped because the queue was full.
     private func lose(_ entries: [ExportQueue.Entry]) {
         for entry in entries {
             values.lost(entry.message)
-            // A value that existed before is sent again.
+            // A replayed value is no news whose loss has to be reported; it is replayed again later.
             if entry.message.properties.isOldValue { continue }
-            // Its number is missing at the receivers, so that they also announce the loss.
+            // Its number is used up, so that receivers notice the loss as well.
             if entry.message.properties.place == nil { _ = nextPlace(on: entry.topic) }
             lost(1, entry.message.name, .queueFull)
         }
     }
 
+    /// Returns the next sequence number on a topic.
     private func nextPlace(on topic: String) -> MessageProperties.Place {
         counts.next(on: topic, newRun: environment.makeToken)
     }
@@ -155,17 +174,18 @@ final class Exporter {
         return removals.popFirst().map(removal)
     }
 
+    /// Returns the message that removes a value from the broker.
     private func removal(of kind: ValueKind) -> ExportQueue.Entry {
         let message = OutwardMessage(removalOf: kind.name.text, kind.object.text)
         return .init(message: message, topic: message.topic(of: configuration.origin, in: configuration.realm))
     }
 
-    /// Sends queued messages, within the in-flight limit.
+    /// Sends queued messages, within the in-flight limits of the configuration and the broker.
     func pump() {
         let limit = Int(min(configuration.inFlight, broker.limits?.receiveMaximum ?? .max))
         while broker.isConnected, inFlight.count < (isSuspectNext ? 1 : limit), maySendNext(), var entry = nextEntry() {
-            // The number is given at the sending: an unsent message leaves no hole. A message that has a number is sent
-            // even after its lifetime.
+            // The sequence number is assigned only now, so that an expired message leaves no hole. A message that has a
+            // number from an earlier attempt is sent even if it has expired.
             if entry.message.properties.place == nil {
                 guard !entry.message.isExpired(at: environment.time()) else { continue }
                 entry.message.properties.place = nextPlace(on: entry.topic)
@@ -183,6 +203,7 @@ final class Exporter {
         if isIdle { onIdle() }
     }
 
+    /// Handles the broker's acknowledgment or refusal of a message. Other identifiers are ignored.
     func acknowledged(_ id: PacketID, _ reason: ReasonCode) {
         guard let index = inFlight.firstIndex(where: { $0.id == id }) else { return }
         let sent = inFlight.remove(at: index)
@@ -195,22 +216,23 @@ final class Exporter {
         pump()
     }
 
+    /// Reports a message that the broker refuses.
     private func refuse(_ entry: ExportQueue.Entry, because reason: String) {
         Log.info("\(entry.message.name) can't be published: \(reason)")
         values.refused(entry.message)
         lost(1, entry.message.name, .refused)
     }
 
-    // MARK: Ends of connections
+    // MARK: Messages that end the connection
 
-    /// Whether the next message was in flight when a connection ended, and may be the cause. It is sent alone, to find
-    /// out.
+    /// Whether the message in flight, or the next one, is a suspect: it was in flight when a connection ended, and may
+    /// be the cause. A suspect is sent alone, to find out.
     private var isSuspectNext: Bool {
         (inFlight.first?.entry.suspicion ?? 0) > 0 || (queue.first?.suspicion ?? 0) > 0
     }
 
-    /// Returns whether the next message may be sent. A suspect waits until the connection has lasted for one second.
-    /// Then no other message that the bridge sends at the beginning is the cause of its end.
+    /// Whether the next message may be sent. A suspect waits until the connection is one second old. If the connection
+    /// then ends, none of the other messages that the bridge sends at the beginning is the cause.
     private func maySendNext() -> Bool {
         guard isSuspectNext, let since = broker.connectedAt, context.now - since < .seconds(1) else { return true }
         if suspectTimer == nil {
@@ -223,7 +245,9 @@ final class Exporter {
     }
 
     /// Handles the end of a connection. Unacknowledged messages return to the head of the queue, except a message that
-    /// ends the connection again and again.
+    /// has ended several connections.
+    ///
+    /// - Parameter error: nil if the bridge itself has ended the connection.
     func connectionEnded(because error: MQTTError?) {
         let isAlone = inFlight.count == 1
         suspectTimer = nil
@@ -240,10 +264,14 @@ final class Exporter {
         inFlight = []
     }
 
-    /// The evidence at which a message that was alone in flight is given up: two ends with a reason, or three without.
+    /// The evidence at which a message that was alone in flight is discarded: two ends with a reason about messages, or
+    /// three without a reason.
     private static let maxSuspicion = 6
 
+    /// Returns the evidence against a message, by the error that ended the connection and the time since the message
+    /// was sent.
     private static func suspicion(_ error: MQTTError, after time: Duration) -> Int {
+        // A fault of test builds (E7).
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.topicUnchecked) { return 0 }
         #endif
@@ -258,15 +286,20 @@ final class Exporter {
 
     // MARK: Values
 
-    /// Removes values from the broker that the session does not keep any more.
+    /// Compares the session's values with the broker's, and schedules the removal of values that the session no longer
+    /// has.
     ///
-    /// - Parameter kept: all values of this session.
+    /// - Parameters:
+    ///   - kept: all values of this session.
+    ///   - hasLooked: whether the broker has shown its values of this host.
+    /// - Returns: the difference, which also says whether the service has to send values again.
     func compare(with kept: Set<ValueKind>, hasLooked: Bool) -> OwnValues.Difference {
         let exported = kept.filter { kind in
             let message = OutwardMessage(removalOf: kind.name.text, kind.object.text)
             return exports(message.name)
                 && BridgeTopic.isPossible(message.topic(of: configuration.origin, in: configuration.realm))
         }
+        // Only values of exported names, and of topics on which a bridge of this host has published, are removed.
         let difference = values.compare(with: exported, hasLooked: hasLooked) { [self] kind in
             let topic = BridgeTopic(value: kind.name.text, kind.object.text, of: configuration.origin)
             return exports(kind.name.text) || counts.contains(topic.text(in: configuration.realm))
@@ -276,12 +309,12 @@ final class Exporter {
         return difference
     }
 
-    /// The unacknowledged messages, in order.
+    /// The messages that the broker has not acknowledged, and the pending removals, in order.
     var unacknowledged: [ExportQueue.Entry] { inFlight.map(\.entry) + queue.all + removals.all.map(removal) }
 }
 
 extension ReasonCode {
-    /// Whether a broker that ends a connection for this reason means a message, and not the connection.
+    /// Whether a broker that ends a connection for this reason complains about a message.
     fileprivate var isAboutMessages: Bool {
         switch self {
         case .malformedPacket, .protocolError, .implementationSpecific, .notAuthorized, .topicNameInvalid,
@@ -302,9 +335,11 @@ extension ReasonCode {
     }
 }
 
-/// The queue of values to remove, each once and in order.
+/// The queue of values to remove from the broker, each once and in order.
 private struct Removals {
+    /// The values, in order; it may contain cancelled ones.
     private var line = Deque<ValueKind>()
+    /// The values whose removal is not cancelled.
     private var kinds: Set<ValueKind> = []
 
     mutating func append(_ kind: ValueKind) { if kinds.insert(kind).inserted { line.append(kind) } }
@@ -317,13 +352,14 @@ private struct Removals {
         return nil
     }
 
+    /// The values, in order.
     var all: [ValueKind] {
         var rest = self
         return Array(AnyIterator { rest.popFirst() })
     }
 }
 
-/// The name and object of a value.
+/// The identity of a retained value within a host: its name and object, compared byte for byte.
 struct ValueKind: Hashable, Comparable {
     let name: ExactText
     let object: ExactText

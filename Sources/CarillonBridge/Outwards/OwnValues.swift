@@ -3,47 +3,54 @@ import CarillonCollections
 import CarillonCore
 import CarillonMQTT
 
-/// The values that this host keeps at the broker: as the bridge has published them, and as the broker shows them after
-/// a connection. They differ if a broker has forgotten values or restored an older state, or if an earlier bridge was
-/// killed. No input and output.
+/// The retained values of this host at the broker: as the bridge has published them, and as the broker shows them after
+/// a connection. ``Exporter`` uses it; it does no input and output.
+///
+/// The two may differ: the broker may have forgotten values or restored an older state, or an earlier bridge process
+/// was killed. A comparison of both with the session's values decides which values the bridge removes and which it
+/// publishes again. The bridge does not store contents. To publish a value again it needs a *replay*: the notification
+/// service sends all its retained values again.
 struct OwnValues {
-    /// The maximum number of values.
+    /// The maximum number of remembered values.
     static let maxCount = 65_536
-    /// The maximum length of the name and object of a compared value, in bytes: the standard limits of the service.
+    /// The maximum length of the name and object of a shown value, in bytes: the sum of the service's default limits.
+    /// Longer ones can't be of this session.
     private static let maxKeyBytes = 5_120
 
-    /// The content that the broker has of a value, if it has not forgotten it.
+    /// The content that the broker should have of a value.
     private enum Content {
         /// The version that was published last.
         case version(OutwardMessage.Version)
-        /// An older content, or none, because the last version was lost before it was sent.
+        /// An older content, or none, because the last version was dropped before it was sent.
         case older
     }
 
+    /// The values that the bridge has published.
     private var published: [ValueKind: Content] = [:]
-    /// The values that the broker has shown since ``beginLooking()``; nil when no look is open.
+    /// The values that the broker has shown since ``beginLooking()``; nil while the broker is not asked.
     private var shown: [ValueKind: OutwardMessage.Version]?
-    /// The values to publish again as soon as the service sends them.
+    /// The values that are published as soon as the service replays them.
     private var due: Set<ValueKind> = []
-    /// The versions that the broker has refused, which are not published again by themselves.
+    /// The versions that the broker has refused. They are not published again, unless an application posts the value
+    /// again.
     private var refused: [ValueKind: OutwardMessage.Version] = [:]
-    /// The values that were published since the service was last asked for its values: its answer may lack them.
+    /// The values that were published since the service was last asked for its list of values, which may lack them.
     private var recent: Set<ValueKind> = []
-    /// Values that were published since ``beginLooking()``: the broker may have shown an older content of them.
+    /// The values that were published since ``beginLooking()``. The broker may have shown an older content of them.
     private var publishedMeanwhile: Set<ValueKind> = []
-    /// Whether the service has to send values again, because some were lost before they were sent.
+    /// Whether the service has to replay its values, because some were dropped before they were sent.
     private var isReplayDue = false
-    /// The number of times that notifications of the service may be missing; `madeGood` counts those after which it has
-    /// sent all values again.
+    /// The number of times that notifications of the service were missed.
     private(set) var misses: UInt64 = 0
+    /// The value of `misses` at the beginning of the last complete replay.
     private var madeGood: UInt64 = 0
 
     // MARK: Publishing
 
-    /// Decides whether a value of the session is to be published.
+    /// Notes a value of the session, and decides whether to publish it.
     ///
-    /// - Parameter isReplayed: whether it is a value that existed before.
-    /// - Returns: false if the broker has the value, or has refused it.
+    /// - Parameter isReplayed: whether the service has replayed the value, which existed before.
+    /// - Returns: false if it is a replayed value that the broker has, or has refused.
     mutating func publish(_ message: OutwardMessage, isReplayed: Bool) -> Bool {
         let kind = ValueKind(message.name, message.object)
         let version = message.version
@@ -58,8 +65,7 @@ struct OwnValues {
         return true
     }
 
-    /// Restores a message that an earlier bridge has left to publish, in the order of the posts. Its value may be gone
-    /// meanwhile, and the broker may show it only after the look.
+    /// Notes a message that an earlier bridge has left to publish. Call it in the order of the messages.
     mutating func restore(_ message: OutwardMessage) {
         guard message.isRetained else { return }
         let kind = ValueKind(message.name, message.object)
@@ -67,12 +73,13 @@ struct OwnValues {
         if published[kind] != nil || published.count < Self.maxCount { published[kind] = .version(message.version) }
     }
 
-    /// Notes that the broker has refused a value, which is not published again by itself.
+    /// Notes that the broker has refused a value.
     mutating func refused(_ message: OutwardMessage) {
         guard message.isValue else { return }
         refused[ValueKind(message.name, message.object)] = message.version
     }
 
+    /// Whether this version was published last.
     private func isPublished(_ kind: ValueKind, _ version: OutwardMessage.Version) -> Bool {
         if case .version(let published)? = published[kind] { published.isSame(as: version) } else { false }
     }
@@ -81,7 +88,7 @@ struct OwnValues {
         one?.isSame(as: other) == true
     }
 
-    /// Notes that a value was lost before it was sent. It is published again if it was the last version.
+    /// Notes that a value was dropped before it was sent. If it was the last version, a replay is due.
     mutating func lost(_ message: OutwardMessage) {
         let kind = ValueKind(message.name, message.object)
         let version = message.version
@@ -91,39 +98,40 @@ struct OwnValues {
         isReplayDue = true
     }
 
-    /// Takes whether the service has to send its values again, because some were lost. Call it when no message waits.
+    /// Returns whether a replay is due because of dropped values, and resets that. Call it when no message is queued.
     mutating func takeReplay() -> Bool {
         defer { isReplayDue = false }
         return isReplayDue
     }
 
-    /// Notes that notifications of the service may be missing. Values may be among them until the service has sent all
-    /// again.
+    /// Notes that notifications of the service were missed. Values may be among them until the service has replayed all
+    /// values.
     mutating func missedSome() { misses += 1 }
 
-    /// Whether values may be among missed notifications.
+    /// Whether values may be among missed notifications, so that a replay is due.
     var hasMissedSome: Bool { misses != madeGood }
 
-    /// Notes that the service has sent all values again.
+    /// Notes that the service has replayed all values.
     ///
-    /// - Parameter misses: the number of misses before the replay began. A change that was missed meanwhile may be
-    ///   newer than the replayed value.
+    /// - Parameter misses: the number of misses when the replay began. A notification that was missed during the replay
+    ///   may be newer than the replayed value.
     mutating func replayed(behind misses: UInt64) { madeGood = max(madeGood, misses) }
 
-    /// Notes that a replay was cut off, so that the service may not have sent all values again.
+    /// Notes that a replay has ended early, so that values may be missing from it.
     mutating func replayWasCut() { isReplayDue = isReplayDue || !due.isEmpty }
 
-    /// Forgets refused values: another configuration may remove the cause.
+    /// Forgets refused values, because another configuration may avoid the refusal.
     mutating func forgetRefused() { refused = [:] }
 
-    /// Prepares for a question to the service for its values.
+    /// Notes that the service is about to be asked for its list of values.
     mutating func willAsk() { recent = [] }
 
-    // MARK: Looking
+    // MARK: Comparing
 
+    /// Notes that the broker is about to show its values of this host.
     mutating func beginLooking() { (shown, publishedMeanwhile) = ([:], []) }
 
-    /// Handles a message of the broker on a topic of this host.
+    /// Notes a message that the broker shows on a topic of this host.
     ///
     /// - Parameter now: microseconds since 1970.
     mutating func show(_ name: String, _ object: String, _ publication: Publication, now: Int64) {
@@ -139,26 +147,27 @@ struct OwnValues {
         }
     }
 
-    /// Ends the look, for example because the connection has ended.
+    /// Forgets the shown values, for example because the connection has ended.
     mutating func stopLooking() { (shown, publishedMeanwhile) = (nil, []) }
 
     /// The result of a comparison.
     struct Difference {
         /// The values to remove from the broker.
         var gone: [ValueKind]
-        /// Whether the service has to send values again because the broker lacks them.
+        /// Whether the service has to replay its values, because the broker lacks some.
         var isReplayNeeded: Bool
-        /// Whether the service has to be asked again: its answer lacks values that were published after the question.
+        /// Whether the service has to be asked again for its list, which lacks values that were published after the
+        /// question.
         var isUnsure: Bool
     }
 
-    /// Compares with the values of the session.
+    /// Compares the published and the shown values with those of the session.
     ///
     /// - Parameters:
     ///   - kept: the values of the session that are exported.
-    ///   - hasLooked: whether the broker has shown everything that it has.
-    ///   - isOwn: returns whether a bridge of this host has published a value. Other values that the broker shows may
-    ///     belong to another program.
+    ///   - hasLooked: whether the broker has shown all that it has. Otherwise only the published values are compared.
+    ///   - isOwn: returns whether a bridge of this host may have published a value. Other values on this host's topics
+    ///     may belong to another program, and are not removed.
     mutating func compare(
         with kept: Set<ValueKind>, hasLooked: Bool = true, isOwn: (ValueKind) -> Bool
     ) -> Difference {
@@ -176,11 +185,13 @@ struct OwnValues {
         due.subtract(gone)
         var difference = Difference(gone: gone.sorted(), isReplayNeeded: false, isUnsure: isUnsure)
         guard let shown else { return difference }
+        // A value is right if the broker has shown, or has refused, the version that was published last.
         for kind in kept.subtracting(publishedMeanwhile) {
             let isRight = [shown[kind], refused[kind]].contains { $0.map { isPublished(kind, $0) } ?? false }
             if !isRight { due.insert(kind) }
         }
         stopLooking()
+        // A fault of test builds (E7).
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.valuesNotGivenAgain) { return difference }
         #endif
@@ -190,11 +201,12 @@ struct OwnValues {
 }
 
 extension OutwardMessage {
-    /// Whether it sets a value; false also for a removal.
+    /// Whether it sets a value; false for a removal.
     var isValue: Bool { isRetained && !payload.isEmpty }
 
-    /// The identity of a value's content and lifetime, as far as receivers notice it.
+    /// The identity of a value's content and lifetime: a hash of all that receivers notice, and the expiry time.
     struct Version {
+        /// The hash of payload, content type and run. It is valid in one process only.
         private let digest: Int
         private let expiry: Int64?
 
@@ -207,10 +219,12 @@ extension OutwardMessage {
             self.expiry = expiry
         }
 
+        /// Whether both are the same content with about the same expiry time.
         func isSame(as other: Version) -> Bool {
             digest == other.digest && Lifetime.isSame(expiry, other.expiry)
         }
     }
 
+    /// The version that this message sets.
     var version: Version { Version(payload, contentType, properties.boundTo, expiry: expiry) }
 }

@@ -5,33 +5,37 @@
     import Musl
 #endif
 
-/// The check of certificates and keys by OpenSSL, which libmosquitto has loaded. A libmosquitto without TLS has not
-/// loaded it, and needs no certificates.
+/// The check of the certificate and key files by OpenSSL, for warnings before a connection fails. The functions are
+/// found in the OpenSSL library that libmosquitto has loaded, so the bridge does not link it. If libmosquitto was built
+/// without TLS, all results are unknown.
 enum Certificate {
-    /// The expiry of a certificate.
+    /// The end of a certificate's validity.
     enum End: Equatable {
-        /// The expiry can't be determined.
+        /// The end can't be determined.
         case unknown
         /// The bytes contain no certificate.
         case none
-        /// The seconds until the expiry; negative if the certificate has expired.
+        /// The seconds until the end; negative if the certificate has expired.
         case inSeconds(Int)
     }
 
-    /// The relation of a key to a certificate.
+    /// Whether a key belongs to a certificate.
     enum Fit: Equatable {
+        /// OpenSSL is missing, or the certificate is unreadable.
         case unknown
         case fits
-        /// The bytes contain no key, or a key with a passphrase.
+        /// The bytes contain no key, or only a key with a passphrase.
         case isNoKey
+        /// The key belongs to another certificate.
         case isOfAnother
     }
 
     private typealias Pointer = UnsafeMutableRawPointer
     private typealias AskPassphrase = @convention(c) (UnsafeMutablePointer<CChar>?, CInt, CInt, Pointer?) -> CInt
+    /// OpenSSL's type of a function that reads an object in PEM format.
     private typealias Read = @convention(c) (Pointer, Pointer?, AskPassphrase, Pointer?) -> Pointer?
 
-    /// The functions of OpenSSL that are used.
+    /// The functions of OpenSSL in this process.
     private struct Library {
         let makeReader: @convention(c) (UnsafeRawPointer, CInt) -> Pointer?
         let freeReader: @convention(c) (Pointer) -> CInt
@@ -47,6 +51,7 @@ enum Certificate {
         let isKeyOf: @convention(c) (Pointer, Pointer) -> CInt
         let clearErrors: @convention(c) () -> Void
 
+        /// Finds the functions; nil if one is missing.
         init?() {
             func function<Function>(_ name: String, _: Function.Type = Function.self) -> Function? {
                 dlsym(nil, name).map { unsafeBitCast($0, to: Function.self) }
@@ -79,7 +84,9 @@ enum Certificate {
             self.clearErrors = clearErrors
         }
 
-        /// - Parameter body: receives nil for unreadable bytes.
+        /// Reads an object, calls `body` with it and frees it.
+        ///
+        /// - Parameter body: receives the object; nil for unreadable bytes.
         func with<Result>(
             _ bytes: [UInt8], read: Read, free: (Pointer) -> Void, _ body: (Pointer?) -> Result
         ) -> Result {
@@ -93,14 +100,14 @@ enum Certificate {
             }
             defer {
                 if let object { free(object) }
-                // A TLS connection would take remaining errors for its own.
+                // OpenSSL keeps errors for each thread. A TLS connection would report these errors as its own.
                 clearErrors()
             }
             return body(object)
         }
     }
 
-    /// Returns the expiry of the first certificate of a file.
+    /// Returns the end of validity of the first certificate of a file in PEM format.
     static func end(inPEM bytes: [UInt8]) -> End {
         guard let library = Library() else { return .unknown }
         return library.with(bytes, read: library.readCertificate, free: library.freeCertificate) { certificate in
@@ -111,6 +118,7 @@ enum Certificate {
         }
     }
 
+    /// Returns whether a private key belongs to the first certificate of a file.
     static func fit(ofKeyInPEM key: [UInt8], toCertificateInPEM certificate: [UInt8]) -> Fit {
         guard let library = Library() else { return .unknown }
         return library.with(certificate, read: library.readCertificate, free: library.freeCertificate) { certificate in

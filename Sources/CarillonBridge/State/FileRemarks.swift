@@ -7,13 +7,15 @@ import CarillonMainLoop
     import Musl
 #endif
 
-/// The remarks on a configuration, and on the files that it names, as they are on the disk now.
+/// The faults and warnings about a configuration, and about the files that it names, as they are on disk now. The
+/// bridge logs them and reports them in its status; `carillon-bridge --check` prints them.
 package struct FileRemarks {
     /// Faults that prevent a connection.
     package private(set) var faults: [String] = []
-    /// Dangers, and future faults.
+    /// Dangers, settings without effect, and certificates that expire soon.
     package private(set) var warnings: [String] = []
 
+    /// Reads and checks the files.
     package init(_ configuration: BridgeConfiguration) {
         var contents: [BridgeConfiguration.NamedFile.Key: [UInt8]] = [:]
         for file in configuration.namedFiles { contents[file.key] = check(file) }
@@ -24,15 +26,18 @@ package struct FileRemarks {
         warnings += configuration.mappingRemarks + configuration.listRemarks
     }
 
+    /// The faults and the warnings.
     package var all: [String] { faults + warnings }
 
-    /// Adds the remarks of another configuration.
+    /// Adds the remarks of another configuration, without duplicates.
     mutating func add(_ other: FileRemarks) {
         faults += other.faults.filter { !faults.contains($0) }
         warnings += other.warnings.filter { !warnings.contains($0) }
     }
 
-    /// - Returns: the contents of a readable file.
+    /// Checks one file.
+    ///
+    /// - Returns: its contents; nil if it can't be read.
     private mutating func check(_ file: BridgeConfiguration.NamedFile) -> [UInt8]? {
         let bytes: [UInt8]
         do throws(FileError) {
@@ -56,7 +61,7 @@ package struct FileRemarks {
         return bytes
     }
 
-    /// Checks the first certificate of a file, which may contain several, as files of authorities do.
+    /// Checks the expiry of the first certificate of a file. A file of authorities may contain several.
     private mutating func check(certificate bytes: [UInt8], _ file: BridgeConfiguration.NamedFile) {
         switch Certificate.end(inPEM: bytes) {
         case .unknown: break
@@ -69,7 +74,8 @@ package struct FileRemarks {
         }
     }
 
-    /// Checks the certificate by which the broker knows this machine: certificate and key need each other.
+    /// Checks that the certificate and the key by which this machine authenticates itself at the broker belong
+    /// together.
     private mutating func checkOwnCertificate(
         _ configuration: BridgeConfiguration, _ contents: [BridgeConfiguration.NamedFile.Key: [UInt8]]
     ) {
@@ -93,9 +99,10 @@ package struct FileRemarks {
         }
     }
 
+    /// The number of days before the expiry from which a certificate causes a warning.
     private static let daysOfWarning = 14
 
-    /// Returns the remark on the expiry of a certificate; nil if it is far away.
+    /// Returns the remark on the expiry of a certificate; nil if it is not near.
     static func end(secondsLeft seconds: Int) -> String? {
         switch seconds / 86_400 {
         case _ where seconds <= 0: "has ended"

@@ -5,41 +5,44 @@ import CarillonJSON
 import CarillonMQTT
 import CarillonWire
 
-/// The state that a bridge hands over at a reload, and leaves to the next process of its session at its end. With it no
-/// message is lost or repeated.
+/// The state that a bridge hands over at a reload, and saves at its end for the next process of its session
+/// (``StateStore``). With it no message is lost or repeated.
 package struct SavedState {
+    /// The realm in which the bridge has published. In another realm most of the state has no meaning.
     var realm: String
+    /// The machine and user under which the bridge has published.
     var origin: Origin
-    /// The counters of exported topics.
+    /// The counters of published messages, one for each topic.
     var counts: TopicCounts
-    /// The last number of each imported topic, and the numbers that are missing.
+    /// The last sequence number of each imported topic, and the numbers that are missing.
     var places: [SequenceTracker.Saved]
-    /// Exported messages that the broker has not acknowledged, in order.
+    /// Messages to the broker that it has not acknowledged, in order.
     var queue: [ExportQueue.Entry]
-    /// Imported messages that are acknowledged and not posted, in order.
+    /// Messages from the broker that are acknowledged to it and not posted in the session, in order.
     var inbox: [InwardMessage] = []
     /// Values of other hosts that end with their posters, and whether the session has them.
     var bound: [BoundValues.Value] = []
-    /// The filters that a broker's session has.
+    /// The filters to which the broker's session was subscribed.
     struct Subscriptions: Equatable {
         /// The broker's host and port.
         var broker = ""
         var filters: Set<String> = []
     }
 
+    /// The subscriptions at the broker.
     var subscriptions = Subscriptions()
-    /// The names whose values were imported.
+    /// The names that could be imported. The values of names that the next configuration does not import are removed.
     var imports: [NamePattern] = []
     /// The hosts with values on topics that no bridge uses.
     var irregular = IrregularHosts()
-    /// The times since when hosts are absent, in microseconds since 1970.
+    /// The time since when each absent host is absent, in microseconds since 1970.
     var absences: [Origin: Int64] = [:]
-    /// Whether values may be missing, so that the broker has to show all again.
+    /// Whether values may be missing, so that the next bridge requests all values from the broker again.
     var isDoubtful = false
-    /// The losses that are not announced.
+    /// The losses that are not announced, or whose announcement is unconfirmed.
     var losses: [LossLedger.Entry: UInt64] = [:]
 
-    /// The maximum size of a state, in bytes.
+    /// The maximum size of a saved state, in bytes.
     static let maxBytes = 2 << 30 - 1
 
     /// Returns the state as JSON.
@@ -87,7 +90,8 @@ package struct SavedState {
         for element in counts {
             guard let pair = element.list, pair.count == 2, let topic = pair[0].text, let count = pair[1].unsigned
             else {
-                // Receivers would drop a notification whose number is used twice, so a new run begins.
+                // With a lost counter, numbers would be used twice, and receivers would drop these messages as
+                // duplicates. A new run makes all numbers new.
                 self.counts = TopicCounts(run: String(UInt64.random(in: .min ... .max), radix: 36))
                 break
             }
@@ -102,7 +106,7 @@ package struct SavedState {
         for element in queue {
             if let entry = ExportQueue.Entry(element) { self.queue.append(entry) }
         }
-        // Earlier versions did not write the following lists.
+        // Earlier versions did not write the following entries.
         for element in entries["inbox"]?.list ?? [] {
             if let message = InwardMessage(element, now: now) { inbox.append(message) }
         }
@@ -134,6 +138,7 @@ package struct SavedState {
         }
     }
 
+    /// Creates a state from its main parts; the other parts are empty.
     init(
         realm: String, origin: Origin, counts: TopicCounts, places: [SequenceTracker.Saved], queue: [ExportQueue.Entry],
         inbox: [InwardMessage] = [], bound: [BoundValues.Value] = [], losses: [LossLedger.Entry: UInt64] = [:]
@@ -149,6 +154,7 @@ package struct SavedState {
     }
 }
 
+/// The state of a topic's sequence numbers as a property list.
 extension SequenceTracker.Saved {
     fileprivate var propertyList: PropertyList {
         .dictionary([
@@ -178,6 +184,7 @@ extension SequenceTracker.Saved {
     }
 }
 
+/// A message to the broker as a property list.
 extension ExportQueue.Entry {
     fileprivate var propertyList: PropertyList {
         var entries: [String: PropertyList] = [
@@ -225,9 +232,10 @@ extension ExportQueue.Entry {
     }
 }
 
+/// A message from the broker as a property list.
 extension InwardMessage {
-    /// The message as it came from the broker, with the time of its expiry in place of the remaining seconds. Its realm
-    /// may differ from the bridge's.
+    /// Returns the publication as it arrived, with the time of its expiry instead of the remaining seconds. Its realm
+    /// may differ from the bridge's realm.
     fileprivate func propertyList(now: Int64) -> PropertyList {
         var entries: [String: PropertyList] = [
             "topic": .string(publication.topic), "payload": .data(publication.payload),
@@ -239,7 +247,7 @@ extension InwardMessage {
         return .dictionary(entries)
     }
 
-    /// Reads a message; nil also for an expired one.
+    /// Reads a message; nil for an unreadable or expired one.
     fileprivate init?(_ value: PropertyList, now: Int64) {
         guard case .dictionary(let entries) = value, let topic = entries["topic"]?.text,
             case .data(let payload)? = entries["payload"], case .boolean(let isRetained)? = entries["retained"],
@@ -268,6 +276,7 @@ extension InwardMessage {
     }
 }
 
+/// A loss as a property list.
 extension LossLedger.Entry {
     fileprivate func propertyList(count: UInt64) -> PropertyList {
         var entries: [String: PropertyList] = [
@@ -288,11 +297,12 @@ extension LossLedger.Entry {
     }
 }
 
+/// The values of one type; nil for any other type.
 extension PropertyList {
     fileprivate var text: String? { if case .string(let text) = self { text } else { nil } }
     fileprivate var list: [PropertyList]? { if case .array(let elements) = self { elements } else { nil } }
     fileprivate var signed: Int64? { if case .int64(let number) = self { number } else { nil } }
-    /// The unsigned number. JSON has one integer type, so that numbers which fit are read as signed.
+    /// The unsigned number. JSON has one integer type, so a small one is read as signed.
     fileprivate var unsigned: UInt64? {
         switch self {
         case .int64(let number): UInt64(exactly: number)

@@ -7,35 +7,41 @@ import CarillonMainLoop
     import Musl
 #endif
 
-/// The storage of ``SavedState`` between two runs of a bridge: a file, or the substitute of a simulation.
+/// The storage of ``SavedState`` between two processes of the bridge: ``StateFile``, or the substitute of a simulation.
 package protocol StateStore {
-    /// Returns the unguessable part of the bridge's client identifier, which is created once.
+    /// Returns the unguessable part of the bridge's MQTT client identifier, which is created once and stored.
     ///
-    /// - Returns: nil if it can't be stored, because it would differ each time.
+    /// - Returns: nil if it can't be stored. A new identifier in each process would leave a session at the broker each
+    ///   time.
     func clientID() -> String?
-    /// Takes the state that an earlier bridge left.
+    /// Returns and removes the state that an earlier bridge has saved; nil if there is none.
     func take() -> SavedState?
+    /// Saves the state.
+    ///
     /// - Returns: whether the state is saved.
     func save(_ state: SavedState) -> Bool
 }
 
-/// The file that stores ``SavedState`` between two runs of a bridge: `carillon/bridge-state.json` in `$XDG_STATE_HOME`,
-/// or in the directory that systemd sets.
+/// The file that stores ``SavedState`` between two processes of the bridge: `bridge-state.json` in `carillon` below
+/// `$XDG_STATE_HOME`, or in the state directory that systemd sets.
 ///
-/// It is written at the end and removed while the bridge runs: after a crash there is no state, instead of an outdated
-/// one.
+/// The bridge writes the file at its end and removes it at its start. After a crash there is no state, and never an
+/// outdated one.
 struct StateFile: StateStore {
+    /// The directory of the files; nil if there is none, so that nothing is stored.
     private let directory: String?
 
+    /// Uses the standard directory of this user.
     init() {
         directory = Self.standardDirectory
     }
 
-    /// - Parameter directory: nil for none, so that nothing is kept.
+    /// - Parameter directory: nil to store nothing.
     init(directory: String?) {
         self.directory = directory
     }
 
+    /// The state directory of systemd, or that of the XDG specification; nil if the environment names none.
     private static var standardDirectory: String? {
         func variable(_ name: String) -> String? {
             guard let value = getenv(name), value.pointee == CChar(bitPattern: UInt8(ascii: "/")) else { return nil }
@@ -67,6 +73,7 @@ struct StateFile: StateStore {
         }
     }
 
+    /// Whether a byte can be part of an identifier: a digit or a lowercase letter. The file may have been edited.
     private static func isPlain(_ byte: UInt8) -> Bool {
         (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte) || (UInt8(ascii: "a")...UInt8(ascii: "z")).contains(byte)
     }
@@ -80,7 +87,7 @@ struct StateFile: StateStore {
                 Log.warning("\(path) is not the state of a bridge, and is not used; it is now \(path).bad")
                 return nil
             }
-            // If the file returned after a power failure, its numbers would be used twice.
+            // The removal is synced: if the file reappeared after a power failure, its numbers would be used twice.
             unlink(path)
             RegularFile.syncDirectory(of: path)
             return state
@@ -105,7 +112,7 @@ struct StateFile: StateStore {
         }
     }
 
-    /// Creates a directory and those above it; a failure shows when the file is opened.
+    /// Creates a directory and its parents. A failure is noticed when the file is opened.
     private func makeDirectory(_ path: String) {
         var end = path.startIndex
         while let slash = path[end...].dropFirst().firstIndex(of: "/") {

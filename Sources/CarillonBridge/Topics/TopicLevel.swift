@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/// One level of an MQTT topic that represents any text. Characters that MQTT forbids or interprets are written as their
-/// UTF-8 bytes, each as a percent sign and two hexadecimal digits.
+/// The encoding of any text as one level of an MQTT topic. Characters that MQTT forbids or interprets are
+/// percent-encoded: each of their UTF-8 bytes is written as a percent sign and two hexadecimal digits.
 enum TopicLevel {
+    /// Returns a text as a level.
     static func encoded(_ text: some StringProtocol) -> String {
         guard text.unicodeScalars.contains(where: isSpecial) else { return String(text) }
         var result = ""
@@ -18,8 +19,10 @@ enum TopicLevel {
         return result
     }
 
-    /// - Returns: nil if two hexadecimal digits do not follow a percent sign, and for a text that D-Bus does not allow:
-    ///   invalid UTF-8, or a NUL character.
+    /// Returns the text of a level.
+    ///
+    /// - Returns: nil if a percent sign is not followed by two hexadecimal digits, and for a text that D-Bus does not
+    ///   allow: invalid UTF-8, or a NUL character.
     static func decoded(_ level: some StringProtocol) -> String? {
         guard level.utf8.contains(UInt8(ascii: "%")) else { return String(level) }
         var bytes: [UInt8] = []
@@ -37,8 +40,8 @@ enum TopicLevel {
         return bytes.contains(0) ? nil : String(validating: bytes, as: UTF8.self)
     }
 
-    /// Whether MQTT accepts a scalar unescaped in a topic's level or a property. Control characters and noncharacters
-    /// are not accepted: a broker may end the connection because of them.
+    /// Whether MQTT accepts a scalar in a topic level or a property as it is. It does not accept control characters and
+    /// noncharacters: a broker may end the connection because of them.
     static func isAllowed(_ scalar: Unicode.Scalar) -> Bool {
         switch scalar.value {
         case 0...0x1F, 0x7F...0x9F, 0xFDD0...0xFDEF: false
@@ -46,6 +49,7 @@ enum TopicLevel {
         }
     }
 
+    /// Whether a scalar has to be encoded in a topic level.
     private static func isSpecial(_ scalar: Unicode.Scalar) -> Bool {
         switch scalar {
         case "/", "+", "#", "%": true
@@ -53,6 +57,7 @@ enum TopicLevel {
         }
     }
 
+    /// Returns the value of a hexadecimal digit; nil for any other byte.
     private static func digit(_ byte: UInt8) -> UInt8? {
         switch byte {
         case UInt8(ascii: "0")...UInt8(ascii: "9"): byte - UInt8(ascii: "0")

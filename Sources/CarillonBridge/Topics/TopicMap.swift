@@ -4,10 +4,13 @@ import CarillonCore
 import CarillonMQTT
 import CarillonWire
 
-/// The mapping between topics of devices and names (G2): messages of devices arrive as notifications, and notifications
-/// are published to devices. A mapping grants nothing: the lists of imports and exports apply to it as well (G2).
+/// The mapping between topics of devices, which do not use a bridge's topics, and names of notifications (`[Map NAME]`
+/// in the configuration, G2). Messages of devices arrive as notifications, and notifications are also published to
+/// devices. The lists of imports and exports apply to mapped names as well.
 struct TopicMap: Equatable {
+    /// The mapping of one name.
     struct Rule: Equatable {
+        /// The name of the notifications.
         let name: String
         /// The topics whose messages arrive under the name; nil for none.
         var source: TopicPattern?
@@ -20,48 +23,51 @@ struct TopicMap: Equatable {
         didSet { takingRules = rules.filter { $0.source != nil && !isShadowed($0) } }
     }
 
-    /// The rules whose messages arrive.
+    /// The rules by which messages of devices arrive.
     private var takingRules: [Rule] = []
 
-    /// The user of a device's origin.
+    /// The user in the origin of a device's message. Its host is the first level of the topic.
     static let user = "device"
 
-    /// Changes the rule of a name.
+    /// Changes the rule of a name, which is created if necessary.
     mutating func change(_ name: String, _ change: (inout Rule) -> Void) {
         let index = rules.firstIndex { ExactText.matches($0.name, name) }
         if index == nil { rules.append(Rule(name: name)) }
         change(&rules[index ?? rules.count - 1])
     }
 
+    /// Removes the rule of a name.
     mutating func remove(_ name: String) { rules.removeAll { ExactText.matches($0.name, name) } }
 
-    /// Whether an earlier rule takes some of the same topics: a broker would send their messages twice, and they have
-    /// no numbers.
+    /// Whether an earlier rule has some of the same source topics. Such a rule is not used: a broker could send the
+    /// messages twice, and without sequence numbers the bridge would not recognize the duplicates.
     func isShadowed(_ rule: Rule) -> Bool {
         guard let source = rule.source else { return false }
         return rules.prefix { $0 != rule }.contains { $0.source?.overlaps(source) == true }
     }
 
-    /// Returns the filters of the subscriptions for the wanted names.
+    /// Returns the topic filters of the subscriptions for wanted names.
     func filters(where isWanted: (_ name: String) -> Bool) -> Set<String> {
         Set(takingRules.compactMap { isWanted($0.name) ? $0.source?.text : nil })
     }
 
-    /// Whether messages of a device arrive under a name.
+    /// Whether a rule maps messages of this device to this name.
     func takes(_ name: String, of origin: Origin) -> Bool {
         rules.contains { rule in
             ExactText.matches(rule.name, name) && rule.source.map { ExactText.matches($0.root, origin.host) } == true
         }
     }
 
-    /// Returns the message of a device as a client of this realm would publish it; the topic's first level is the host.
-    /// Nil for a message that no rule takes, and for a bridge's message to devices, which is also on that bridge's own
-    /// topic.
+    /// Returns the message of a device as if a plain client had published it on a bridge's topic.
+    ///
+    /// - Returns: nil for a message that no rule maps, and for a bridge's own message to devices, which also arrives on
+    ///   that bridge's topic.
     func translated(_ publication: Publication, in realm: String) -> Publication? {
         for rule in takingRules {
             guard let object = rule.source?.object(of: publication.topic),
                 let host = rule.source?.root, let origin = Origin(host: host, user: Self.user)
             else { continue }
+            // A message with a sequence number is of a bridge.
             guard MessageProperties(publication.userProperties)?.place == nil else { return nil }
             let isValue = publication.isRetained && !object.isEmpty
             let subject: BridgeTopic.Subject =
@@ -70,38 +76,43 @@ struct TopicMap: Equatable {
             properties.object = object
             var translated = publication
             translated.topic = BridgeTopic(subject, of: origin).text(in: realm)
-            // The user properties of a device, if it has any, have another meaning.
+            // User properties of a device have another meaning, and are replaced.
             translated.userProperties = properties.all
             return translated
         }
         return nil
     }
 
-    /// The topic on which a notification is published for devices.
+    /// The topic of devices on which a notification is published.
     enum Target: Equatable {
+        /// The name is not mapped to a topic.
         case none
         case topic(String)
-        /// The object can't stand for the wildcards.
+        /// The name is mapped, and the object can't replace the wildcards of the topic.
         case impossible
     }
 
+    /// Returns the topic of devices for a notification.
     func target(of name: String, _ object: String) -> Target {
         guard let pattern = rules.first(where: { ExactText.matches($0.name, name) })?.target else { return .none }
         return pattern.topic(of: object).map(Target.topic) ?? .impossible
     }
 }
 
-/// A topic in which wildcards stand for a notification's object: `zigbee2mqtt/+/set` with `+` for one level of it, or
-/// `owntracks/#` with `#` for the rest. The parts of several wildcards are joined by `/`.
+/// A topic filter of the configuration whose wildcards stand for the object of a notification. In `zigbee2mqtt/+/set`
+/// the `+` stands for one level of the object, and in `owntracks/#` the `#` for all levels. The parts of several
+/// wildcards are joined by `/`.
 struct TopicPattern: Equatable {
-    /// The error for a text that is no pattern.
+    /// The fault of a text that is no pattern.
     struct Malformed: Error, Equatable {
         let reason: String
     }
 
+    /// The pattern as configured, which is also the filter of the subscription.
     let text: String
     private let levels: [String]
 
+    /// Parses a pattern.
     init(_ text: String) throws(Malformed) {
         let levels = Self.levels(of: text)
         guard !text.isEmpty, text.unicodeScalars.allSatisfy(TopicLevel.isAllowed), BridgeTopic.isPossible(text) else {
@@ -127,14 +138,16 @@ struct TopicPattern: Equatable {
 
     private static let wildcards = Array("+#".utf8)
 
-    /// Not split by characters: a combining scalar behind a slash would form one character with it.
+    /// Returns the levels of a topic. Split by scalars: a combining scalar behind a slash would form one `Character`
+    /// with it.
     private static func levels(of text: String) -> [String] {
         text.unicodeScalars.split(separator: "/", omittingEmptySubsequences: false).map { String(Substring($0)) }
     }
 
+    /// The first level, which all devices of the mapping share and which is the host of their messages.
     var root: String { levels[0] }
 
-    /// Whether both patterns match some topic.
+    /// Whether a topic exists that both patterns match.
     func overlaps(_ other: TopicPattern) -> Bool {
         for index in 0..<max(levels.count, other.levels.count) {
             // A # also matches the topic above it.
@@ -147,7 +160,7 @@ struct TopicPattern: Equatable {
         return true
     }
 
-    /// - Returns: the text that the wildcards stand for in a topic; nil for a topic that does not match.
+    /// Returns the object: the parts of a topic that the wildcards match; nil for a topic that does not match.
     func object(of topic: String) -> String? {
         let given = Self.levels(of: topic)
         var parts: [String] = []
@@ -166,7 +179,7 @@ struct TopicPattern: Equatable {
         return given.count == levels.count ? parts.joined(separator: "/") : nil
     }
 
-    /// - Returns: the topic in which an object replaces the wildcards; nil for an object that can't.
+    /// Returns the topic in which the levels of an object replace the wildcards; nil for an object that does not fit.
     func topic(of object: String) -> String? {
         guard levels.contains(where: { $0 == "+" || $0 == "#" }) else { return text }
         guard object.unicodeScalars.allSatisfy({ TopicLevel.isAllowed($0) && $0 != "+" && $0 != "#" }) else {
