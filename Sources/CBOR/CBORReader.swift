@@ -27,7 +27,7 @@ struct CBORReader {
     private mutating func readItem(depth: Int) throws(CBOR.Malformed) -> CBOR {
         let start = position
         guard let item = try readItemOrBreak(depth: depth) else {
-            throw CBOR.Malformed(position: start, reason: "a break where nothing is open")
+            throw CBOR.Malformed(position: start, reason: "a break outside of an item of indefinite length")
         }
         return item
     }
@@ -36,7 +36,7 @@ struct CBORReader {
     ///
     /// - Returns: nil at a break.
     private mutating func readItemOrBreak(depth: Int) throws(CBOR.Malformed) -> CBOR? {
-        guard depth < CBOR.maximumDepth else { throw fault("more than \(CBOR.maximumDepth) items in each other") }
+        guard depth < CBOR.maximumDepth else { throw fault("more than \(CBOR.maximumDepth) nested items") }
         switch try readHead() {
         case .item(let item): return item
         case .text(let range): return .text(try text(range))
@@ -89,7 +89,7 @@ struct CBORReader {
     /// Refuses a stated count for which too few bytes remain. Each element takes at least `size` bytes.
     private func checkCount(_ count: UInt64?, bytesOfEach size: Int) throws(CBOR.Malformed) {
         guard let count, count > UInt64((bytes.count - position) / size) else { return }
-        throw fault("\(count) items are said to follow, and the bytes end before")
+        throw fault("\(count) items are stated, and the bytes end before them")
     }
 
     /// Reads the chunks of a string of indefinite length, up to its break.
@@ -101,7 +101,7 @@ struct CBORReader {
         while true {
             let head = try readHead()
             if case .stop = head { return }
-            guard try take(self, head) else { throw fault("a piece of a string that is none") }
+            guard try take(self, head) else { throw fault("a chunk of a string has another type") }
         }
     }
 
@@ -137,7 +137,7 @@ struct CBORReader {
             position += result.read
             return head
         case CBOR_DECODER_NEDATA: throw fault("the bytes end too early")
-        default: throw fault("no data item that has a meaning")
+        default: throw fault("no valid data item")
         }
     }
 

@@ -223,7 +223,7 @@ extension DistributedNotificationCenter {
     private func milliseconds(of interval: Duration) throws(DistributedNotificationError) -> UInt32 {
         let count = (interval / .milliseconds(1)).rounded(.up)
         guard count >= 0, let milliseconds = UInt32(exactly: count) else {
-            throw .unsupportedOption(reason: "no observer can have an interval of \(interval)")
+            throw .unsupportedOption(reason: "the minimum interval \(interval) is out of range")
         }
         return milliseconds
     }

@@ -242,7 +242,7 @@ package struct BridgeConfiguration: Equatable, KeyFileConfiguration {
         case "from": map.change(name) { $0.source = pattern }
         case "to":
             guard pattern?.root.hasPrefix("$") != true else {
-                throw file.fault(entry, "'\(entry.value)' is a topic of the broker's own")
+                throw file.fault(entry, "'\(entry.value)' is a topic that only the broker publishes")
             }
             map.change(name) { $0.target = pattern }
         default:

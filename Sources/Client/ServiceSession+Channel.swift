@@ -248,7 +248,7 @@ extension ServiceSession {
             // Frames that can't be understood are discarded, and may contain notifications.
             if passesOver { receiver.mayHaveMissed(.undecodable(reason)) }
             channels.ending = bus.once(milliseconds: Channels.endingMilliseconds) { [unowned channel] in
-                channel.finish("it does not end")
+                channel.finish("the service did not end it in time")
             }
         }
         channel.onEnd = { [unowned self, unowned channel] reason in

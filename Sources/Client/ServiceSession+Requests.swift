@@ -253,7 +253,7 @@ extension ServiceSession {
 
     /// Sends a call whose answer the program awaits.
     private func send(_ call: OutgoingCall) {
-        guard let connection else { return call.completion(.failure(.notConnected("it has ended"))) }
+        guard let connection else { return call.completion(.failure(.notConnected("the connection has ended"))) }
         pendingAnswers += 1
         connection.call(call.message) { [weak self] result in
             self?.pendingAnswers -= 1

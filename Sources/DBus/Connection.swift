@@ -145,7 +145,7 @@ public final class Connection: BusConnection {
 
     /// See ``MessageBus/send(_:)-(MarshalledMessage)``.
     public func send(_ message: MarshalledMessage) {
-        assert(message.isValid, "libdbus would not take these bytes")
+        assert(message.isValid, "libdbus rejects these bytes")
         transport.send(message)
     }
 
@@ -154,7 +154,7 @@ public final class Connection: BusConnection {
         _ head: MessageHead, serial: UInt32, _ shared: [UInt8], size: Int, rest: (inout MarshalledBytes) -> Void
     ) {
         assert(
-            head.message(serial: serial, shared, size: size, rest: rest).isValid, "libdbus would not take these bytes")
+            head.message(serial: serial, shared, size: size, rest: rest).isValid, "libdbus rejects these bytes")
         transport.send(head, serial: serial, shared, size: size, rest: rest)
     }
 

@@ -64,7 +64,7 @@ extension Message {
     ///
     /// - Parameter message: A message with values of exactly the types in its signature.
     public convenience init(laidOut message: MarshalledMessage) {
-        assert(message.isValid, "libdbus would not take these bytes")
+        assert(message.isValid, "libdbus rejects these bytes")
         self.init(arrived: message.bytes)!
     }
 
@@ -73,7 +73,7 @@ extension Message {
     /// - Parameter message: A message with values of exactly the types in its signature.
     public convenience init(_ message: MarshalledMessage) {
         let pointer = Self.demarshalled(message)
-        precondition(pointer != nil, "bytes that are known to be good are")
+        precondition(pointer != nil, "libdbus rejects bytes of this process's own encoder")
         self.init(adopting: pointer!)
     }
 
@@ -265,7 +265,7 @@ public struct MessageForm: Sendable {
             }
         }
         if let fault { throw fault }
-        assert(Message.isAccepted(bytes), "libdbus would not take these bytes")
+        assert(Message.isAccepted(bytes), "libdbus rejects these bytes")
         return Message(arrived: bytes)
     }
 
@@ -444,14 +444,14 @@ public struct MarshalledBytes: ~Copyable {
     ///
     /// - Parameter offset: The offset of four existing bytes.
     mutating func set(_ value: UInt32, at offset: Int) {
-        precondition(offset + 4 <= count, "what is set is there")
+        precondition(offset + 4 <= count, "the number to replace is not within the written bytes")
         memory.storeBytes(of: value, toByteOffset: offset, as: UInt32.self)
     }
 
     /// Appends zero bytes up to a multiple of `alignment`.
     mutating func align(to alignment: Int) {
         let end = (count + alignment - 1) & ~(alignment - 1)
-        precondition(end <= capacity, "there are no more bytes than were said")
+        precondition(end <= capacity, "the encoded values exceed the stated maximum size")
         while count < end {
             memory.storeBytes(of: 0, toByteOffset: count, as: UInt8.self)
             count += 1
@@ -491,7 +491,7 @@ public struct MarshalledBytes: ~Copyable {
 
     /// Returns the memory for the next `more` bytes, which the caller fills completely.
     mutating func take(_ more: Int) -> UnsafeMutableRawPointer {
-        precondition(more <= capacity - count, "there are no more bytes than were said")
+        precondition(more <= capacity - count, "the encoded values exceed the stated maximum size")
         defer { count += more }
         return memory + count
     }

@@ -17,7 +17,7 @@ struct JSONReader {
     mutating func readDocument() throws(JSON.Malformed) -> JSON {
         let value = try readValue(depth: 0)
         skipSpace()
-        guard position == bytes.count else { throw fault("there is more behind the value") }
+        guard position == bytes.count else { throw fault("unexpected bytes behind the value") }
         return value
     }
 
@@ -25,7 +25,7 @@ struct JSONReader {
     ///
     /// - Parameter depth: the number of collections around it.
     private mutating func readValue(depth: Int) throws(JSON.Malformed) -> JSON {
-        guard depth < JSON.maximumDepth else { throw fault("more than \(JSON.maximumDepth) collections in each other") }
+        guard depth < JSON.maximumDepth else { throw fault("more than \(JSON.maximumDepth) nested arrays and objects") }
         skipSpace()
         switch next {
         case UInt8(ascii: "{"): return .object(try readObject(depth: depth))
@@ -115,7 +115,7 @@ struct JSONReader {
             return Array(String(decoding: units, as: UTF16.self).utf8)
         default:
             position -= 1
-            throw fault("no such escape")
+            throw fault("an unknown escape sequence")
         }
     }
 

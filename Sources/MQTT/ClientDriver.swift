@@ -473,7 +473,7 @@ final class ClientDriver: PolledSourceDelegate {
     /// The probable causes when the connection ends before the broker has answered.
     private var hint: String {
         settings.tls == nil
-            ? "before the broker answered; it may not speak MQTT 5, or not without TLS"
-            : "before the broker answered; it may want another certificate, or not speak TLS and MQTT 5"
+            ? "before the broker answered; it may not speak MQTT 5, or may require TLS"
+            : "before the broker answered; it may require another certificate, or may not speak TLS or MQTT 5"
     }
 }

@@ -15,7 +15,7 @@ struct ConnectionLog {
     func problem(of settings: MQTTClient.Settings) -> String? {
         // `hasPrefix` is used because `contains` with a text would link the parser of regular expressions.
         if lines.contains(where: { $0.hasPrefix("Error: host name verification failed") }) {
-            return "the certificate is not that of \(settings.host)"
+            return "the certificate was issued for another host than \(settings.host)"
         }
         if let file = settings.tls?.authorityFile, lines.contains(where: { $0.hasPrefix("Error: Unable to load CA") }) {
             return "\(file) has no certificates"
@@ -28,7 +28,7 @@ struct ConnectionLog {
         if words.contains(where: { $0.hasPrefix("certificate verify failed") }) {
             let authority = settings.tls?.authorityFile.map { "in \($0)" } ?? "that the system trusts"
             return
-                "certificate verify failed: that of \(settings.host) is of no authority \(authority), or not valid now"
+                "certificate verify failed: the certificate of \(settings.host) is not signed by an authority \(authority), or is not valid now"
         }
         if words.contains(where: { Self.wordsForOtherProtocols.contains($0) }) {
             return "\(settings.host) does not speak TLS on port \(settings.port)"

@@ -24,7 +24,7 @@ package final class CommandLineParser {
         }
 
         fileprivate init(telling declarations: Declarations) {
-            description = "what is declared was asked for"
+            description = "the declarations of the options were requested"
             self.declarations = declarations
         }
     }

@@ -330,7 +330,9 @@ package final class CenterObject {
     /// connections that the core does not know, which would be a leak.
     var kept: [(what: String, count: Int)] {
         let lost = callers.names.count { !driver.center.knows($0) }
-        return driver.effects.kept + clients.kept + sessions.kept + [("callers whom nothing lets go of", lost)]
+        return driver.effects.kept + clients.kept + sessions.kept + [
+            ("identified connections that the core does not know", lost)
+        ]
     }
 
     /// The other sessions, as the property `Sessions` shows them.

@@ -98,7 +98,9 @@ extension BusError {
 
 extension InterfaceName {
     fileprivate init(_ name: CenterErrorName) {
-        guard let name = InterfaceName(rawValue: name.rawValue) else { preconditionFailure("see the table above") }
+        guard let name = InterfaceName(rawValue: name.rawValue) else {
+            preconditionFailure("every raw value is a valid D-Bus name")
+        }
         self = name
     }
 }

@@ -56,7 +56,7 @@ struct TLSTests {
         let file = other.certificateFile
         #expect(
             "\(error)"
-                == "TLS failed: certificate verify failed: that of 127.0.0.1 is of no authority in \(file), or not valid now"
+                == "TLS failed: certificate verify failed: the certificate of 127.0.0.1 is not signed by an authority in \(file), or is not valid now"
         )
         #expect(loop.turn())
         // A broker that is quick has it found out before the call returns.
@@ -83,7 +83,7 @@ struct TLSTests {
         }
         let error = try party.failure()
         #expect(error.cause == .tls)
-        #expect("\(error)" == "TLS failed: the certificate is not that of localhost")
+        #expect("\(error)" == "TLS failed: the certificate was issued for another host than localhost")
     }
 
     @Test("A client certificate is given where the broker requires one, and refused from others")

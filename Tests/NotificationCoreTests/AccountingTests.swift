@@ -84,8 +84,8 @@ struct AccountingTests {
         let refusal = CenterError.shareExceeded(.observers, value: 160)
         #expect(
             refusal.description
-                == "over the limit observers = 160 of all processes together: one may use at most 7/8 of the part "
-                + "that the others do not use")
+                == "over the limit observers = 160 of all processes together: a process may use at most 7/8 "
+                + "of the part that the others do not use")
         // What goes makes room.
         center.disappear(two)
         #expect(register(client(5), of: 4).count > 30)

@@ -18,7 +18,7 @@ public enum ActivityError: Error, Hashable, Sendable, CustomStringConvertible {
     public var description: String {
         switch self {
         case .toolkitNotLoaded(let toolkit): "this process has not loaded \(toolkit.rawValue)"
-        case .toolkitNotInitialised(let toolkit): "\(toolkit.rawValue) is not initialised yet"
+        case .toolkitNotInitialised(let toolkit): "\(toolkit.rawValue) is not initialized yet"
         }
     }
 }

@@ -130,7 +130,7 @@ extension DistributedNotificationCenter {
     ) -> Message? {
         do {
             if let message = try makeMessage(received.notification) { return message }
-            noteUndecodable(received, as: type, "it has no such message")
+            noteUndecodable(received, as: type, "its type returned no message for the notification")
         } catch {
             noteUndecodable(received, as: type, MessageCoder.describe(error))
         }

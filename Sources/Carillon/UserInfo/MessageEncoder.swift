@@ -36,7 +36,9 @@ struct MessageEncoder: Encoder {
 
         /// Sets the kind of the value. Several containers of the same kind share it.
         func become(_ other: Kind, at path: CodingPath) {
-            precondition(kind == .nothing || kind == other, "the type is coded in two ways at userInfo\(path.text)")
+            precondition(
+                kind == .nothing || kind == other,
+                "the type requests containers of different kinds at userInfo\(path.text)")
             kind = other
         }
     }

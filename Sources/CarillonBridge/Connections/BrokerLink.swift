@@ -208,7 +208,7 @@ final class BrokerLink {
     /// - Parameter reason: the reason for the status.
     private func wait(because reason: String, milliseconds: UInt32? = nil) {
         isRenewed = false
-        if state != .waiting(reason: reason) { Log.notice("no broker: \(reason)") }
+        if state != .waiting(reason: reason) { Log.notice("not connected to the broker: \(reason)") }
         state = .waiting(reason: reason)
         // Randomized, so that the hosts of a realm do not all reconnect at once when their broker comes back.
         tryAgain(in: milliseconds ?? pause - pause / 4 + UInt32(random() % UInt64(pause / 2 + 1)))

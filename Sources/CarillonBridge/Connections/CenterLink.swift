@@ -320,7 +320,7 @@ extension SharedOutbox {
         do throws(ServiceError) {
             try append(request)
         } catch {
-            Log.warning("the service was not asked: \(error)")
+            Log.warning("a request was not sent to the service: \(error)")
         }
     }
 }

@@ -203,7 +203,7 @@ final class Importer {
         if gate.wanted.isCut {
             Log.warning(
                 "more names are observed than subscriptions = \(configuration.maxSubscriptions) allows: "
-                    + "the rest is not subscribed to")
+                    + "the other names are not subscribed to")
         }
         let after = filters
         // Values that are bound to posters are removed with their subscription, because nothing would report their end.

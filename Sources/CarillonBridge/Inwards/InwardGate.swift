@@ -96,7 +96,7 @@ struct InwardGate {
         // Without the number in its properties, a duplicate or a loss could not be noticed. A message with a number has
         // kept its properties, even if its host is marked as stripped.
         if hosts[topic.origin]?.isStripped == true, properties.place == nil {
-            return .refused(name: name, topic.origin, .stripped, words: "it lost its properties on the way")
+            return .refused(name: name, topic.origin, .stripped, words: "an intermediary removed its properties")
         }
         // The number of a message that is then refused is noted as well. Otherwise it would also count as missing.
         let verdict = places.check(

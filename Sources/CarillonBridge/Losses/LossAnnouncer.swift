@@ -123,7 +123,7 @@ final class LossAnnouncer {
             let name = entry.name?.text ?? ""
             if isNew {
                 Log.warning(
-                    "\(count) of \(name.isEmpty ? "several names" : name) from \(entry.origin.text) are lost: "
+                    "\(count) notifications of \(name.isEmpty ? "several names" : name) from \(entry.origin.text) are lost: "
                         + entry.reason.rawValue)
             }
             center.tell(

@@ -104,7 +104,11 @@ final class ClientChannel {
     /// Handles the result of a write.
     private func wrote(_ outcome: ChannelSender.Flushing) {
         // Frames that the service wrote before are still to be read.
-        if outcome == .broken { close("it has no reader") } else { line.isWaitingForSpace = outcome == .rest }
+        if outcome == .broken {
+            close("the service has closed its end")
+        } else {
+            line.isWaitingForSpace = outcome == .rest
+        }
     }
 
     // MARK: Receiving

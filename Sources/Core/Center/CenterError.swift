@@ -29,8 +29,8 @@ extension CenterError: CustomStringConvertible {
         case .unknownObserver(let id): "the caller has no observer \(id.rawValue)"
         case .limitExceeded(let key, let value): "over the limit \(key.rawValue) = \(value)"
         case .shareExceeded(let key, let value):
-            "over the limit \(key.rawValue) = \(value) of all processes together: one may use at most 7/8 of the part "
-                + "that the others do not use"
+            "over the limit \(key.rawValue) = \(value) of all processes together: a process may use at most 7/8 "
+                + "of the part that the others do not use"
         }
     }
 }

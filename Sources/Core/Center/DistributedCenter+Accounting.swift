@@ -119,7 +119,8 @@ extension DistributedCenter {
         if amount < 0, excess[resource] > 0 { noteGivenBack(-amount, of: account, resource) }
         invariant(
             peer.usage[resource] >= 0 && account.usage[resource] >= peer.usage[resource]
-                && totals[resource] >= account.usage[resource], "E4: nobody gives back what it does not use")
+                && totals[resource] >= account.usage[resource],
+            "E4: no usage falls below zero, or above that of its account or the total")
         if resource == .queuedBytes || resource == .intervalBytes {
             account.clients.noteChange(of: peer)
             accounts.noteChange(of: account)
@@ -304,23 +305,25 @@ extension DistributedCenter {
             sum += payer.usage
             ofAccounts[payer.account.id, default: Usage()] += payer.usage
         }
-        try require(sum == totals, "E4: totals are the sums of what connections use")
+        try require(sum == totals, "E4: totals are the sums of the usage of connections")
         for resource in Resource.allCases {
             try require(
                 accountsByID.values.reduce(0) { $0 + $1.excess[resource] } == excess[resource],
-                "E4: what does not count is the sum of the accounts'")
+                "E4: the excess is the sum of the excess of all accounts")
         }
         try departed.checkInvariants(payers)
         for (id, account) in accountsByID {
-            try require(account.usage == ofAccounts[id] ?? Usage(), "E4: what \(id) uses is the sum of its connections")
+            try require(
+                account.usage == ofAccounts[id] ?? Usage(),
+                "E4: the usage of \(id) is the sum of the usage of its connections")
             try require(account.peers == connections[id] ?? 0, "E4: \(id) has as many connections as it counts")
             try require(
                 Resource.allCases.allSatisfy { account.excess[$0] <= max(0, account.usage[$0]) },
-                "E4: no more of what \(id) uses does not count than there is")
+                "E4: the excess of \(id) is at most its usage")
             try require(account.peers > 0 || !account.usage.isZero, "D8: an account without anything is forgotten")
             try require(
                 account.clients.kept.allSatisfy { $0.isKnown && $0.account === account },
-                "D8: \(id) keeps none of those that left")
+                "D8: the clients of \(id) are present")
         }
     }
 

@@ -129,7 +129,7 @@ extension DistributedCenter {
                 _ = found.add(observer.registration.name, of: client.number)
             }
         }
-        try require(found == interest, "G4: what is wanted is what observers want")
+        try require(found == interest, "G4: the index of wanted names has the names of all observers")
         try interestFollowers.checkInvariants { clients[$0]?.number }
         try valueFollowers.checkInvariants { clients[$0]?.number }
     }

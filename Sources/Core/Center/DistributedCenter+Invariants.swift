@@ -51,7 +51,8 @@ extension DistributedCenter {
         try require(
             index.count == all.reduce(0) { $0 + $1.observers.count }, "D8: the index has the clients' observers alone")
         try require(
-            Int(counters.queued) == all.reduce(0) { $0 + $1.queue.count }, "E1: the total of what waits is its sum")
+            Int(counters.queued) == all.reduce(0) { $0 + $1.queue.count },
+            "E1: the total of queued notifications is the sum over clients")
         for client in all {
             try require(
                 client.peer.usage[.clients] == 1 && client.peer.usage[.observers] == client.observers.count
@@ -92,21 +93,22 @@ extension DistributedCenter {
         // A restored client gets slots and announcements only when the restoring ends, so the other checks do not hold
         // before.
         guard client.isWatched else { return }
-        try require(!client.queue.hasHeld || client.isSuspended, "S2: only for a suspended client is anything held")
+        try require(!client.queue.hasHeld || client.isSuspended, "S2: only a suspended client has held notifications")
         guard client.reads else {
             return try require(
                 !remembersChanges || !client.queue.hasDue || client.remembersDue || client.presence != .here,
-                "E3: what waits for \(name), which does not read, is remembered")
+                "E3: the due notifications of \(name), which does not read, are logged")
         }
-        try require(client.unreportedLoss == nil, "S4: \(name) reads, so it has been told of its losses")
+        try require(client.unreportedLoss == nil, "S4: \(name) reads, so its losses are reported")
         guard !client.replays.hasReady else {
             return try require(
-                client.queue[scheduledIn: .immediate] > 0, "R2: what is owed to \(name), which reads, has a turn")
+                client.queue[scheduledIn: .immediate] > 0, "R2: the replay of \(name), which reads, has a slot")
         }
         guard client.queue.hasDue else { return }
         for lane in DeliveryLane.allCases where !client.queue.isEmpty(lane) {
             try require(
-                client.queue[scheduledIn: lane] > 0, "M6: what is due to \(name), which reads, has a turn: \(lane)")
+                client.queue[scheduledIn: lane] > 0,
+                "M6: \(name), which reads, has a slot in each lane with due notifications: \(lane)")
         }
     }
 }

@@ -304,7 +304,7 @@ extension DistributedCenter {
     private func send(_ before: RetainedReplay, to client: Client, effects: inout [Effect]) -> Int? {
         var replays = before
         guard let registered = client.observers[replays.observer] else {
-            preconditionFailure("R2: an observer is owed")
+            preconditionFailure("R2: a replay belongs to an observer of the client")
         }
         let registration = registered.registration
         #if CARILLON_PLANTED
@@ -386,7 +386,8 @@ extension DistributedCenter {
         for client in clients.values {
             try client.replays.checkInvariants()
             for replays in client.replays.all {
-                try require(client.observers[replays.observer] != nil, "R2: an observer of \(client.name) is owed")
+                try require(
+                    client.observers[replays.observer] != nil, "R2: a replay belongs to an observer of \(client.name)")
                 try require(replays.through <= lastSerial, "D4: no serial is from the future")
             }
         }

@@ -351,7 +351,7 @@ public final class DistributedCenter {
         }
         invariant(
             client.refusalsOfAutomation >= 0 && client.refusalsOfAutomation <= client.observers.count,
-            "A2: only observers that there are refuse automatic suspension")
+            "A2: the count of observers that refuse automatic suspension is within the number of observers")
         meter.count(ids.count)
         let wasOwed = client.replays.hasReady
         if !client.replays.isEmpty { for id in ids { client.replays.remove(id) } }

@@ -86,31 +86,31 @@ public struct Limits: Equatable, Sendable {
             reason: "the maximum cost of all clients that do not read; the process that uses most loses notifications"),
         Row(
             key: .queuedPostsPerClient, standard: 131_072, hardMaximum: 1_048_576,
-            reason: "posts with asap or when-idle; a script's hundred thousand, with a reserve"),
+            reason: "posts with asap or when-idle: 100,000 posts of a script, with a reserve"),
         Row(
             key: .queuedPostBytesPerClient, standard: 64 << 20, hardMaximum: 1 << 30,
-            reason: "the same hundred thousand, at 280 bytes each; the maximum cost of one poster"),
+            reason: "the same 100,000 posts at 280 bytes each; the maximum cost of one poster"),
         Row(
             key: .queuedPostBytes, standard: 128 << 20, hardMaximum: 4 << 30,
-            reason: "the maximum cost of all posters; beyond it, posts that would have to wait are refused"),
+            reason: "the maximum cost of all posters; beyond it, posts with asap or when-idle are refused"),
         Row(
             key: .answerBytesPerClient, standard: 8 << 20, hardMaximum: 1 << 30,
             reason: "replies to twenty thousand calls that a program makes before it reads the first reply"),
         Row(
             key: .answerBytes, standard: 32 << 20, hardMaximum: 4 << 30,
-            reason: "the cost of all callers that do not read; a process's share depends on what it leaves to others"),
+            reason: "the cost of all callers that do not read; a process may use at most half of the free part"),
         Row(
             // Below this minimum, one program that does not read could leave no capacity for answers to others.
             key: .inFlightBytes, standard: 32 << 20, hardMaximum: 1 << 30, minimum: 1 << 20,
-            reason: "bytes that the bus holds for all clients; a process's share depends on what it leaves to others"),
+            reason: "bytes that the bus holds for all clients; a process may use at most half of the free part"),
         Row(
             key: .waitingCallBytes, standard: 128 << 20, hardMaximum: 4 << 30,
             reason:
-                "a hundred thousand posts that wait; a process's share depends on what it leaves to others"),
+                "100,000 posts that wait; a process may use 31/32 of the part that others do not use"),
         Row(
             key: .retained, standard: 32_768, hardMaximum: 262_144,
             reason:
-                "fifty other machines with 400 values each; a process's share depends on what it leaves to others"),
+                "fifty other machines with 400 values each; a process may use 7/8 of the part that others do not use"),
         Row(
             key: .retainedPerClient, standard: 4096, hardMaximum: 65_536,
             reason: "the state of a program with thousands of objects; for a bridge, the state of one machine"),
@@ -126,7 +126,7 @@ public struct Limits: Equatable, Sendable {
         Row(
             key: .memoryBytes, standard: 256 << 20, hardMaximum: 16 << 30,
             reason:
-                "less than the sum of the other totals; queued notifications give way to all other state"
+                "less than the sum of the other totals; queued notifications are discarded first"
         ),
         Row(
             key: .nameLength, standard: 1024, hardMaximum: 65_536,

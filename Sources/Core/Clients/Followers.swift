@@ -38,7 +38,7 @@ package struct Followers: Equatable {
 
     /// Notes that a follower has requested the list from its beginning.
     package mutating func inform(_ number: Int) {
-        invariant(names[number] != nil, "G4, G5: only who follows is told")
+        invariant(names[number] != nil, "G4, G5: only a follower is informed")
         informed.insert(number)
         outdated.remove(number)
     }
@@ -84,9 +84,9 @@ package struct Followers: Equatable {
     /// - Parameter number: returns the number of the client with this name; nil when there is none.
     func checkInvariants(number: (ClientName) -> Int?) throws(BrokenInvariant) {
         for (own, name) in names {
-            try require(number(name) == own, "G4, G5: \(name), which follows, is a client")
+            try require(number(name) == own, "G4, G5: the follower \(name) is a client")
         }
-        try require(informed.allSatisfy(contains), "G4, G5: who was told is a client that follows")
-        try require(outdated.isEmpty, "G4, G5: who has to be told of a change is told at once")
+        try require(informed.allSatisfy(contains), "G4, G5: an informed client is a follower")
+        try require(outdated.isEmpty, "G4, G5: no follower is outdated between events")
     }
 }

@@ -87,7 +87,7 @@ struct SendSchedule {
         dropTombstones(in: lane)
         invariant(
             count >= 0 && byteCount >= 0 && (count > 0 || byteCount == 0) && turn.client.queue[scheduledIn: lane] >= 0,
-            "M6: turns that are counted are there")
+            "M6: the counts of scheduled sends are not negative")
         return turn.client
     }
 
@@ -125,9 +125,10 @@ struct SendSchedule {
             let line = lines[lane.rawValue]
             if line.schedule.isEmpty, line.begun == line.over { continue }
             try require(
-                line.begun - line.over == UInt64(line.schedule.count), "M6: a turn has begun, waits, or is over")
+                line.begun - line.over == UInt64(line.schedule.count), "M6: each appended send is scheduled or finished"
+            )
             let isFirstVoid = line.schedule.first.map { $0.client.queue[tombstonesIn: lane] > 0 } ?? false
-            try require(!isFirstVoid, "M6: the first turn of a line is not void")
+            try require(!isFirstVoid, "M6: no lane begins with a tombstone")
             for turn in line.schedule {
                 sum.count += 1
                 sum.byteCount += turn.byteCount
@@ -139,16 +140,17 @@ struct SendSchedule {
                 try require(
                     client.presence == .gone
                         ? client.queue.isEmpty && client.observers.isEmpty : clients[client.name] === client,
-                    "D8: \(client.name), whose turn it is, is there, or owns nothing")
+                    "D8: the scheduled client \(client.name) is present, or has no state")
             }
         }
-        try require(count == sum.count && byteCount == sum.byteCount, "M6: the totals of turns are their sums")
+        try require(
+            count == sum.count && byteCount == sum.byteCount, "M6: the totals of scheduled sends are their sums")
         for client in clients.values where count > 0 || client.queue.hasScheduled {
             let own = counts[ObjectIdentifier(client)]
             for lane in DeliveryLane.allCases {
                 try require(
                     client.queue[scheduledIn: lane] + client.queue[tombstonesIn: lane] == own?[lane.rawValue] ?? 0,
-                    "M6: \(client.name) has as many turns as it counts: \(lane)")
+                    "M6: the count of scheduled sends of \(client.name) is right: \(lane)")
             }
         }
     }

@@ -95,7 +95,7 @@ struct Interest: Equatable {
             return .everybody(but: client)
         case .many(var counts)?:
             clients = nil
-            guard let count = counts[client] else { preconditionFailure("it has been added") }
+            guard let count = counts[client] else { preconditionFailure("the client has no observer of this name") }
             counts[client] = count > 1 ? count - 1 : nil
             guard counts.count == 1, let (last, observers) = counts.first else {
                 clients = .many(counts)
@@ -103,7 +103,7 @@ struct Interest: Equatable {
             }
             clients = .one(last, observers: observers)
             return .one(last)
-        case .one?, nil: preconditionFailure("it has been added")
+        case .one?, nil: preconditionFailure("the client has no observer of this name")
         }
     }
 

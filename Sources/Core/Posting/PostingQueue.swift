@@ -194,7 +194,7 @@ final class PostingQueue {
     ///   - now: ``Clock/uptime``, from which `expires-after` counts.
     ///   - number: the position of the departure among all queued posts.
     func release(now: Int64, number: UInt64) {
-        invariant(styles[PostingStyle.atExit.order].count == count, "R4: what waits for an exit stands apart")
+        invariant(styles[PostingStyle.atExit.order].count == count, "R4: at-exit posts are in a queue of their own")
         exit = (now, number)
     }
 
@@ -343,15 +343,15 @@ final class PostingQueue {
         }
         try require(
             exit == nil || styles[PostingStyle.atExit.order].count == self.count,
-            "R4: a queue of a poster that left has what waited for that")
+            "R4: the queue of a poster that left has only at-exit posts")
         try require(
             count(styles) == (self.count, byteCount) && count(names.values) == (self.count, byteCount)
                 && count(objects.values) == (self.count, byteCount) && count(pairs.values) == (self.count, byteCount),
             "Q7: every post of \(poster) is in four lists")
-        try require(nodes.used == self.count, "E1: as many places are taken as \(poster) has posts")
+        try require(nodes.used == self.count, "E1: the number of used slots is the number of posts of \(poster)")
         try require(
             !names.values.contains(where: \.isEmpty) && !objects.values.contains(where: \.isEmpty)
-                && !pairs.values.contains(where: \.isEmpty), "E4: no list is kept that has no post of \(poster)")
+                && !pairs.values.contains(where: \.isEmpty), "E4: no list of \(poster) is empty")
         for (order, style) in styles.enumerated() {
             var (slot, number, posts): (Int32, UInt64, Int) = (style.first, 0, 0)
             while slot != none {
@@ -359,9 +359,9 @@ final class PostingQueue {
                 try require(node.post?.style.order == order, "Q7: a post is in the list of its style")
                 try require(node.number > number && node.number <= lastNumber, "Q7: first in, first out")
                 (slot, number, posts) = (node.next[Kind.style.rawValue], node.number, posts + 1)
-                try require(posts <= style.count, "Q7: a list has as many posts as it counts")
+                try require(posts <= style.count, "Q7: the count of a list is the number of its posts")
             }
-            try require(posts == style.count, "Q7: a list has as many posts as it counts")
+            try require(posts == style.count, "Q7: the count of a list is the number of its posts")
         }
     }
 

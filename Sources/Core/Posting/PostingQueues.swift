@@ -341,7 +341,7 @@ struct PostingQueues {
         if frozen[queue.poster] == nil { counts &+= queue.counts &- before.counts }
         invariant(
             count >= 0 && byteCount >= 0 && (count == 0) == (byteCount == 0) && counts[PostingStyle.now.order] == 0
-                && (counts.wrappedSum() == count || isAnyFrozen), "Q7: the totals of posts that wait are their sums")
+                && (counts.wrappedSum() == count || isAnyFrozen), "Q7: the totals of queued posts are their sums")
         // When the last other `asap` post of a poster is gone, its released posts get the place in the round-robin.
         if let rest = released[queue.poster], rest !== queue, untilExit[queue.poster] !== queue,
             queues[queue.poster]?.isEmpty(.asap) != false
@@ -356,26 +356,28 @@ struct PostingQueues {
     func checkInvariants() throws(BrokenInvariant) {
         var sum = (count: 0, byteCount: 0, counts: SIMD4<Int>())
         for (poster, queue) in Array(queues) + Array(untilExit) + Array(released) {
-            try require(poster == queue.poster && queue.count > 0, "Q7: who has nothing queued has no queue")
+            try require(poster == queue.poster && queue.count > 0, "Q7: no queue is empty")
             try require(
-                queue.isEmpty(.atExit) == (untilExit[poster] !== queue), "R4: what waits for an exit stands apart")
+                queue.isEmpty(.atExit) == (untilExit[poster] !== queue), "R4: at-exit posts are in a queue of their own"
+            )
             try queue.checkInvariants(lastNumber: lastNumber)
             sum.count += queue.count
             sum.byteCount += queue.byteCount
             if frozen[poster] == nil { sum.counts &+= queue.counts }
         }
         try require(
-            sum == (count, byteCount, counts), "Q7: the totals of posts that wait are their sums")
-        try require(frozen.keys.allSatisfy { !all(of: $0).isEmpty }, "Q3: what stands still is there")
+            sum == (count, byteCount, counts), "Q7: the totals of queued posts are their sums")
+        try require(frozen.keys.allSatisfy { !all(of: $0).isEmpty }, "Q3: a frozen poster has queued posts")
         for (line, style) in PostingStyle.allCases.enumerated() {
             var places: [ObjectIdentifier: Int] = [:]
             for case let (place, queue?) in lines[line].map({ ($0, $0.queue) }) {
                 places[ObjectIdentifier(queue), default: 0] += 1
-                try require(queue.places[line] === place, "Q7: a queue in line knows its place")
+                try require(queue.places[line] === place, "Q7: a queue in a round-robin refers to its place")
                 try require(
-                    all(of: queue.poster).contains { $0 === queue }, "Q7: a queue in line is a poster's")
+                    all(of: queue.poster).contains { $0 === queue },
+                    "Q7: a queue in a round-robin belongs to its poster")
             }
-            try require(places.values.allSatisfy { $0 == 1 }, "Q7: a poster has one place in line")
+            try require(places.values.allSatisfy { $0 == 1 }, "Q7: a queue has one place in a round-robin")
             try require(
                 lines[line].count { $0.queue == nil } == emptyPlaces[line], "Q7: empty places are counted")
             for queue in Array(queues.values) + released.values where places[ObjectIdentifier(queue)] == nil {
@@ -384,7 +386,7 @@ struct PostingQueues {
                     || released[queue.poster] === queue && queues[queue.poster]?.isEmpty(style) == false
                 try require(
                     queue.places[line] == nil && (queue.isEmpty(style) || comesLater),
-                    "Q7: \(queue.poster), which waits, is in line")
+                    "Q7: the waiting queue of \(queue.poster) is in the round-robin")
             }
         }
     }

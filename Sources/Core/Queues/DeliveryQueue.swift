@@ -307,7 +307,8 @@ struct DeliveryQueue: ~Copyable {
         laneCount -= 1
         laneByteCount -= entry.byteCount
         invariant(
-            laneByteCount >= 0 && (laneCount == 0) == (laneByteCount == 0), "E1: what is due is the sum of the lanes")
+            laneByteCount >= 0 && (laneCount == 0) == (laneByteCount == 0),
+            "E1: the totals of due notifications are the sums of the lanes")
         return entry
     }
 
@@ -386,11 +387,11 @@ struct DeliveryQueue: ~Copyable {
         func check(
             _ notification: Notification, _ observers: ObserverList, after serial: inout UInt64
         ) throws(BrokenInvariant) {
-            try require(notification.serial > serial, "D4: what waits for \(client) is in order")
+            try require(notification.serial > serial, "D4: notifications for \(client) are in order")
             serial = notification.serial
             guard observers != known else { return }
             known = observers
-            try require(!observers.ids.isEmpty, "S1: \(serial) waits for somebody")
+            try require(!observers.ids.isEmpty, "S1: notification \(serial) has observers")
             try require(
                 observers.ids.allSatisfy(isObserver),
                 "D8: \(serial) waits for observers that \(client) has: \(observers.ids.map(\.rawValue))")
@@ -406,10 +407,11 @@ struct DeliveryQueue: ~Copyable {
             try require(serial <= lane.lastSerial && lane.lastSerial <= lastSerial, "D4: no serial is from the future")
             sum = (sum.count + lane.count, sum.byteCount + bytes)
         }
-        try require(sum == (laneCount, laneByteCount), "E1: what is due is the sum of the lanes")
+        try require(sum == (laneCount, laneByteCount), "E1: the totals of due notifications are the sums of the lanes")
         try require(
             lanes.allSatisfy { $0.flushedCount >= 0 && $0.flushedCount <= $0.count }
-                && lanes[DeliveryLane.flushed.rawValue].flushedCount == 0, "S2: what was flushed is there")
+                && lanes[DeliveryLane.flushed.rawValue].flushedCount == 0,
+            "S2: the count of flushed entries is within the lane")
         try intervals.checkInvariants()
         var throttled: [ObserverID] = []
         intervals.forEach { throttled += $1 }

@@ -169,7 +169,7 @@ struct HeldQueue {
     /// - Returns: the number of entries that were removed, because all of their observers get the new notification
     ///   instead.
     mutating func append(_ notification: Notification, observers: ObserverList, coalescing: ObserverList?) -> Int {
-        invariant(notification.serial > lastSerial, "S2: what is held is in global order")
+        invariant(notification.serial > lastSerial, "S2: held notifications are in global order")
         lastSerial = notification.serial
         let last = entry(at: tail)
         let observers = observers.shared(with: last?.observers)
@@ -260,7 +260,9 @@ struct HeldQueue {
             byteCount -= entry.coalescingBytes
             coalescingBytes -= entry.coalescingBytes
         }
-        invariant(byteCount >= 0 && (count == 0) == (byteCount == 0), "E1: what is held is the sum of its entries")
+        invariant(
+            byteCount >= 0 && (count == 0) == (byteCount == 0),
+            "E1: the totals of held notifications are the sums of the entries")
         if count == 0 { becomeEmpty() }
     }
 
@@ -341,29 +343,30 @@ struct HeldQueue {
         let sum = entries.reduce((count: 0, byteCount: 0)) {
             ($0.count + 1, $0.byteCount + $1.dueBytes + (isReleased($1) ? 0 : $1.coalescingBytes))
         }
-        try require(sum == (count, byteCount), "E1: what is held is the sum of its entries")
-        try require(nodes.count(where: { $0.notification != nil }) == count, "S2: what is held is in the list")
+        try require(sum == (count, byteCount), "E1: the totals of held notifications are the sums of the entries")
+        try require(
+            nodes.count(where: { $0.notification != nil }) == count, "S2: each held notification is in the list")
         var (free, place) = (0, firstFree)
         while place != none, free < nodes.count { (free, place) = (free + 1, nodes[Int(place)].next) }
-        try require(free == nodes.count - count, "E4: the memory of what has gone is used again")
+        try require(free == nodes.count - count, "E4: each unused place is in the list of free places")
         let due = entries.filter(isReleased)
         try require(
             due.count == released.count && due.reduce(0) { $0 + $1.dueBytes } == released.byteCount
-                && entries.prefix(due.count).allSatisfy(isReleased), "S2: what was released is the oldest, and counted")
+                && entries.prefix(due.count).allSatisfy(isReleased), "S2: released entries are the oldest, and counted")
         for entry in entries {
             guard let coalescing = entry.coalescing else { continue }
             try require(
                 entry.observers == coalescing || Set(entry.observers.ids).isSuperset(of: coalescing.ids),
-                "S1: what coalesces is for observers of the entry")
+                "S1: coalescing observers are observers of the entry")
             guard !isReleased(entry) else { continue }
             try require(
                 newest[entry.notification.kind].flatMap { self.entry(at: $0) }?.notification.serial
-                    == entry.notification.serial, "S1: \(entry.notification.serial) is the newest of its kind")
+                    == entry.notification.serial, "S1: \(entry.notification.serial) is the newest of its key")
         }
         try require(
             newest.entries.allSatisfy { kind, place in
                 entry(at: place).map { $0.notification.kind == kind && $0.coalescing != nil } ?? false
-            }, "S1: the newest of a kind is held")
+            }, "S1: the newest notification of a key is held")
     }
 }
 

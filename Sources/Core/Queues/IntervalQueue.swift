@@ -681,28 +681,31 @@ struct IntervalQueue {
         let waiting = entries.values.compactMap(\.newest)
         try require(
             waiting.count == count && waiting.reduce(0) { $0 + $1.byteCount } == byteCount,
-            "E1: what waits for intervals is the sum of it")
+            "E1: the totals of throttled notifications are their sums")
         try require(
             markCount == entries.values.reduce(0) { $0 + $1.marks.count }
                 && waitingCount == entries.values.reduce(0) { $0 + $1.waiting }, "E4: marks are counted")
         try require(
-            Set(order.filter(isThere).map(\.serial)) == Set(waiting.map(\.serial)), "R5: what waits has its place")
+            Set(order.filter(isThere).map(\.serial)) == Set(waiting.map(\.serial)),
+            "R5: each throttled notification is in the order")
         try require(
-            order.count <= 2 * count + 64 && looks.count <= 2 * count + 64, "E4: places are bounded by what waits")
+            order.count <= 2 * count + 64 && looks.count <= 2 * count + 64, "E4: obsolete elements are bounded")
         let looked = Set(looks.unordered.map { [Int64($0.key), $0.time] })
         let resting = Set(idle.filter(isIdle).map(\.key))
         for (key, entry) in entries {
             try require(
                 key == entry.key && entry.waiting == entry.marks.count(where: \.waits)
-                    && (entry.waiting > 0) == (entry.newest != nil), "R5: what is kept is waited for")
+                    && (entry.waiting > 0) == (entry.newest != nil),
+                "R5: a notification is stored exactly while observers wait")
             try require(
                 zip(entry.marks, entry.marks.dropFirst()).allSatisfy { $0.observer < $1.observer },
-                "R5: an observer has one interval for each kind")
+                "R5: an observer has one interval for each key")
             guard entry.newest != nil else {
-                try require(resting.contains(key), "E4: what nothing waits for is bounded")
+                try require(resting.contains(key), "E4: an entry without a notification is in the idle list")
                 continue
             }
-            try require(looked.contains([Int64(key), entry.look]), "R5: what waits is looked at")
+            try require(
+                looked.contains([Int64(key), entry.look]), "R5: each throttled notification has a scheduled check")
         }
     }
 }

@@ -79,9 +79,11 @@ struct DepartedPayers {
             sum.count += peer.usage[.retained]
             sum.byteCount += peer.usage[.retainedBytes]
             try require(
-                peer.departed.map { $0.byteCount == peer.usage[.retainedBytes] } ?? false, "E4: \(peer.name) gives way")
+                peer.departed.map { $0.byteCount == peer.usage[.retainedBytes] } ?? false,
+                "E4: \(peer.name) has an entry with the size of its values")
         }
         try require(
-            all == entries.count && sum == (count, byteCount), "E4: what was left behind is the sum of what each left")
+            all == entries.count && sum == (count, byteCount),
+            "E4: the totals of departed payers are the sums of their entries")
     }
 }

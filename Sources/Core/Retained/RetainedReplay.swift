@@ -114,12 +114,14 @@ struct RetainedReplays {
 
     func checkInvariants() throws(BrokenInvariant) {
         try require(
-            entries.values.count(where: isHeld) == heldCount, "R2: what is held of what is owed is counted")
+            entries.values.count(where: isHeld) == heldCount, "R2: the number of held replays is right")
         let (ready, held) = (Set(ready), Set(held))
         for (id, entry) in entries {
             try require(
-                id == entry.replays.observer && entry.replays.after < entry.replays.through, "R2: something is owed")
-            try require(isHeld(entry) ? held.contains(id) : ready.contains(id), "R2: what is owed has its place")
+                id == entry.replays.observer && entry.replays.after < entry.replays.through,
+                "R2: a replay has not reached its end")
+            try require(
+                isHeld(entry) ? held.contains(id) : ready.contains(id), "R2: each replay is in the queue of its state")
         }
     }
 }

@@ -380,11 +380,11 @@ struct RetainedValues {
             "R2: values are found by their names, and by their objects")
         try require(
             Dictionary(grouping: values, by: \.payer.name).mapValues(numbers) == payers.mapValues(\.serials),
-            "E4: values are counted for who pays for them")
+            "E4: values are counted for their payers")
         try require(
             Dictionary(grouping: values) { Place($0.payer.name, $0.notification.kind.origin) }
                 .mapValues { Share(count: $0.count, byteCount: $0.reduce(0) { $0 + $1.byteCount }) } == shares,
-            "R6: values are counted for the place that they are from")
+            "R6: values are counted for their payer and origin")
         let ofMachines = values.filter { $0.notification.kind.origin?.host != nil }
         try require(
             Dictionary(grouping: ofMachines, by: \.payer.name)
@@ -402,16 +402,16 @@ struct RetainedValues {
             .filter { $0.value.contains { $0.notification.kind.origin != nil } }
         try require(
             pairs.mapValues(numbers) == beside,
-            "G3: values from elsewhere are beside those of here")
+            "G3: names and objects with values from outside are indexed")
         try require(
             Dictionary(grouping: values.filter(\.isOfConnection), by: \.notification.poster).mapValues(numbers)
-                == ofConnections, "R1: what goes with a connection is known")
+                == ofConnections, "R1: values with while-connected are indexed by poster")
         try require(
             numbers(values.filter(\.retention.goesToAllSessions)) == forSessions,
-            "R8: what other sessions have as well is known")
+            "R8: values of all sessions are indexed")
         let known = Set(expiries.unordered.map(\.serial))
         try require(
             values.allSatisfy { $0.notification.expiry == nil || known.contains($0.notification.serial) },
-            "R1: what expires is known")
+            "R1: values that expire are in the queue of expiries")
     }
 }

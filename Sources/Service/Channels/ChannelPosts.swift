@@ -68,7 +68,9 @@ final class ChannelPosts {
         var arguments = call.arguments
         _ = try OpenChannel(from: &arguments)
         try call.expectNoDescriptors()
-        guard call.answer.isWanted else { throw .invalidArgs("a channel is in the reply, and the call expects none") }
+        guard call.answer.isWanted else {
+            throw .invalidArgs("the reply carries the channel, and the call expects no reply")
+        }
         guard configuration.current.allowsChannels else {
             throw BusError(.channelsDisabled, message: "the configuration of the service allows no channels")
         }
@@ -80,7 +82,8 @@ final class ChannelPosts {
         if let before = channels[client] {
             // A call that waits already is replaced by this one. The old channel's posts are taken ahead of the client's
             // next call, unless the bus has reported another account of the client meanwhile.
-            before.next?.reply(with: BusError(.limitExceeded, message: "the caller has requested another one since"))
+            before.next?.reply(
+                with: BusError(.limitExceeded, message: "the caller has requested another channel since"))
             before.next = call
             end(before, .finishing(mayBeUnread: true), next: true)
             return
@@ -118,7 +121,7 @@ final class ChannelPosts {
                 driver.effects.eventEnded(isMoreDue: false)
             }
         }
-        Log.info("\(client) has a channel", ["CARILLON_CLIENT": client.rawValue])
+        Log.info("opened a channel for \(client)", ["CARILLON_CLIENT": client.rawValue])
     }
 
     /// The time after the reply in which an unused channel with a closed end means that the bus or the client has refused

@@ -568,7 +568,7 @@ final class SocketBacklogProbe {
         case (.look(let examination, let subjects, let last), .examined(let isMore)):
             guard isMore else { return lookEnded(process, examination.unread, for: subjects, through: last) }
             ask(process, .look(examination, for: subjects, through: last))
-        default: preconditionFailure("that was not asked")
+        default: preconditionFailure("the answer does not belong to the question")
         }
     }
 

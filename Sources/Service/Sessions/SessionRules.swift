@@ -102,7 +102,9 @@ extension SessionRules {
             if let mark = text.first(where: { $0 == ":" || $0 == "," || $0.isWhitespace }) {
                 let what = mark == ":" ? "a second colon" : mark == "," ? "a comma" : "white space"
                 throw file.fault(
-                    entry, "'\(part)' for \(entry.key) has \(what); ; separates names (1000:org.example.*;org.x.Ding)")
+                    entry,
+                    "'\(part)' for \(entry.key) has \(what); names are separated by ';' (1000:org.example.*;org.x.Ding)"
+                )
             }
             names[user, default: []].append(try NamePattern.read(String(text), entry, of: file))
         }

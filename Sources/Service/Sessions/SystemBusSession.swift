@@ -415,9 +415,9 @@ final class SystemBusSession {
     /// The numbers of entries in the tables, for tests of leaks.
     var kept: [(what: String, count: Int)] {
         [
-            ("sessions", places.kept.sessions), ("sessions without a place", places.kept.turnedAway),
+            ("sessions", places.kept.sessions), ("sessions without a slot", places.kept.turnedAway),
             ("sessions without a user yet", places.kept.candidates), ("sessions without an answer", unanswered.count),
-            ("questions about sessions", unasked.count + postponed.count), ("allowances of users", allowances.count),
+            ("questions about sessions", unasked.count + postponed.count), ("rate limits of users", allowances.count),
             ("match rules for sessions", departures.keptCount),
         ]
     }

@@ -68,7 +68,9 @@ public struct ArrivedPosts {
         var end = offset
         let post = Self.withBody(of: call, or: copy) { body in
             var reader = MarshalledReader(body, at: offset)
-            guard let place = Self.passOver(&reader) else { preconditionFailure("it was looked at") }
+            guard let place = Self.passOver(&reader) else {
+                preconditionFailure("the initializer has checked the layout")
+            }
             end = reader.offset
             var post = MarshalledReader(UnsafeRawBufferPointer(rebasing: body[place]))
             return Result { () throws(BusError) in

@@ -79,7 +79,7 @@ public struct Get: MatchingMethod {
                 for (common, details) in bodies {
                     structures.append(bytes: common)
                     let holdsNoNUL = UserInfoLayout.append(entries: details, to: &structures)
-                    assert(holdsNoNUL, "P1: no text that tells who somebody is holds a NUL character")
+                    assert(holdsNoNUL, "the texts of an identity contain no NUL character (P1)")
                 }
             }
         }

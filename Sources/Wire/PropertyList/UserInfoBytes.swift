@@ -64,7 +64,7 @@ public struct UserInfoBytes: Hashable, Sendable {
             do throws(UserInfoBuilder.Malformed) {
                 while let (key, value) = try builder.entry() { body(key, value) }
             } catch {
-                assertionFailure("what was checked can be read")
+                assertionFailure("checked bytes can be decoded")
             }
         }
     }

@@ -134,7 +134,7 @@ public struct SessionNotification {
         let size = MarshalledBytes.maxBytesOfArray + entries.count * maxBytesOfEntry
         return form.head(to: session).message(serial: serial, userInfo.commonBody, size: size) { body in
             let holdsNoNUL = UserInfoLayout.append(entries: entries, to: &body)
-            assert(holdsNoNUL, "there is no text among them")
+            assert(holdsNoNUL, "the options contain no texts")
         }
     }
 

@@ -20,7 +20,7 @@ enum NotificationDetails {
     static func append(of delivery: Delivery, to body: inout MarshalledBytes) {
         guard !delivery.details.isEmpty else { return body.array { _ in } }
         let holdsNoNUL = UserInfoLayout.append(entries: entries(of: delivery), to: &body)
-        assert(holdsNoNUL, "P1: no text that tells who somebody is holds a NUL character")
+        assert(holdsNoNUL, "the texts of an identity contain no NUL character (P1)")
     }
 
     private static func entries(of delivery: Delivery) -> [(key: String, value: PropertyList)] {
