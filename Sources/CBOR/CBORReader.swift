@@ -118,7 +118,7 @@ struct CBORReader {
             defer { position += 1 }
             return .tag(UInt64(bytes[position] & 0x1F))
         }
-        var found = Found()
+        var found = DecodedHead()
         let result = bytes.withUnsafeBufferPointer { bytes in
             // An empty array may have no address, but libcbor requires one.
             guard let base = bytes.baseAddress, position < bytes.count else {
@@ -160,7 +160,7 @@ struct CBORReader {
     }
 
     /// The context of the callbacks of libcbor: they leave the head here.
-    private struct Found {
+    private struct DecodedHead {
         /// The address of the whole input.
         var start: UnsafePointer<UInt8>?
         /// Nil until a callback has run.
@@ -169,14 +169,14 @@ struct CBORReader {
 
     /// Leaves a head in the context of a callback.
     private static func found(_ context: UnsafeMutableRawPointer?, _ head: Head) {
-        context?.assumingMemoryBound(to: Found.self).pointee.head = head
+        context?.assumingMemoryBound(to: DecodedHead.self).pointee.head = head
     }
 
     /// Returns the range of a string in the input, whose address the context has.
     private static func range(
         _ context: UnsafeMutableRawPointer?, _ data: UnsafePointer<UInt8>?, _ count: Int
     ) -> Range<Int> {
-        guard let data, let start = context?.assumingMemoryBound(to: Found.self).pointee.start else { return 0..<0 }
+        guard let data, let start = context?.assumingMemoryBound(to: DecodedHead.self).pointee.start else { return 0..<0 }
         return data - start..<data - start + count
     }
 

@@ -31,9 +31,9 @@ struct JSONReader {
         case UInt8(ascii: "{"): return .object(try readObject(depth: depth))
         case UInt8(ascii: "["): return .array(try readArray(depth: depth))
         case UInt8(ascii: "\""): return .string(try readString())
-        case UInt8(ascii: "t"): return try readWord("true", .boolean(true))
-        case UInt8(ascii: "f"): return try readWord("false", .boolean(false))
-        case UInt8(ascii: "n"): return try readWord("null", .null)
+        case UInt8(ascii: "t"): return try readLiteral("true", .boolean(true))
+        case UInt8(ascii: "f"): return try readLiteral("false", .boolean(false))
+        case UInt8(ascii: "n"): return try readLiteral("null", .null)
         case UInt8(ascii: "-"): return .number(try readNumber())
         case let byte? where UInt8(ascii: "0")...UInt8(ascii: "9") ~= byte: return .number(try readNumber())
         case nil: throw fault("the text ends")
@@ -160,7 +160,7 @@ struct JSONReader {
     }
 
     /// Reads one of the literals `true`, `false` and `null`.
-    private mutating func readWord(_ word: StaticString, _ value: JSON) throws(JSON.Malformed) -> JSON {
+    private mutating func readLiteral(_ word: StaticString, _ value: JSON) throws(JSON.Malformed) -> JSON {
         guard bytes[position...].starts(with: word.description.utf8) else { throw fault("no value") }
         position += word.utf8CodeUnitCount
         return value

@@ -434,11 +434,11 @@ package final class CenterObject {
 
     /// Handles a departure whose turn in the call queue has come, in slices if the client has much state.
     private func ownerChangeIsDue(_ change: OwnerChange, _ message: Message) {
-        guard let client = change.departed, driver.center.takesPartsToLeave(client) else {
+        guard let client = change.departed, driver.center.leavesInSlices(client) else {
             return ownerChanged(change)
         }
         parts.begin(message) { [unowned self] _ in
-            let isMore = driver.perform { effects in driver.center.takeApart(client, effects: &effects) }
+            let isMore = driver.perform { effects in driver.center.removeSlice(client, effects: &effects) }
             if !isMore { ownerChanged(change) }
             return !isMore
         }

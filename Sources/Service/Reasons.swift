@@ -261,8 +261,8 @@ struct Reasons {
 
     /// The retained values that observers of the client are still to receive.
     private var values: String? {
-        guard explanation.valuesToCome > 0 else { return nil }
-        return "Retained values are still to be sent to \(count(explanation.valuesToCome, "observer")) of it."
+        guard explanation.pendingReplays > 0 else { return nil }
+        return "Retained values are still to be sent to \(count(explanation.pendingReplays, "observer")) of it."
     }
 
     /// The number of queued notifications that newer ones replaced.
@@ -279,7 +279,7 @@ struct Reasons {
         guard lost > 0 else { return nil }
         let reason = explanation.lastLoss.map { ", last for \($0.rawValue)" } ?? ""
         let told =
-            explanation.isLossTold ? "The signal Dropped reported this" : "Dropped will report this when it reads"
+            explanation.isLossReported ? "The signal Dropped reported this" : "Dropped will report this when it reads"
         return "\(count(Int(clamping: lost), "notification")) for it \(lost == 1 ? "was" : "were") lost\(reason). "
             + "\(told)."
     }

@@ -42,7 +42,7 @@ struct InwardPostsTests {
             let value = post.userInfo["n"].map { "\($0)".filter(\.isNumber) } ?? ""
             let isKept = post.options.retention != nil
             lifetimes[post.name] = post.options.expiresAfter
-            identities[post.name] = post.options.sameAs
+            identities[post.name] = post.options.deduplicationID
             add(.post("\(post.name)=\(value.suffix(1))")) { [self] error in
                 if error == nil, isKept { values[post.name] = post.userInfo }
                 completion(error.map { .failure($0) } ?? .success(1))

@@ -113,17 +113,17 @@ struct ExplainTests {
         try center.observe(one, "A")
         try center.post(3, of: "A")
         func isTold() throws -> Bool {
-            try #require(center.center.explanation(of: one, name: "A", object: "")).isLossTold
+            try #require(center.center.explanation(of: one, name: "A", object: "")).isLossReported
         }
         #expect(try isTold())
         center.cutDeliveries(to: one, atMost: 2)
         #expect(try !isTold())
         let next = DistributedCenter()
         next.takeOver(center.center)
-        #expect(next.explanation(of: one, name: "A", object: "")?.isLossTold == false)
+        #expect(next.explanation(of: one, name: "A", object: "")?.isLossReported == false)
         var effects: [Effect] = []
         next.finishRestoring(effects: &effects)
-        #expect(next.explanation(of: one, name: "A", object: "")?.isLossTold == true)
+        #expect(next.explanation(of: one, name: "A", object: "")?.isLossReported == true)
     }
 
     @Test("What is not there, does not match, waits, gave way or was lost")
@@ -152,10 +152,10 @@ struct ExplainTests {
         try center.observe(one, "Fill")
         try center.post(400, of: "Fill")
         all = try ask()
-        #expect(all.lastLoss == .queueFull && !all.isLossTold && all.status.flow == .waiting)
+        #expect(all.lastLoss == .queueFull && !all.isLossReported && all.status.flow == .waiting)
         #expect(try ask("", "").waiting.due == 20)
         center.goOn(one)
-        #expect(try ask().isLossTold && ask().lastLoss == .queueFull && ask().status.flow == .open)
+        #expect(try ask().isLossReported && ask().lastLoss == .queueFull && ask().status.flow == .open)
     }
 
     @Test("R5: notifications that wait for the end of an interval are counted, those that were asked about")

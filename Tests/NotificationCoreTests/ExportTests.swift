@@ -28,7 +28,7 @@ struct ExportTests {
         func bring(_ identity: String?, from host: String?, of user: String = "ann", kept: Bool = false) throws -> Int {
             var options = PostOptions()
             options.origin = try OutsideOrigin(host: host, user: user)
-            options.sameAs = identity
+            options.deduplicationID = identity
             options.retention = kept ? Retention() : nil
             return try center.perform { effects throws(CenterError) in
                 try center.center.post(
@@ -49,7 +49,7 @@ struct ExportTests {
         let next = DistributedCenter()
         next.takeOver(center.center)
         var (options, effects) = (PostOptions(), [Effect]())
-        (options.origin, options.sameAs) = (try OutsideOrigin(host: "desk", user: "ann"), "16998")
+        (options.origin, options.deduplicationID) = (try OutsideOrigin(host: "desk", user: "ann"), "16998")
         let receipt = try next.post(
             name: "Ding", object: "", userInfo: Scenario.Payload(byteCount: 0, tag: 1), options: options, from: two,
             effects: &effects)

@@ -83,7 +83,7 @@ struct FollowersTests {
     @Test("Who followed before this process is told, if it has not asked yet")
     func restored() {
         var followers = knowing()
-        for number in 0...3 { followers.distrust(number) }
+        for number in 0...3 { followers.notifyAgain(number) }
         #expect(followers.takeOutdated() == [three])
     }
 }

@@ -54,7 +54,7 @@ struct InvariantTests {
         },
         Fault("E3: what waits for :1.3, which does not read, is remembered") { center in
             center.remembersChanges = true
-            center.clients[three]!.remembersDue = false
+            center.clients[three]!.isDueLogged = false
         },
         Fault("D8: 2 waits for observers that :1.2 has: [1]") { center in
             center.changeQueue(of: center.clients[two]!) { $0.append(entry(serial: 2, for: 1), in: .standard) }

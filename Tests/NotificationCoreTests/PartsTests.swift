@@ -55,7 +55,7 @@ struct PartsTests {
     func withdrawal(name: String) throws {
         let center = try scenario(posts: 2 * part + 10)
         #expect(withdraw(center, name) == (part, true))
-        #expect(center.center.isAnythingInParts && !center.center.hasQueuedPosts(.asap))
+        #expect(center.center.isRemovalInSlices && !center.center.hasQueuedPosts(.asap))
         center.postQueued(.asap)
         #expect(center.names(one).isEmpty)
         try center.post("B", style: .asap, from: two)
@@ -65,7 +65,7 @@ struct PartsTests {
         #expect(
             try restored(center).queuedPosts == 2 * part + 10, "a crash takes nothing with it that was not answered")
         #expect(withdraw(center, name) == (part, true) && withdraw(center, name) == (10, false))
-        #expect(!center.center.isAnythingInParts && center.statistics.queuedPosts == 0)
+        #expect(!center.center.isRemovalInSlices && center.statistics.queuedPosts == 0)
         #expect(center.statistics.queuedPostBytes == 0)
         #expect(try restored(center).queuedPosts == 0)
     }
@@ -88,13 +88,13 @@ struct PartsTests {
         try center.suspend(one)
         #expect(try !removeCoalesced(center, style: style))
         center.postQueued(.asap)
-        #expect(center.names(one).isEmpty && center.center.isAnythingInParts)
+        #expect(center.names(one).isEmpty && center.center.isRemovalInSlices)
         try center.center.checkInvariants()
         #expect(try restored(center).queuedPosts == 2 * part + 10)
         #expect(try !removeCoalesced(center, style: style))
         #expect(try removeCoalesced(center, style: style), "the rest is no more than a part")
         try center.post("A", "new", style: style, coalescing: [.name], from: poster)
-        #expect(!center.center.isAnythingInParts)
+        #expect(!center.center.isRemovalInSlices)
         center.postQueued(.asap)
         // The style and the urgency of the most urgent, though these were in the first part.
         #expect(center.objects(one) == ["new"])
@@ -110,7 +110,7 @@ struct PartsTests {
         let many = try scenario(posts: part + 1)
         many.center.limits[.queuedPostBytesPerClient] = 5
         #expect(throws: CenterError.limitExceeded(.queuedPostBytesPerClient, value: 5)) { try removeCoalesced(many) }
-        #expect(many.statistics.queuedPosts == UInt64(part + 1) && !many.center.isAnythingInParts)
+        #expect(many.statistics.queuedPosts == UInt64(part + 1) && !many.center.isRemovalInSlices)
     }
 
     @Test("Q3: once a part is taken out, the post is not refused any more")
@@ -172,10 +172,10 @@ struct PartsTests {
         for number in 0..<2000 {
             try center.post("V", "\(number)", retention: Retention(whileConnected: true), from: one)
         }
-        #expect(center.center.takesPartsToLeave(one) && !center.center.takesPartsToLeave(two))
+        #expect(center.center.leavesInSlices(one) && !center.center.leavesInSlices(two))
         center.clear()
         var parts = 0
-        while center.perform({ effects in center.center.takeApart(one, effects: &effects) }) {
+        while center.perform({ effects in center.center.removeSlice(one, effects: &effects) }) {
             parts += 1
             try center.post("A")
             #expect(center.received(one).isEmpty)
@@ -185,7 +185,7 @@ struct PartsTests {
         center.disappear(one)
         #expect(center.statistics.observers == 1 && center.statistics.retained == 0 && center.statistics.queued == 0)
         try center.center.checkInvariants()
-        #expect(!center.perform { effects in center.center.takeApart(one, effects: &effects) })
+        #expect(!center.perform { effects in center.center.removeSlice(one, effects: &effects) })
     }
 
     @Test("R3: values are removed part by part, and what is posted meanwhile stays")

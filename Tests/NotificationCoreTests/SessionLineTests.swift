@@ -8,10 +8,10 @@ import Testing
 struct SessionLineTests {
     /// A line, and what was taken out of it.
     private final class Line {
-        private var line: SessionLine<Int>
+        private var line: SessionSendQueue<Int>
 
         init(window: Int = 2, windowBytes: Int = 100, queue: Int = 3, queueBytes: Int = 100) {
-            line = SessionLine(.init(window: (window, windowBytes), queue: (queue, queueBytes)))
+            line = SessionSendQueue(.init(window: (window, windowBytes), queue: (queue, queueBytes)))
         }
 
         var isBlocked: Bool { line.isBlocked }

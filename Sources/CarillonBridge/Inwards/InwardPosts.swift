@@ -168,7 +168,7 @@ final class InwardPosts: @unchecked Sendable {
                 // A notification for all sessions of this machine also arrives directly from its session. The service
                 // recognizes the duplicate by the identity.
                 if message.origin.host == host, service.knowsAllSessions {
-                    options.sameAs = message.properties.identity
+                    options.deduplicationID = message.properties.identity
                 }
                 let post = try PostCall(
                     name: message.name, object: message.object, userInfo: userInfo, options: options)

@@ -49,7 +49,7 @@ extension DistributedCenter {
         accounts.noteChange(of: before)
         accounts.noteChange(of: after)
         forgetIfUnused(before)
-        lookForRoom(effects: &effects)
+        updateQuotaLow(effects: &effects)
         unblock(effects: &effects)
     }
 
@@ -116,7 +116,7 @@ extension DistributedCenter {
         peer.usage[resource] += amount
         account.usage[resource] += amount
         totals[resource] += amount
-        if amount < 0, excess[resource] > 0 { noteGivenBack(-amount, of: account, resource) }
+        if amount < 0, excess[resource] > 0 { noteCredit(-amount, of: account, resource) }
         invariant(
             peer.usage[resource] >= 0 && account.usage[resource] >= peer.usage[resource]
                 && totals[resource] >= account.usage[resource],
@@ -150,7 +150,7 @@ extension DistributedCenter {
     ///   - amount: the amount to add; a negative amount passes unless the total is still over its limit.
     /// - Throws: ``CenterError/limitExceeded(_:value:)`` or ``CenterError/shareExceeded(_:value:)``, for the resource
     ///   or for `memory-bytes`.
-    func checkRoom(for peer: Peer?, _ resource: Resource, adding amount: Int) throws(CenterError) {
+    func checkCapacity(for peer: Peer?, _ resource: Resource, adding amount: Int) throws(CenterError) {
         do throws(CenterError) {
             try checkLimit(for: peer, resource, adding: amount)
         } catch {
@@ -160,7 +160,7 @@ extension DistributedCenter {
         guard amount > 0 else { return }
         let bytes = resource.memory(amount)
         guard bytes == 0 || hasMemory(for: peer, adding: bytes) else {
-            let isFull = lastingMemory - givingWay(.retainedBytes, to: peer) + bytes > maxLastingMemory
+            let isFull = lastingMemory - reclaimable(.retainedBytes, to: peer) + bytes > maxLastingMemory
             let memory = limits[.memoryBytes]
             throw isFull
                 ? .limitExceeded(.memoryBytes, value: memory) : .shareExceeded(.memoryBytes, value: memory)
@@ -171,7 +171,7 @@ extension DistributedCenter {
     private func checkLimit(for peer: Peer?, _ resource: Resource, adding amount: Int) throws(CenterError) {
         let key = resource.limit
         let limit = limits[key]
-        try limits.check(key, max(0, used(resource) - givingWay(resource, to: peer) + amount))
+        try limits.check(key, max(0, used(resource) - reclaimable(resource, to: peer) + amount))
         guard amount > 0 else { return }
         let isOver = peer.map { $0.account.excess[resource] > 0 } ?? false
         if isOver || limit >= Self.smallestShared && !isWithinShare(peer, resource, adding: amount) {
@@ -201,12 +201,12 @@ extension DistributedCenter {
     /// Whether the total memory, and the share of an account in it, have capacity for more memory that is not
     /// reclaimable.
     ///
-    /// The share is that of ``checkRoom(for:_:adding:)``. Queued notifications do not count: they are discarded to make
+    /// The share is that of ``checkCapacity(for:_:adding:)``. Queued notifications do not count: they are discarded to make
     /// space, until they have an eighth of the limit.
     ///
     /// - Parameter share: the account may use this multiple of the part that remains free: 7 stands for a share of 7/8.
     func hasMemory(for peer: Peer?, adding bytes: Int, times share: Int = 7) -> Bool {
-        let left = maxLastingMemory - lastingMemory + givingWay(.retainedBytes, to: peer) - bytes
+        let left = maxLastingMemory - lastingMemory + reclaimable(.retainedBytes, to: peer) - bytes
         return left >= 0 && (peer.map { lastingMemory(of: $0.account) } ?? 0) + bytes <= share * left
     }
 
@@ -223,16 +223,16 @@ extension DistributedCenter {
 
     /// Whether more memory is held than the limit allows, so that the driver has to call ``giveWay(effects:)``.
     public var isOverMemory: Bool {
-        isValueInTheWay || isTooMuchWaiting
+        hasValueToReclaim || areQueuesOverMemory
     }
 
     /// Whether queued notifications must be discarded.
-    private var isTooMuchWaiting: Bool {
-        heldBytes > limits[.memoryBytes] && totals.waitingMemory > 0 || owesRoom && isOverTotal
+    private var areQueuesOverMemory: Bool {
+        heldBytes > limits[.memoryBytes] && totals.waitingMemory > 0 || isReclaimPending && isOverTotal
     }
 
     /// Whether values of departed posters must be removed.
-    private var isValueInTheWay: Bool {
+    private var hasValueToReclaim: Bool {
         lastingMemory > maxLastingMemory && departed.usage(.retainedBytes) > 0
     }
 
@@ -242,31 +242,31 @@ extension DistributedCenter {
     /// The driver calls it after an event while ``isOverMemory`` is true.
     public func giveWay(effects: inout [Effect]) {
         defer { eventEnded() }
-        takeAllTurns(effects: &effects)
-        for _ in 0..<Self.maxGivingWay where isOverMemory {
-            if isValueInTheWay, let name = departed.largest, let value = retained.first(paidBy: name) {
+        processAllSlots(effects: &effects)
+        for _ in 0..<Self.maxReclaimed where isOverMemory {
+            if hasValueToReclaim, let name = departed.largest, let value = retained.first(paidBy: name) {
                 displace(value, effects: &effects)
             } else {
                 guard loseFromLargest(effects: &effects) else { break }
             }
         }
-        if !isOverTotal { owesRoom = false }
+        if !isOverTotal { isReclaimPending = false }
     }
 
     /// The maximum number of values and notifications that one ``giveWay(effects:)`` discards.
-    private static let maxGivingWay = 256
+    private static let maxReclaimed = 256
 
     /// Whether an account stays within its share of a total with an amount more.
     ///
     /// - Parameter share: the account may use this multiple of the part that remains free: 7 stands for a share of 7/8.
     func isWithinShare(_ peer: Peer?, _ resource: Resource, adding amount: Int, times share: Int = 7) -> Bool {
-        let left = Int(limits[resource.limit]) - used(resource) + givingWay(resource, to: peer) - amount
+        let left = Int(limits[resource.limit]) - used(resource) + reclaimable(resource, to: peer) - amount
         return (peer?.account.usage[resource] ?? 0) + amount <= share * left
     }
 
     /// The amount of a resource that can be reclaimed for a connection: that of departed payers of other accounts
     /// (``DepartedPayers``).
-    private func givingWay(_ resource: Resource, to peer: Peer?) -> Int {
+    private func reclaimable(_ resource: Resource, to peer: Peer?) -> Int {
         departed.usage(resource) - (peer?.account.departed[resource] ?? 0)
     }
 

@@ -71,11 +71,11 @@ extension DistributedCenter {
         let byteCount = UInt64(client.queue.byteCount)
         return UInt64(client.queue.count) > limits[.queuedPerClient] / 8 * eighths
             || byteCount > limits[.queuedBytesPerClient] / 8 * eighths
-            || byteCount > limits[.queuedBytes] / Self.goodPart
+            || byteCount > limits[.queuedBytes] / Self.largeQueueDivisor
                 && UInt64(totals[.queuedBytes]) > UInt64(max(0, maxWaitingMemory)) / 8 * eighths
     }
 
     /// The divisor of `queued-bytes` that gives the size from which a queue counts when all queues are half full: a
     /// 128th.
-    private static let goodPart: UInt64 = 128
+    private static let largeQueueDivisor: UInt64 = 128
 }

@@ -29,13 +29,13 @@ extension DistributedCenter {
     }
 
     /// The bytes that may still be charged for waiting calls of all processes, without the reserve.
-    public var roomForCalls: Int {
+    public var freeCallBytes: Int {
         let limit = Int(limits[.waitingCallBytes])
         return max(0, limit - limit / Self.reserveDivisor - waitingCallBytes)
     }
 
     /// The size of waiting calls and of posts that have arrived in part, in bytes.
-    var waitingCallBytes: Int { totals[.waitingCallBytes] + totals[.partBytes] }
+    var waitingCallBytes: Int { totals[.waitingCallBytes] + totals[.partialPostBytes] }
 
     /// The largest backlog of a process that may use the reserve, in bytes: enough for a few calls.
     private static let smallBacklog = 4096
@@ -92,24 +92,26 @@ extension DistributedCenter {
     ///   may discard the posts of ``partsToGiveUp(for:byteCount:isGivable:)``.
     public func holdParts(of name: ClientName, byteCount: Int, isWhole: Bool = false, effects: inout [Effect]) -> Bool {
         defer { eventEnded() }
-        let more = byteCount - (peers[name]?.usage[.partBytes] ?? 0)
+        let more = byteCount - (peers[name]?.usage[.partialPostBytes] ?? 0)
         guard more != 0 else { return true }
-        guard more < 0 || isWhole || partsMissing(for: more) <= 0 || totals[.partBytes] + more == byteCount else {
+        guard
+            more < 0 || isWhole || bytesToFreeForParts(for: more) <= 0 || totals[.partialPostBytes] + more == byteCount
+        else {
             return false
         }
         let peer = peer(name, effects: &effects)
-        charge(peer, .partBytes, more)
+        charge(peer, .partialPostBytes, more)
         partHolders[name] = byteCount > 0 ? peer : nil
         forgetIfUnused(peer)
         return true
     }
 
     /// The bytes that must be freed before so many more may be held; zero or less for none.
-    private func partsMissing(for more: Int) -> Int {
+    private func bytesToFreeForParts(for more: Int) -> Int {
         let limit = Int(limits[.waitingCallBytes])
         return more
             + max(
-                totals[.partBytes] - limit / 4, waitingCallBytes - (limit - limit / Self.reserveDivisor),
+                totals[.partialPostBytes] - limit / 4, waitingCallBytes - (limit - limit / Self.reserveDivisor),
                 lastingMemory - Int(limits[.memoryBytes]))
     }
 
@@ -125,40 +127,41 @@ extension DistributedCenter {
         for name: ClientName, byteCount: Int, isGivable: (ClientName) -> Bool
     ) -> [ClientName] {
         let own = peers[name]
-        let more = byteCount - (own?.usage[.partBytes] ?? 0)
-        let held = (own?.account.usage[.partBytes] ?? 0) + more
-        var missing = partsMissing(for: more)
+        let more = byteCount - (own?.usage[.partialPostBytes] ?? 0)
+        let held = (own?.account.usage[.partialPostBytes] ?? 0) + more
+        var bytesToFree = bytesToFreeForParts(for: more)
         // The clients with partial posts in each process, the largest amount last.
         var accounts: [AccountID: (held: Int, parts: [Peer])] = [:]
         meter.count(2 * partHolders.count)
-        for peer in partHolders.values where peer.account !== own?.account && peer.account.usage[.partBytes] > held {
+        for peer in partHolders.values
+        where peer.account !== own?.account && peer.account.usage[.partialPostBytes] > held {
             guard isGivable(peer.name) else { continue }
-            accounts[peer.account.id, default: (peer.account.usage[.partBytes], [])].parts.append(peer)
+            accounts[peer.account.id, default: (peer.account.usage[.partialPostBytes], [])].parts.append(peer)
         }
         meter.countSort(of: partHolders.count)
-        func size(_ peer: Peer) -> (Int, ClientName) { (peer.usage[.partBytes], peer.name) }
+        func size(_ peer: Peer) -> (Int, ClientName) { (peer.usage[.partialPostBytes], peer.name) }
         for id in accounts.keys { accounts[id]?.parts.sort { size($0) < size($1) } }
         func order(_ account: (held: Int, parts: [Peer])) -> (Int, ClientName) {
             (account.held, account.parts.last?.name ?? name)
         }
         var givenUp: [ClientName] = []
-        while missing > 0 {
+        while bytesToFree > 0 {
             meter.count(accounts.count)
             guard let (id, largest) = accounts.max(by: { order($0.value) < order($1.value) }), largest.held > held,
                 let part = largest.parts.last
             else { return [] }
             givenUp.append(part.name)
-            missing -= part.usage[.partBytes]
+            bytesToFree -= part.usage[.partialPostBytes]
             accounts[id] =
                 largest.parts.count > 1
-                ? (largest.held - part.usage[.partBytes], largest.parts.dropLast()) : nil
+                ? (largest.held - part.usage[.partialPostBytes], largest.parts.dropLast()) : nil
         }
         return givenUp
     }
 
     /// Credits the bytes that are held of a client's partial posts.
     func releaseParts(of peer: Peer) {
-        charge(peer, .partBytes, -peer.usage[.partBytes])
+        charge(peer, .partialPostBytes, -peer.usage[.partialPostBytes])
         partHolders[peer.name] = nil
     }
 
@@ -185,7 +188,7 @@ extension DistributedCenter {
         }
         for client in touched {
             client.hasLostPosts = false
-            tellLoss(of: client, effects: &effects)
+            reportLoss(of: client, effects: &effects)
         }
     }
 

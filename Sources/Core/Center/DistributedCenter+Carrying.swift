@@ -58,9 +58,9 @@ extension DistributedCenter {
     ) {
         defer { eventEnded() }
         guard let client = clients[name] else { return }
-        let told = client.peer.flow.writeOff()
+        let numbered = client.peer.flow.writeOff()
         let (notifications, losses) =
-            unreachable ?? (min(count, told.notifications), min(losses, told.losses))
+            unreachable ?? (min(count, numbered.notifications), min(losses, numbered.losses))
         notePossibleLoss(
             FlowWindow.NumberedContent(notifications: notifications, losses: losses), of: client,
             because: .busDisconnected,
@@ -85,7 +85,7 @@ extension DistributedCenter {
             client.addRevocation(of: forgotten)
             remember(.observersRevoked(client.name, forgotten), effects: &effects)
         }
-        markControlUnacked(to: client, whateverConfirmed: true, effects: &effects)
+        markControlUnacked(to: client, evenIfAcked: true, effects: &effects)
     }
 
     /// Stops sending to the client until it answers a Ping, and sends the Ping.
@@ -103,15 +103,15 @@ extension DistributedCenter {
     ///   - told: the notifications and losses in these messages.
     ///   - last: the last of the client's sequence numbers that may be lost; nil for its last number of all.
     func notePossibleLoss(
-        _ told: FlowWindow.NumberedContent, of client: Client, because reason: DropReason, upTo last: UInt64? = nil,
+        _ numbered: FlowWindow.NumberedContent, of client: Client, because reason: DropReason, upTo last: UInt64? = nil,
         effects: inout [Effect]
     ) {
-        let count = UInt64(told.notifications)
-        guard count + told.losses > 0 else { return }
+        let count = UInt64(numbered.notifications)
+        guard count + numbered.losses > 0 else { return }
         let isFirst = client.possibleLoss == nil
         client.lastLoss = reason
         client.possibleLoss = Client.PossibleLoss(
-            count: (client.possibleLoss?.count ?? 0) + count + told.losses, reason: reason)
+            count: (client.possibleLoss?.count ?? 0) + count + numbered.losses, reason: reason)
         rememberPossibleLoss(of: client, upTo: last, effects: &effects)
         client.counts.dropped += count
         counters.dropped += count
@@ -137,11 +137,11 @@ extension DistributedCenter {
 
     /// Marks control signals of the client as possibly lost. They are sent again when the client reads.
     ///
-    /// - Parameter whateverConfirmed: whether acknowledged ones are marked too; otherwise only unacknowledged ones.
-    func markControlUnacked(to client: Client, whateverConfirmed: Bool = false, effects: inout [Effect]) {
-        if whateverConfirmed || client.isSuspensionUnacked { markSuspensionUnacked(of: client, effects: &effects) }
+    /// - Parameter evenIfAcked: whether acknowledged ones are marked too; otherwise only unacknowledged ones.
+    func markControlUnacked(to client: Client, evenIfAcked: Bool = false, effects: inout [Effect]) {
+        if evenIfAcked || client.isSuspensionUnacked { markSuspensionUnacked(of: client, effects: &effects) }
         if let revocation = client.revocation,
-            whateverConfirmed || revocation.sentBytesWhenAnnounced > client.peer.surelyConfirmedBytes
+            evenIfAcked || revocation.sentBytesWhenAnnounced > client.peer.surelyConfirmedBytes
         {
             client.revocation?.unannounced = revocation.observers
         }
@@ -155,10 +155,10 @@ extension DistributedCenter {
     func resendControl(to client: Client, effects: inout [Effect]) {
         guard client.controlResendPending else { return }
         client.controlResendPending = false
-        interestFollowers.distrust(client.number)
-        valueFollowers.distrust(client.number)
-        tellInterest(effects: &effects)
-        tellValues(effects: &effects)
+        interestFollowers.notifyAgain(client.number)
+        valueFollowers.notifyAgain(client.number)
+        announceInterest(effects: &effects)
+        announceRemovedValues(effects: &effects)
     }
 
     /// Logs how many of the client's last sequence numbers may be lost; 0 when no possible loss is unreported.

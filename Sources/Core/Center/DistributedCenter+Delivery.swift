@@ -19,19 +19,19 @@ extension DistributedCenter {
         flush(client, effects: &effects)
         let entry = DueQueue.Entry(notification: notification, observers: observers)
         changeQueue(of: client) { $0.append(entry, in: lane) }
-        if client.remembersDue {
+        if client.isDueLogged {
             remember(.queuedDue(client.name, notification, observers: observers.ids, lane), effects: &effects)
         }
-        let isStaged = client.reads
-        if isStaged {
+        let isScheduled = client.reads
+        if isScheduled {
             schedule.append(client, in: lane, byteCount: entry.byteCount)
-            if remembersStaged { rememberDue(of: client, effects: &effects) }
+            if remembersScheduled { rememberDue(of: client, effects: &effects) }
         } else {
             rememberDue(of: client, effects: &effects)
             probeBacklogIfNeeded(for: client.peer, effects: &effects)
         }
         enforceLimits(of: client, effects: &effects)
-        return isStaged ? lane : nil
+        return isScheduled ? lane : nil
     }
 
     /// Holds a notification until the client is resumed (S1).
@@ -71,7 +71,7 @@ extension DistributedCenter {
         // Due notifications now leave together with the held ones, which are in the log. The log records only that the
         // next one left, so it must have both.
         rememberDue(of: client, effects: &effects)
-        client.remembersDue = true
+        client.isDueLogged = true
         if client.observersWithInterval > 0 { beginIntervalsOfHeld(of: client, effects: &effects) }
         changeQueue(of: client) { $0.flush() }
         remember(.flushed(client.name), effects: &effects)
@@ -129,16 +129,16 @@ extension DistributedCenter {
     /// other due ones. Called whenever the client may have begun to read.
     func pump(_ client: Client, effects: inout [Effect]) {
         guard client.reads else { return probeBacklogIfNeeded(for: client.peer, effects: &effects) }
-        tellSuspension(of: client, effects: &effects)
-        tellRevocation(to: client, effects: &effects)
+        announceSuspension(of: client, effects: &effects)
+        announceRevocation(to: client, effects: &effects)
         announceLoss(to: client, effects: &effects)
         resendControl(to: client, effects: &effects)
         if spent.flushed < SpentInEvent.maxFlushed {
             spent.flushed += sendReplays(to: client, effects: &effects)
         } else {
-            keepTurn(of: client)
+            scheduleReplays(of: client)
         }
-        sendDelayed(to: client, effects: &effects)
+        sendThrottled(to: client, effects: &effects)
         guard client.queue.hasDue else { return }
         while client.reads, spent.flushed < SpentInEvent.maxFlushed {
             let count = sendFirst(of: .flushed, to: client, effects: &effects)
@@ -172,7 +172,7 @@ extension DistributedCenter {
     ///
     /// The same maximum holds for all clients together in one event. The driver continues after the event with
     /// ``giveWay(effects:)``.
-    private static let maxLostForRoom = SpentInEvent.maxLosses
+    private static let maxLostPerNotification = SpentInEvent.maxLosses
 
     /// Brings a queue within its own limits, and all queues within their total. A client that reads is sent its queue.
     /// A client that does not read loses its oldest notifications, and the loss is reported.
@@ -186,29 +186,31 @@ extension DistributedCenter {
         // If the client still reads, this event may remove no more expired notifications. The next events remove them,
         // and nothing else need be lost.
         guard !client.reads || spent.mayExpire else {
-            owesRoom = owesRoom || isOverTotal
+            isReclaimPending = isReclaimPending || isOverTotal
             return
         }
         let (before, atLeast) = (totals.waitingMemory, 2 * Int(limits[.userInfoBytes]))
-        var rest = Self.maxLostForRoom
-        func hasTimeLeft() -> Bool { rest > 0 || before - totals.waitingMemory < atLeast }
-        while isOverLimits(client), hasTimeLeft() {
-            rest -= 1
+        var removalsLeft = Self.maxLostPerNotification
+        func mayRemoveMore() -> Bool { removalsLeft > 0 || before - totals.waitingMemory < atLeast }
+        while isOverLimits(client), mayRemoveMore() {
+            removalsLeft -= 1
             if isOverBytes(client), forgetIdleIntervals(of: client) { continue }
             // If too many observers wait for intervals, the oldest throttled notification is lost.
             if !isOverBytes(client), client.queue.count <= limits[.queuedPerClient] {
-                guard loseOldestDelayed(of: client, effects: &effects) else { break }
+                guard loseOldestThrottled(of: client, effects: &effects) else { break }
                 continue
             }
             guard loseOldest(of: client, because: .queueFull, effects: &effects) else { break }
         }
         guard isOverTotal else { return }
         // Scheduled notifications can be sent, which frees space without a loss.
-        takeAllTurns(effects: &effects)
+        processAllSlots(effects: &effects)
         // The loop ends when this client's queue is empty. The other queues have not grown: if they are over the total,
         // the limit was lowered.
         while !client.queue.isEmpty || client.queue.intervalBytes > 0, self.isOverTotal {
-            guard spent.losses < SpentInEvent.maxLosses || spent.lostBytes < atLeast else { return owesRoom = true }
+            guard spent.losses < SpentInEvent.maxLosses || spent.lostBytes < atLeast else {
+                return isReclaimPending = true
+            }
             let before = totals.waitingMemory
             spent.losses += 1
             guard loseFromLargest(effects: &effects) else { return }
@@ -227,7 +229,7 @@ extension DistributedCenter {
         if largest.reads {
             sendAll(to: largest, effects: &effects)
             guard !largest.reads || spent.mayExpire else {
-                owesRoom = true
+                isReclaimPending = true
                 return false
             }
         }
@@ -279,7 +281,7 @@ extension DistributedCenter {
     }
 
     /// Loses the oldest throttled notification, and reports the loss.
-    private func loseOldestDelayed(of client: Client, effects: inout [Effect]) -> Bool {
+    private func loseOldestThrottled(of client: Client, effects: inout [Effect]) -> Bool {
         guard
             let (notification, observers) = changeQueue(
                 of: client, { queue in queue.changeIntervals { $0.popOldest() } })
@@ -307,7 +309,7 @@ extension DistributedCenter {
         loss.count += count
         let steps = loss.observers.formUnion(observers)
         meter.count(steps)
-        if loss.observers.count > max(Self.manyOfLoss, 2 * client.observers.count) {
+        if loss.observers.count > max(Self.maxRemovedObservers, 2 * client.observers.count) {
             // The client may register and remove observers forever, and never read.
             meter.count(loss.observers.count)
             loss.observers.keep { client.observers[$0] != nil }
@@ -316,7 +318,7 @@ extension DistributedCenter {
     }
 
     /// The number of observers up to which an unreported loss may name observers that were removed since.
-    private static let manyOfLoss = 128
+    private static let maxRemovedObservers = 128
 
     /// Counts notifications as lost that were never in the queue, and reports the loss. A client that reads gets it at
     /// once.
@@ -325,10 +327,10 @@ extension DistributedCenter {
         effects: inout [Effect]
     ) {
         countLost(count, of: client, observers: observers, because: reason, effects: &effects)
-        tellLoss(of: client, effects: &effects)
+        reportLoss(of: client, effects: &effects)
     }
 
-    /// Counts a loss without the report of it: ``tellLoss(of:effects:)`` must follow in the same event.
+    /// Counts a loss without the report of it: ``reportLoss(of:effects:)`` must follow in the same event.
     func countLost(
         _ count: UInt64, of client: Client, observers: ObserverList, because reason: DropReason,
         effects: inout [Effect]
@@ -341,7 +343,7 @@ extension DistributedCenter {
     }
 
     /// Logs the unreported loss of a client. Then it reports the loss to a client that reads.
-    func tellLoss(of client: Client, effects: inout [Effect]) {
+    func reportLoss(of client: Client, effects: inout [Effect]) {
         if let loss = client.unreportedLoss {
             remember(
                 .unreportedLoss(client.name, count: loss.count, observers: loss.observers, loss.reason),

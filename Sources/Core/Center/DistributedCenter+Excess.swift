@@ -56,7 +56,7 @@ extension DistributedCenter {
         defer { eventEnded() }
         findExcess()
         rememberExcess(effects: &effects)
-        lookForRoom(effects: &effects)
+        updateQuotaLow(effects: &effects)
         unblock(effects: &effects)
     }
 
@@ -204,7 +204,7 @@ extension DistributedCenter {
     }
 
     /// Reduces the excess of an account by an amount that the account has just given back.
-    func noteGivenBack(_ amount: Int, of account: Account, _ resource: Resource) {
+    func noteCredit(_ amount: Int, of account: Account, _ resource: Resource) {
         let less = min(amount, account.excess[resource])
         account.excess[resource] -= less
         excess[resource] -= less

@@ -57,8 +57,8 @@ extension DistributedCenter {
             },
             suspensionTime: client.suspensionTime, override: client.override, waiting: waiting,
             queuedPosts: name.isEmpty ? [:] : postingQueues.counts(name: name, object: object),
-            valuesToCome: client.replays.count, coalesced: client.coalesced, lastLoss: client.lastLoss,
-            isLossTold: client.unreportedLoss == nil && client.possibleLoss == nil)
+            pendingReplays: client.replays.count, coalesced: client.coalesced, lastLoss: client.lastLoss,
+            isLossReported: client.unreportedLoss == nil && client.possibleLoss == nil)
     }
 }
 
@@ -109,11 +109,11 @@ public struct Explanation: Sendable {
     /// The numbers of posts of this name and object in posting queues, which no client has received yet (Q7).
     public let queuedPosts: [PostingStyle: Int]
     /// The number of the client's observers with pending replays of values (R2).
-    public let valuesToCome: Int
+    public let pendingReplays: Int
     /// The number of the client's waiting notifications that a newer one replaced, since this process knows the client.
     public let coalesced: UInt64
     /// The reason of the client's last loss in this process; nil for none.
     public let lastLoss: DropReason?
     /// Whether all losses of the client were reported to it.
-    public let isLossTold: Bool
+    public let isLossReported: Bool
 }

@@ -48,7 +48,7 @@ extension DistributedCenter {
             peer.answers[place] = 0
         }
         sendAnswers(to: peer, effects: &effects)
-        lookForRoom(effects: &effects)
+        updateQuotaLow(effects: &effects)
     }
 
     /// Whether a call that is not served gets an error as its answer. Otherwise it gets none: answers to a caller that
@@ -59,12 +59,12 @@ extension DistributedCenter {
     public func mayRefuse(_ name: ClientName) -> Bool {
         guard let peer = peers[name] else { return hasCapacityForUnregistered }
         return !isAnythingKept(for: peer)
-            || peer.usage[.answerBytes] < limits[.answerBytesPerClient] + Self.roomForRefusals
-                && hasRoomForAnswers(peer.account)
+            || peer.usage[.answerBytes] < limits[.answerBytesPerClient] + Self.reserveForRefusals
+                && hasCapacityForAnswers(peer.account)
     }
 
     /// The size beyond `answer-bytes-per-client` that is reserved for errors, in bytes.
-    private static let roomForRefusals: UInt64 = 4 << 10
+    private static let reserveForRefusals: UInt64 = 4 << 10
 
     /// Whether an unknown connection may be kept. Payers of values do not count here, as the limits of values bound
     /// them.
@@ -86,8 +86,8 @@ extension DistributedCenter {
         guard !isAnythingKept(for: peer) || peer.usage[.answerBytes] < limits[.answerBytesPerClient] else {
             return false
         }
-        return hasRoomForAnswers(peer.account)
-            || distributeExcess(of: .answerBytes) && hasRoomForAnswers(peer.account)
+        return hasCapacityForAnswers(peer.account)
+            || distributeExcess(of: .answerBytes) && hasCapacityForAnswers(peer.account)
     }
 
     /// Whether replies to a connection can be sent without an acknowledgment first.
@@ -101,7 +101,7 @@ extension DistributedCenter {
 
     /// Whether an account may have more pending answers: they are at most half of the space that others do not use. An
     /// account with excess of a lowered limit gets no more.
-    private func hasRoomForAnswers(_ account: Account) -> Bool {
+    private func hasCapacityForAnswers(_ account: Account) -> Bool {
         guard account.excess[.answerBytes] == 0 else { return false }
         let counted = used(.answerBytes)
         // Pending answers have space for at least a few answers, however much memory other state uses.
@@ -158,14 +158,15 @@ extension DistributedCenter {
     ///   - told: the notifications and losses in the message.
     ///   - fills: whether the next message would not fit into the window, so that it counts as full.
     func countSent(
-        _ byteCount: Int, content told: FlowWindow.NumberedContent = FlowWindow.NumberedContent(), fills: Bool = false,
+        _ byteCount: Int, content numbered: FlowWindow.NumberedContent = FlowWindow.NumberedContent(),
+        fills: Bool = false,
         to peer: Peer,
         effects: inout [Effect]
     ) {
         charge(peer, .inFlightBytes, byteCount)
-        lookForRoom(effects: &effects)
-        let isFull = peer.flow.sent(byteCount: byteCount, content: told, fills: fills)
-        guard isFull || (isRoomWanted && peer.flow.isIdle) else { return }
+        updateQuotaLow(effects: &effects)
+        let isFull = peer.flow.sent(byteCount: byteCount, content: numbered, fills: fills)
+        guard isFull || (isQuotaWanted && peer.flow.isIdle) else { return }
         probe(peer, effects: &effects)
         if !peer.flow.isOpen { closed(peer, effects: &effects) }
     }
@@ -187,8 +188,8 @@ extension DistributedCenter {
     /// Starts a socket backlog probe of a connection that never answered a Ping, or that waits for an answer. It is
     /// needed only while messages wait for this connection, or while other connections wait for its in-flight bytes.
     func probeBacklogIfNeeded(for peer: Peer, effects: inout [Effect]) {
-        guard isAnyBlocked || !peer.answers.isEmpty || client(of: peer)?.awaitsSomething == true else { return }
-        if peer.flow.needsBacklogProbe(isRoomWanted: isAnyBlocked, isAnswerDue: !peer.answers.isEmpty) {
+        guard isAnyBlocked || !peer.answers.isEmpty || client(of: peer)?.hasPendingMessages == true else { return }
+        if peer.flow.needsBacklogProbe(isQuotaWanted: isAnyBlocked, isAnswerDue: !peer.answers.isEmpty) {
             effects.append(.backlogProbe(peer.name))
         }
     }
@@ -197,31 +198,31 @@ extension DistributedCenter {
     var isAnyBlocked: Bool { isUnblocking || !blockedOnQuota.isEmpty }
 
     /// Whether in-flight bytes are needed soon or now, so that connections are probed early.
-    var isRoomWanted: Bool { isQuotaLow || !blockedOnQuota.isEmpty }
+    var isQuotaWanted: Bool { isQuotaLow || !blockedOnQuota.isEmpty }
 
     /// Updates whether the in-flight quota is low: from the time when half of it is used, until only a quarter is used.
     ///
     /// While it is low, connections are probed before their windows are full. Connections that have read their messages
     /// thus free their in-flight bytes early.
-    func lookForRoom(effects: inout [Effect]) {
+    func updateQuotaLow(effects: inout [Effect]) {
         let (all, limit) = (used(.inFlightBytes), Int(limits[.inFlightBytes]))
         if isQuotaLow {
             isQuotaLow = all > limit / 4
         } else if all > limit / 2 {
-            if !isRoomWanted { askAll(effects: &effects) }
+            if !isQuotaWanted { probeAll(effects: &effects) }
             isQuotaLow = true
         }
     }
 
     /// Probes each connection that was sent messages since its last probe.
-    private func askAll(effects: inout [Effect]) {
+    private func probeAll(effects: inout [Effect]) {
         meter.count(peers.count)
         let asked = peers.values.filter { $0.flow.hasUnprobed || $0.replies != nil }
         meter.countSort(of: asked.count)
         // Sorted by name, so that the same events have the same effects in every process.
         for peer in asked.sorted(by: { $0.name < $1.name }) {
             if peer.flow.isIdle, peer.flow.unconfirmed.messages > 0 { probe(peer, effects: &effects) }
-            askForReplies(peer, effects: &effects)
+            probeUnprobedReplies(peer, effects: &effects)
         }
     }
 
@@ -239,7 +240,7 @@ extension DistributedCenter {
 
     /// The maximum size of a short message, in bytes. A connection without in-flight bytes is sent a short message even
     /// if others of its process do not read.
-    private static let word = 1024
+    private static let maxShortMessage = 1024
 
     /// The rule of ``fitsInFlightQuota(for:_:behind:)``, with the excess as it is distributed now.
     private func fitsInFlight(for peer: Peer, _ byteCount: Int, behind before: Int) -> Bool {
@@ -249,7 +250,7 @@ extension DistributedCenter {
         let own = peer.account.usage[.inFlightBytes] + before
         guard peer.account.excess[.inFlightBytes] == 0 else { return false }
         // The exception for a short message. It leaves an eighth of the quota to other processes.
-        if peer.usage[.inFlightBytes] == 0, byteCount <= Self.word, left >= Int(limits[.inFlightBytes]) / 8 {
+        if peer.usage[.inFlightBytes] == 0, byteCount <= Self.maxShortMessage, left >= Int(limits[.inFlightBytes]) / 8 {
             return true
         }
         return own == 0 ? left >= 0 : own + byteCount <= left
@@ -259,7 +260,7 @@ extension DistributedCenter {
     func blockOnQuota(_ peer: Peer, effects: inout [Effect]) {
         guard !peer.flow.isBlockedOnQuota else { return }
         peer.flow.isBlockedOnQuota = true
-        if !isRoomWanted { askAll(effects: &effects) }
+        if !isQuotaWanted { probeAll(effects: &effects) }
         let isFirst = !isAnyBlocked
         blockedOnQuota.append(peer)
         closed(peer, effects: &effects)
@@ -271,7 +272,7 @@ extension DistributedCenter {
         meter.countSort(of: asked.count)
         for peer in asked.sorted(by: { $0.name < $1.name }) {
             probeBacklogIfNeeded(for: peer, effects: &effects)
-            findReplyWitness(for: peer, effects: &effects)
+            probeReplyBacklogIfNeeded(for: peer, effects: &effects)
         }
     }
 
@@ -307,9 +308,9 @@ extension DistributedCenter {
             client(of: peer)?.isSlowConsumer = false
         }
         pump(peer, effects: &effects)
-        lookForRoom(effects: &effects)
+        updateQuotaLow(effects: &effects)
         // Also after the first probe of a new client, which acknowledges no bytes.
-        if isRoomWanted, peer.flow.isIdle, peer.flow.unconfirmed.messages > 0 { probe(peer, effects: &effects) }
+        if isQuotaWanted, peer.flow.isIdle, peer.flow.unconfirmed.messages > 0 { probe(peer, effects: &effects) }
         unblock(effects: &effects)
         forgetIfUnused(peer)
     }
@@ -321,15 +322,15 @@ extension DistributedCenter {
         isUnblocking = true
         defer { isUnblocking = false }
         // Each connection is tried once: if its next message needs more quota than expected, it is blocked again.
-        var (left, looks) = (Self.maxUnblocked, blockedOnQuota.count)
+        var (left, attempts) = (Self.maxUnblocked, blockedOnQuota.count)
         for _ in 0..<blockedOnQuota.accountCount where left > 0 {
-            guard let account = blockedOnQuota.beginTurn() else { break }
+            guard let account = blockedOnQuota.takeNextAccount() else { break }
             meter.count()
             left -= 1
-            while left > 0, looks > 0, let peer = blockedOnQuota.first(of: account),
+            while left > 0, attempts > 0, let peer = blockedOnQuota.first(of: account),
                 fitsInFlightQuota(for: peer, sizeOfNext(for: peer))
             {
-                looks -= 1
+                attempts -= 1
                 meter.count()
                 let before = totals[.inFlightBytes]
                 blockedOnQuota.removeFirst(of: account)
@@ -339,7 +340,7 @@ extension DistributedCenter {
                 // next ones.
                 if totals[.inFlightBytes] > before { left -= 1 }
             }
-            blockedOnQuota.endTurn(of: account)
+            blockedOnQuota.putBackAccount(of: account)
         }
     }
 
@@ -348,7 +349,7 @@ extension DistributedCenter {
 
     /// The size of the next message that waits for the connection, in bytes; 0 for none.
     private func sizeOfNext(for peer: Peer) -> Int {
-        if let line = peer.replies, line.flow.isOpen, let size = line.kept.first { return size }
+        if let replies = peer.replies, replies.flow.isOpen, let size = replies.kept.first { return size }
         if let size = peer.answers.first { return size }
         guard let client = client(of: peer) else { return 0 }
         if let size = client.queue.sizeOfNext { return size }
@@ -379,12 +380,12 @@ extension DistributedCenter {
         if let peer = peers[name] { return peer }
         let peer = peer(name)
         noteUnregistered(peer)
-        var looks = 2
-        while unregisteredPeers.count > Self.maxUnregistered, looks > 0, let oldest = unregisteredPeers.popFirst() {
+        var attempts = 2
+        while unregisteredPeers.count > Self.maxUnregistered, attempts > 0, let oldest = unregisteredPeers.popFirst() {
             meter.count()
             oldest.isListedUnregistered = false
             guard oldest.isKnown, !oldest.isClient else { continue }
-            looks -= 1
+            attempts -= 1
             // A watched payer of values stays: if it were forgotten, its values would be reclaimable like those of
             // departed posters (R1). It is listed again when its values are gone.
             if oldest.isDepartureWatched, oldest.usage[.retained] > 0 { continue }

@@ -80,7 +80,7 @@ extension DistributedCenter {
 
     // MARK: Changes
 
-    /// Notes the followers that a change of interest concerns. ``tellInterest(effects:)`` sends them the signals.
+    /// Notes the followers that a change of interest concerns. ``announceInterest(effects:)`` sends them the signals.
     func noteInterest(_ change: Interest.Change) {
         switch change {
         case .nobody: return
@@ -94,21 +94,21 @@ extension DistributedCenter {
     }
 
     /// Sends the pending signals to followers of interest.
-    func tellInterest(effects: inout [Effect]) {
+    func announceInterest(effects: inout [Effect]) {
         for name in interestFollowers.takeOutdated() { send(.interestChanged(name), to: name, effects: &effects) }
     }
 
     /// Sends followers of values the signal that a value was removed. Its poster gets none.
-    func tellValueGone(of poster: ClientName, effects: inout [Effect]) {
+    func noteValueRemoved(of poster: ClientName, effects: inout [Effect]) {
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.removalUntold, oneOf: 4) { return }
         #endif
         valueFollowers.changed(forAllBut: clients[poster]?.number)
-        tellValues(effects: &effects)
+        announceRemovedValues(effects: &effects)
     }
 
     /// Sends the pending signals to followers of values.
-    func tellValues(effects: inout [Effect]) {
+    func announceRemovedValues(effects: inout [Effect]) {
         for name in valueFollowers.takeOutdated() { send(.valuesRemoved(name), to: name, effects: &effects) }
     }
 

@@ -22,23 +22,27 @@ extension DistributedCenter {
     ) -> ObserverList? {
         let client = receiver.client
         guard client.observersWithInterval > 0 else { return matches.observers(of: receiver, where: isWanted) }
-        var (now, wishes): ([ObserverID], [IntervalQueue.Wish]) = ([], [])
+        var (now, intervalObservers): ([ObserverID], [IntervalQueue.IntervalObserver]) = ([], [])
         meter.count(receiver.count)
         matches.forEach(of: receiver) { match in
             guard isWanted(match.behavior) else { return }
-            if match.interval == 0 { now.append(match.observer) } else { wishes.append(Self.wish(match)) }
+            if match.interval == 0 {
+                now.append(match.observer)
+            } else {
+                intervalObservers.append(Self.intervalObserver(match))
+            }
         }
-        guard !wishes.isEmpty else { return now.isEmpty ? nil : ObserverList(now) }
+        guard !intervalObservers.isEmpty else { return now.isEmpty ? nil : ObserverList(now) }
         let time = clock.uptime()
-        let (admitted, hasReplaced, needsLess) = changeQueue(of: client) { queue in
-            queue.admit(notification, for: wishes, now: time)
+        let (admitted, hasReplaced, isBlockedSizeReduced) = changeQueue(of: client) { queue in
+            queue.admit(notification, for: intervalObservers, now: time)
         }
         // The new notification is smaller than the replaced one, which was blocked on the in-flight quota, and may fit.
-        if needsLess { unblock(effects: &effects) }
+        if isBlockedSizeReduced { unblock(effects: &effects) }
         if hasReplaced { noteCoalesced(1, of: client) }
-        if admitted.count < wishes.count {
-            meter.count(2 * wishes.count)
-            let waiting = Set(wishes.map(\.observer)).subtracting(admitted).sorted()
+        if admitted.count < intervalObservers.count {
+            meter.count(2 * intervalObservers.count)
+            let waiting = Set(intervalObservers.map(\.observer)).subtracting(admitted).sorted()
             remember(.throttled(client.name, notification, observers: waiting), effects: &effects)
         }
         if client.queue.waitsForIntervals {
@@ -56,11 +60,11 @@ extension DistributedCenter {
         of client: Client, for observers: ObserverList, with notification: Notification, effects: inout [Effect]
     ) {
         guard client.observersWithInterval > 0 else { return }
-        let wishes = wishes(of: client, observers.ids)
-        guard !wishes.isEmpty else { return }
+        let intervalObservers = intervalObservers(of: client, observers.ids)
+        guard !intervalObservers.isEmpty else { return }
         let (now, count) = (clock.uptime(), client.queue.countOfIntervals)
         let replaced = changeQueue(of: client) { queue in
-            queue.changeIntervals { $0.begin(notification, for: wishes, now: now) }
+            queue.changeIntervals { $0.begin(notification, for: intervalObservers, now: now) }
         }
         guard !replaced.isEmpty else { return }
         noteCoalesced(count - client.queue.countOfIntervals, of: client)
@@ -68,20 +72,20 @@ extension DistributedCenter {
     }
 
     /// Returns those of the observers that have a minimum interval, with it, in the order of their numbers.
-    func wishes(of client: Client, _ observers: [ObserverID]) -> [IntervalQueue.Wish] {
+    func intervalObservers(of client: Client, _ observers: [ObserverID]) -> [IntervalQueue.IntervalObserver] {
         meter.countSort(of: observers.count)
         return observers.sorted().compactMap { id in
             guard let options = client.observers[id]?.registration.options else { return nil }
             guard options.minimumInterval > 0 else { return nil }
-            return IntervalQueue.Wish(
+            return IntervalQueue.IntervalObserver(
                 observer: id, interval: Int64(options.minimumInterval) * 1000,
                 isImmediate: options.behaviorWhileSuspended == .deliverImmediately)
         }
     }
 
     /// Returns a matching observer with its minimum interval.
-    private static func wish(_ match: Matches.Match) -> IntervalQueue.Wish {
-        IntervalQueue.Wish(
+    private static func intervalObserver(_ match: Matches.Match) -> IntervalQueue.IntervalObserver {
+        IntervalQueue.IntervalObserver(
             observer: match.observer, interval: Int64(match.interval) * 1000,
             isImmediate: match.behavior == .deliverImmediately)
     }
@@ -92,7 +96,7 @@ extension DistributedCenter {
         defer { eventEnded() }
         guard let client = clients[name] else { return }
         client.intervalTimerEnd = nil
-        sendDelayed(to: client, effects: &effects)
+        sendThrottled(to: client, effects: &effects)
         probeBacklogIfNeeded(for: client.peer, effects: &effects)
     }
 
@@ -103,20 +107,20 @@ extension DistributedCenter {
     func flushThrottled(to client: Client, isQueueFull: Bool = false, effects: inout [Effect]) {
         guard client.queue.waitsForIntervals else { return }
         changeQueue(of: client) { queue in queue.changeIntervals { $0.flushThrottled(all: isQueueFull) } }
-        client.nextLookAtIntervals = 0
-        sendDelayed(to: client, effects: &effects)
+        client.nextIntervalCheck = 0
+        sendThrottled(to: client, effects: &effects)
     }
 
     /// Sends a client that reads the throttled notifications whose intervals have ended, as far as the in-flight quota
     /// allows. One call sends a slice of them, and starts the timer for the others.
-    func sendDelayed(to client: Client, effects: inout [Effect]) {
+    func sendThrottled(to client: Client, effects: inout [Effect]) {
         guard client.reads, let end = client.queue.firstIntervalEnd else { return }
         let now = clock.uptime()
-        guard max(end, client.nextLookAtIntervals) <= now else {
+        guard max(end, client.nextIntervalCheck) <= now else {
             return startIntervalTimer(of: client, effects: &effects)
         }
         // The next slice follows after a pause, so that other clients are served meanwhile.
-        client.nextLookAtIntervals = now + Self.pauseBetweenLooks
+        client.nextIntervalCheck = now + Self.pauseBetweenLooks
         let due = changeQueue(of: client) { $0.dueByInterval(now: now) }
         for one in due {
             let (notification, observers) = (one.notification, one.observers)
@@ -175,7 +179,7 @@ extension DistributedCenter {
     /// when it reads again, its throttled notifications are examined in any case.
     private func startIntervalTimer(of client: Client, effects: inout [Effect]) {
         guard client.reads, let first = client.queue.firstIntervalEnd else { return }
-        let end = max(first, client.nextLookAtIntervals)
+        let end = max(first, client.nextIntervalCheck)
         if let running = client.intervalTimerEnd, running <= end { return }
         client.intervalTimerEnd = end
         let wait = max(0, end - clock.uptime())

@@ -16,7 +16,7 @@ extension DistributedCenter {
     func eventEnded(_ event: StaticString = #function) {
         meter.endEvent(event)
         spent = SpentInEvent()
-        if !waitingForNextEvent.isEmpty { giveTurnsToWaiting() }
+        if !waitingForNextEvent.isEmpty { rescheduleWaiting() }
         assert(isWholeIfDue())
     }
 
@@ -96,7 +96,7 @@ extension DistributedCenter {
         try require(!client.queue.hasHeld || client.isSuspended, "S2: only a suspended client has held notifications")
         guard client.reads else {
             return try require(
-                !remembersChanges || !client.queue.hasDue || client.remembersDue || client.presence != .here,
+                !remembersChanges || !client.queue.hasDue || client.isDueLogged || client.presence != .here,
                 "E3: the due notifications of \(name), which does not read, are logged")
         }
         try require(client.unreportedLoss == nil, "S4: \(name) reads, so its losses are reported")

@@ -39,11 +39,11 @@ extension DistributedCenter {
         }
         // G1: a copy of the notification has already arrived on another way: from the other session, or through the
         // broker. It is not delivered again. But its value is kept, because each way keeps a value of its own.
-        if let sameAs = options.sameAs, let user = (identity?.origin ?? options.origin)?.user,
-            !arrivals.note(sameAs, of: user)
+        if let deduplicationID = options.deduplicationID, let user = (identity?.origin ?? options.origin)?.user,
+            !arrivals.note(deduplicationID, of: user)
         {
             guard post.retention != nil else { return Receipt(receivers: 0, mark: nil, matched: 0) }
-            post.isTold = true
+            post.isDuplicate = true
         }
         guard options.postingStyle == .now else {
             enqueue(post, from: poster, coalescing: options.coalescing, effects: &effects)
@@ -54,8 +54,8 @@ extension DistributedCenter {
         post = replacingQueued(post, from: poster, coalescing: options.coalescing, effects: &effects)
         // The replaced posts were accepted before and are in the log. The new one is logged too until it is sent, so
         // that a crash does not lose both.
-        remembersStaged = counters.coalesced > coalesced
-        defer { remembersStaged = false }
+        remembersScheduled = counters.coalesced > coalesced
+        defer { remembersScheduled = false }
         return send(post, from: poster, effects: &effects)
     }
 
@@ -104,7 +104,7 @@ extension DistributedCenter {
     ///
     /// Notifications beyond the maximum size of the send schedule are sent at once.
     func send(_ post: PendingPost, from poster: ClientName, effects: inout [Effect]) -> Receipt {
-        let receipt = stage(post, from: poster, effects: &effects)
+        let receipt = matchAndQueue(post, from: poster, effects: &effects)
         sendOverfull(effects: &effects)
         return receipt
     }
@@ -131,7 +131,7 @@ extension DistributedCenter {
     /// ``send(_:from:effects:)``, but the send schedule may exceed its maximum size.
     ///
     /// - Parameter payer: the peer that is charged for the post in a posting queue; nil for a new post.
-    func stage(
+    func matchAndQueue(
         _ post: PendingPost, from poster: ClientName, payer: Peer? = nil, effects: inout [Effect]
     ) -> Receipt {
         var post = post
@@ -141,9 +141,9 @@ extension DistributedCenter {
         lastSerial += 1
         counters.posted += 1
         peers[poster]?.posted += 1
-        var matches = post.isTold ? Matches() : takeMatches(name: post.name, object: post.object)
+        var matches = post.isDuplicate ? Matches() : takeMatches(name: post.name, object: post.object)
         defer { giveBack(&matches) }
-        if matches.countedReceivers == 0, !post.isTold { counters.unmatched += 1 }
+        if matches.countedReceivers == 0, !post.isDuplicate { counters.unmatched += 1 }
         let time = post.goesToAllSessions ? clock.time() : nil
         if let time {
             effects.append(

@@ -28,8 +28,8 @@ extension DistributedCenter {
         var (hasPosted, matched) = (false, 0)
         // Each post is logged as due to its receivers, and then as taken from the posting queue. Both records are
         // written together, so that after a crash the post is in exactly one place.
-        remembersStaged = remembersChanges
-        defer { remembersStaged = false }
+        remembersScheduled = remembersChanges
+        defer { remembersScheduled = false }
         for _ in 0..<limit {
             guard matched < Self.maxMatched, case (var post, let payer)? = postingQueues.take(style) else { break }
             meter.count()
@@ -41,7 +41,7 @@ extension DistributedCenter {
                     counters.unretained += 1
                 }
             }
-            matched += stage(post, from: payer.name, payer: payer, effects: &effects).matched
+            matched += matchAndQueue(post, from: payer.name, payer: payer, effects: &effects).matched
             // Credited last: a departed payer is forgotten with its last charge. By now the payer may be charged for
             // the post as a retained value.
             giveBack(post.byteCount, of: payer)
@@ -49,7 +49,7 @@ extension DistributedCenter {
             sendOverfull(effects: &effects)
             hasPosted = true
         }
-        if hasPosted, remembersChanges { takeAllTurns(effects: &effects) }
+        if hasPosted, remembersChanges { processAllSlots(effects: &effects) }
     }
 
     /// The number of matching observers after which an event posts no further queued post.
@@ -66,7 +66,7 @@ extension DistributedCenter {
         let growth = post.byteCount - usage.similar.byteCount
         try limits.check(.queuedPostsPerClient, usage.count - usage.similar.count + 1)
         try limits.check(.queuedPostBytesPerClient, usage.byteCount + growth)
-        try checkRoom(
+        try checkCapacity(
             for: postingQueues.payer(of: poster) ?? peers[poster], .queuedPostBytes, adding: growth)
     }
 
@@ -84,7 +84,7 @@ extension DistributedCenter {
 
     /// Whether a removal of posts in slices is under way. It is logged only with its last slice, so the log and the
     /// queues differ until then.
-    public var isAnythingInParts: Bool { postingQueues.isAnyFrozen }
+    public var isRemovalInSlices: Bool { postingQueues.isAnyFrozen }
 
     /// Removes a slice of the posts in the queues of a poster, of any style (Q3). Call it until no more are left.
     ///

@@ -74,7 +74,7 @@ extension DistributedCenter {
         case .queuedDue(let name, let notification, let observers, let lane):
             return restore(notification, of: name, for: observers) { client, observers in
                 guard client.queue.mayBeDue(notification.serial, in: lane) else { return false }
-                client.remembersDue = true
+                client.isDueLogged = true
                 let entry = DueQueue.Entry(notification: notification, observers: observers)
                 changeQueue(of: client) { $0.append(entry, in: lane) }
                 return true
@@ -92,9 +92,11 @@ extension DistributedCenter {
             }
         case .throttled(let name, let notification, let observers):
             return restore(notification, of: name, for: observers) { client, observers in
-                let wishes = wishes(of: client, observers.ids)
-                guard !wishes.isEmpty else { return false }
-                changeQueue(of: client) { queue in queue.changeIntervals { $0.restore(notification, for: wishes) } }
+                let intervalObservers = intervalObservers(of: client, observers.ids)
+                guard !intervalObservers.isEmpty else { return false }
+                changeQueue(of: client) { queue in
+                    queue.changeIntervals { $0.restore(notification, for: intervalObservers) }
+                }
                 return true
             }
         case .throttleEnded(let client, let kind, let observers):
@@ -103,7 +105,7 @@ extension DistributedCenter {
             return withClient(name) { client in
                 client.replays.release()
                 guard client.queue.hasHeld else { return }
-                client.remembersDue = true
+                client.isDueLogged = true
                 changeQueue(of: client) { $0.flush() }
             }
         case .retained(let notification, let retention):
@@ -252,11 +254,11 @@ extension DistributedCenter {
         isEnding = true
         meter.count(clients.count)
         for client in clients.values {
-            client.isLeftToNext = true
+            client.isHandedOver = true
             rememberDue(of: client, effects: &effects)
         }
         // The slots send nothing now, but posters that wait for them get their answers.
-        takeAllTurns(effects: &effects)
+        processAllSlots(effects: &effects)
     }
 
     /// Resumes sending after ``beginEnding(effects:)``, because the state for a later process can't be saved.
@@ -266,7 +268,7 @@ extension DistributedCenter {
         isEnding = false
         meter.count(clients.count)
         for client in clients.values.sorted(by: { $0.name < $1.name }) {
-            client.isLeftToNext = false
+            client.isHandedOver = false
             pump(client, effects: &effects)
         }
     }
@@ -302,11 +304,11 @@ extension DistributedCenter {
     public func finishRestoring(effects: inout [Effect]) {
         defer { eventEnded() }
         // The earlier process may have ended before it could bring the queues within their total limit.
-        owesRoom = isOverTotal
+        isReclaimPending = isOverTotal
         restoreExcess(effects: &effects)
         meter.count(retained.count + clients.count + peers.count)
         for peer in peers.values { peer.isRestored = !peer.isIdentified }
-        for value in retained.all where value.isOfConnection && clients[value.notification.poster] == nil {
+        for value in retained.all where value.isWhileConnected && clients[value.notification.poster] == nil {
             removeRetained(value, effects: &effects)
         }
         // Posters of values that are no clients may still be there. The watch reports if one is not.
@@ -334,17 +336,17 @@ extension DistributedCenter {
                 remember(.suspendedByActivity(client.name, false), effects: &effects)
             }
             if client.suspensionNoticePending { client.announcedSuspension = nil }
-            tellSuspension(of: client, effects: &effects)
+            announceSuspension(of: client, effects: &effects)
             if !client.isSuspended { flush(client, effects: &effects) }
             pump(client, effects: &effects)
             #if CARILLON_PLANTED
                 if PlantedFault.strikes(.newServiceUntold) { continue }
             #endif
             // The client may know an older list of names or values, so it gets a signal.
-            interestFollowers.distrust(client.number)
-            valueFollowers.distrust(client.number)
+            interestFollowers.notifyAgain(client.number)
+            valueFollowers.notifyAgain(client.number)
         }
-        tellInterest(effects: &effects)
-        tellValues(effects: &effects)
+        announceInterest(effects: &effects)
+        announceRemovedValues(effects: &effects)
     }
 }

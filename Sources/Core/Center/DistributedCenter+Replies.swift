@@ -3,7 +3,7 @@
 ///
 /// The notifications for such a client go to its channel, and unread ones use up its window. Its calls still come on
 /// the bus. A single-threaded program waits for the reply to its call before it reads anything else. Therefore the
-/// replies on the bus have a window of their own (``ReplyLine``), which the client acknowledges on the bus.
+/// replies on the bus have a window of their own (``BusReplyFlow``), which the client acknowledges on the bus.
 ///
 /// Without a channel the same replies are *answers* (`+Flow`).
 extension DistributedCenter {
@@ -30,29 +30,29 @@ extension DistributedCenter {
     ///
     /// - Returns: whether to send it now.
     private func mayReply(to peer: Peer, byteCount: Int, effects: inout [Effect]) -> Bool {
-        guard var line = peer.replies.take() else { return false }
-        if line.kept.isEmpty, line.flow.isOpen, fitsInFlightQuota(for: peer, byteCount) {
-            peer.replies = line
+        guard var replies = peer.replies.take() else { return false }
+        if replies.kept.isEmpty, replies.flow.isOpen, fitsInFlightQuota(for: peer, byteCount) {
+            peer.replies = replies
             countReply(byteCount, to: peer, effects: &effects)
             return true
         }
-        if line.kept.isEmpty, line.flow.sendsSingleReply(byteCount: byteCount) {
-            peer.replies = line
+        if replies.kept.isEmpty, replies.flow.sendsSingleReply(byteCount: byteCount) {
+            peer.replies = replies
             charge(peer, .inFlightBytes, byteCount)
             return true
         }
-        let isOpen = line.flow.isOpen
-        line.kept.append(byteCount + Self.answerOverhead)
-        peer.replies = line
+        let isOpen = replies.flow.isOpen
+        replies.kept.append(byteCount + Self.answerOverhead)
+        peer.replies = replies
         charge(peer, .answerBytes, byteCount + Self.answerOverhead)
         if isOpen { blockOnQuota(peer, effects: &effects) }
-        findReplyWitness(for: peer, effects: &effects)
+        probeReplyBacklogIfNeeded(for: peer, effects: &effects)
         return false
     }
 
     /// Sends the pending replies of a client with a channel, as far as their window and the in-flight quota allow.
     func sendReplies(to peer: Peer, effects: inout [Effect]) {
-        defer { findReplyWitness(for: peer, effects: &effects) }
+        defer { probeReplyBacklogIfNeeded(for: peer, effects: &effects) }
         while let byteCount = peer.replies?.kept.first, peer.replies?.flow.isOpen == true {
             guard fitsInFlightQuota(for: peer, byteCount) else { return blockOnQuota(peer, effects: &effects) }
             meter.count()
@@ -79,10 +79,10 @@ extension DistributedCenter {
     /// Counts a reply that is sent now, and probes the window of replies when it is full or quota is needed.
     private func countReply(_ byteCount: Int, to peer: Peer, effects: inout [Effect]) {
         charge(peer, .inFlightBytes, byteCount)
-        lookForRoom(effects: &effects)
+        updateQuotaLow(effects: &effects)
         let isFull =
             peer.replies?.flow.sent(byteCount: byteCount, content: FlowWindow.NumberedContent(), fills: false) == true
-        guard isFull || isRoomWanted && peer.replies?.flow.isIdle == true else { return }
+        guard isFull || isQuotaWanted && peer.replies?.flow.isIdle == true else { return }
         probeReplies(of: peer, effects: &effects)
     }
 
@@ -90,19 +90,19 @@ extension DistributedCenter {
     private func probeReplies(of peer: Peer, effects: inout [Effect]) {
         peer.replies?.flow.probe()
         effects.append(.probeReplies(peer.name))
-        findReplyWitness(for: peer, effects: &effects)
+        probeReplyBacklogIfNeeded(for: peer, effects: &effects)
     }
 
     /// Probes the replies that were sent since the last probe, unless a probe is unanswered.
-    func askForReplies(_ peer: Peer, effects: inout [Effect]) {
+    func probeUnprobedReplies(_ peer: Peer, effects: inout [Effect]) {
         guard let flow = peer.replies?.flow, flow.isIdle, flow.hasUnprobed else { return }
         probeReplies(of: peer, effects: &effects)
     }
 
     /// Starts a socket backlog probe if replies or other connections wait, and the client never answers Pings.
-    func findReplyWitness(for peer: Peer, effects: inout [Effect]) {
+    func probeReplyBacklogIfNeeded(for peer: Peer, effects: inout [Effect]) {
         guard let isKept = peer.replies.map({ !$0.kept.isEmpty }), isKept || isAnyBlocked else { return }
-        guard peer.replies?.flow.needsBacklogProbe(isRoomWanted: isAnyBlocked, isAnswerDue: isKept) == true else {
+        guard peer.replies?.flow.needsBacklogProbe(isQuotaWanted: isAnyBlocked, isAnswerDue: isKept) == true else {
             return
         }
         effects.append(.probeReplyBacklog(peer.name))
@@ -132,9 +132,9 @@ extension DistributedCenter {
     private func confirmReplies(_ byteCount: Int, of peer: Peer, effects: inout [Effect]) {
         charge(peer, .inFlightBytes, -byteCount)
         sendReplies(to: peer, effects: &effects)
-        lookForRoom(effects: &effects)
+        updateQuotaLow(effects: &effects)
         // Also after the end of the channel: once all replies are acknowledged, their window can be removed.
-        if isRoomWanted || peer.replies?.isInUse == false { askForReplies(peer, effects: &effects) }
+        if isQuotaWanted || peer.replies?.isInUse == false { probeUnprobedReplies(peer, effects: &effects) }
         if byteCount > 0 { unblock(effects: &effects) }
         forgetRepliesIfOver(of: peer)
     }
@@ -143,7 +143,7 @@ extension DistributedCenter {
 
     /// Begins the separate window of replies, for a client that has a channel from now on.
     func beginReplies(of peer: Peer) {
-        if peer.replies == nil { peer.replies = ReplyLine() }
+        if peer.replies == nil { peer.replies = BusReplyFlow() }
         peer.replies?.hasChannel = true
     }
 
@@ -155,7 +155,7 @@ extension DistributedCenter {
         releaseParts(of: peer)
         guard peer.replies != nil else { return }
         peer.replies?.hasChannel = false
-        askForReplies(peer, effects: &effects)
+        probeUnprobedReplies(peer, effects: &effects)
         forgetRepliesIfOver(of: peer)
     }
 

@@ -85,11 +85,11 @@ extension DistributedCenter {
     func checkRetaining(_ post: PendingPost, from peer: Peer?, effects: inout [Effect]) throws(CenterError) {
         guard post.retention != nil else { return }
         #if CARILLON_PLANTED
-            let isRoomMade = !PlantedFault.strikes(.expiredTakesRoom)
+            let removesExpired = !PlantedFault.strikes(.expiredTakesRoom)
         #else
-            let isRoomMade = true
+            let removesExpired = true
         #endif
-        if isRoomMade { removeExpired(effects: &effects) }
+        if removesExpired { removeExpired(effects: &effects) }
         let before = retained[post.kind]
         let isOwn = before.map { retained.isCounted($0, for: peer) } ?? false
         let count = before == nil ? 1 : 0
@@ -100,12 +100,12 @@ extension DistributedCenter {
         try limits.check(.retainedPerClient, own.count + (isOwn ? 0 : 1))
         let ownBytes = own.byteCount - (isOwn ? before!.byteCount : 0)
         try limits.check(.retainedBytesPerClient, ownBytes + post.byteCount + RetainedValue.overhead)
-        try checkRoom(for: peer, .retained, adding: count)
-        try checkRoom(for: peer, .retainedBytes, adding: bytes)
+        try checkCapacity(for: peer, .retained, adding: count)
+        try checkCapacity(for: peer, .retainedBytes, adding: bytes)
     }
 
     /// Removes values of departed posters, as far as a new value needs the space. ``DepartedPayers`` has their order.
-    private func makeRoom(for value: RetainedValue, effects: inout [Effect]) {
+    private func displaceValues(for value: RetainedValue, effects: inout [Effect]) {
         func isTooMuch() -> Bool {
             let before = retained[value.notification.kind]
             return totals[.retained] + (before == nil ? 1 : 0) > limits[.retained]
@@ -138,7 +138,7 @@ extension DistributedCenter {
     ) {
         guard !retention.whileConnected || clients[payer.name] != nil else { return }
         let value = RetainedValue(notification: notification, retention: retention, payer: payer)
-        makeRoom(for: value, effects: &effects)
+        displaceValues(for: value, effects: &effects)
         let replaced = keep(value)
         if let replaced, replaced.goesToAllSessions, !retention.goesToAllSessions {
             effects.append(.exportEnded(notification.kind))
@@ -170,7 +170,7 @@ extension DistributedCenter {
         giveBack(removed)
         remember(.unretained(value.notification.poster, kind), effects: &effects)
         if value.retention.goesToAllSessions { effects.append(.exportEnded(kind)) }
-        tellValueGone(of: value.notification.poster, effects: &effects)
+        noteValueRemoved(of: value.notification.poster, effects: &effects)
     }
 
     /// Credits a value that was removed. A payer that uses nothing else may be forgotten.
@@ -245,11 +245,11 @@ extension DistributedCenter {
     /// Begins the replay of values for an observer that was just registered and has the option `retained`.
     func beginReplay(_ registration: Registration, to client: Client, effects: inout [Effect]) {
         #if CARILLON_PLANTED
-            let isLookedAt = !PlantedFault.strikes(.expiredGiven)
+            let removesExpired = !PlantedFault.strikes(.expiredGiven)
         #else
-            let isLookedAt = true
+            let removesExpired = true
         #endif
-        if isLookedAt { removeExpired(effects: &effects) }
+        if removesExpired { removeExpired(effects: &effects) }
         guard !retained.isEmpty else { return }
         let behavior = registration.options.behaviorWhileSuspended
         guard !client.isSuspended || behavior != .drop else { return }
@@ -273,30 +273,30 @@ extension DistributedCenter {
     func sendReplays(to client: Client, effects: inout [Effect]) -> Int {
         guard client.replays.hasReady else { return 0 }
         #if CARILLON_PLANTED
-            let isLookedAt = !PlantedFault.strikes(.expiredGiven)
+            let removesExpired = !PlantedFault.strikes(.expiredGiven)
         #else
-            let isLookedAt = true
+            let removesExpired = true
         #endif
-        if isLookedAt { removeExpired(effects: &effects) }
+        if removesExpired { removeExpired(effects: &effects) }
         // If the event may remove no more expired values, the search of each observer would have to skip them. It
         // waits.
-        guard retained.expired(at: clock.uptime()) == nil || !isLookedAt else {
-            keepTurn(of: client)
+        guard retained.expired(at: clock.uptime()) == nil || !removesExpired else {
+            scheduleReplays(of: client)
             return 0
         }
-        var (count, left) = (0, Self.maxOwedAtOnce)
+        var (count, left) = (0, Self.maxReplaysAtOnce)
         while client.reads, left > 0, let replays = client.replays.first {
             meter.count()
             left -= 1
             guard let sent = send(replays, to: client, effects: &effects) else { break }
             count += sent
         }
-        keepTurn(of: client)
+        scheduleReplays(of: client)
         return count
     }
 
     /// The maximum number of messages of replays in one slot, before the slots of other clients.
-    private static let maxOwedAtOnce = 128
+    private static let maxReplaysAtOnce = 128
 
     /// Sends one message of one observer's replay: the next value, or a batch of values.
     ///
@@ -320,7 +320,7 @@ extension DistributedCenter {
             blockOnQuota(client.peer, effects: &effects)
             return nil
         }
-        var batch = Batch(maxBytes: client.peer.flow.room)
+        var batch = Batch(maxBytes: client.peer.flow.bytesLeft)
         if first.carriedBytes < maxBytes {
             var entry: DueQueue.Entry? = first
             while let next = entry {

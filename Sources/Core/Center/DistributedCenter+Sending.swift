@@ -38,21 +38,21 @@ extension DistributedCenter {
     /// - Parameter isLast: whether no other event follows. Then the removal of expired notifications has no bound.
     public func sendAllReady(isLast: Bool = false, effects: inout [Effect]) {
         defer { eventEnded() }
-        takeAllTurns(effects: &effects)
+        processAllSlots(effects: &effects)
         while isLast, !waitingForNextEvent.isEmpty || isAnythingReady {
             spent.expired = 0
-            giveTurnsToWaiting()
-            takeAllTurns(effects: &effects)
+            rescheduleWaiting()
+            processAllSlots(effects: &effects)
         }
     }
 
     /// Processes all slots of the send schedule. Replays of values may be long; they get new slots afterwards, which
     /// are not processed here.
-    func takeAllTurns(effects: inout [Effect]) {
+    func processAllSlots(effects: inout [Effect]) {
         isDraining = true
         while let lane = schedule.first { takeSlot(in: lane, effects: &effects) }
         isDraining = false
-        for client in replaysWhileDraining { keepTurn(of: client) }
+        for client in replaysWhileDraining { scheduleReplays(of: client) }
         replaysWhileDraining = []
     }
 
@@ -66,7 +66,7 @@ extension DistributedCenter {
 
     /// Gives a client that reads a slot for its ready replays of values, if it has none. Replays use the `immediate`
     /// lane.
-    func keepTurn(of client: Client) {
+    func scheduleReplays(of client: Client) {
         guard client.reads, client.replays.hasReady, client.queue[scheduledIn: .immediate] == 0 else { return }
         if isDraining {
             replaysWhileDraining.append(client)
@@ -78,11 +78,11 @@ extension DistributedCenter {
     }
 
     /// Gives slots to the clients whose work the budget of the last event did not allow.
-    func giveTurnsToWaiting() {
+    func rescheduleWaiting() {
         let waiting = waitingForNextEvent
         waitingForNextEvent = []
         for client in waiting {
-            if client.replays.hasReady { keepTurn(of: client) } else { giveSlots(to: client) }
+            if client.replays.hasReady { scheduleReplays(of: client) } else { giveSlots(to: client) }
         }
     }
 
@@ -99,20 +99,20 @@ extension DistributedCenter {
     private func takeSlot(in lane: DeliveryLane, effects: inout [Effect]) -> Int {
         meter.count()
         guard let client = schedule.next(in: lane), client.reads else { return 0 }
-        let wasOwed = client.replays.hasReady
+        let hadReplays = client.replays.hasReady
         let count = sendFirst(of: lane, to: client, effects: &effects)
         // The slot is processed, and the poster that waits for it may get its answer. The notification itself may still
         // wait, for a replay or for the next event, so it is logged.
         if client.replays.hasReady || !spent.mayExpire { rememberDue(of: client, effects: &effects) }
         if client.replays.hasReady {
-            keepTurn(of: client)
+            scheduleReplays(of: client)
             return count
         }
         guard count > 0 || spent.mayExpire else {
             waitingForNextEvent.append(client)
             return 0
         }
-        if wasOwed { giveSlots(to: client) }
+        if hadReplays { giveSlots(to: client) }
         if client.reads, client.queue[scheduledIn: lane] == 0, !client.queue.isEmpty(lane) {
             schedule.append(client, in: lane, byteCount: 0)
         }
@@ -189,12 +189,12 @@ extension DistributedCenter {
     /// Sends the due notifications of a lane in one message: as many as the batch, the window, the bus and the
     /// in-flight quota allow.
     private func sendBatch(of lane: DeliveryLane, to client: Client, effects: inout [Effect]) -> Int {
-        var batch = Batch(maxBytes: client.peer.flow.room)
+        var batch = Batch(maxBytes: client.peer.flow.bytesLeft)
         // Whether the next notification would not fit into the window. The message is limited to it, so that no more
         // bytes are unacknowledged than with single notifications.
         var isFull = false
         while let next = client.queue.first(in: lane) {
-            isFull = !batch.hasRoom(for: next.byteCount)
+            isFull = !batch.fitsWindow(for: next.byteCount)
             // The first notification was checked before. An expired one behind it is left to the next slot.
             if !batch.deliveries.isEmpty, let expiry = next.notification.expiry, expiry <= clock.uptime() { break }
             guard next.carriedBytes < maxBytes, batch.takes(next, maxCarried: maxBytes),
@@ -243,7 +243,7 @@ extension DistributedCenter {
     /// Logs that notifications left a lane, if they are in the log. Call it after they were sent: a crash between the
     /// two sends them again, with the same serials, instead of losing them.
     private func noteSent(_ count: Int, of lane: DeliveryLane, to client: Client, effects: inout [Effect]) {
-        guard client.remembersDue else { return }
+        guard client.isDueLogged else { return }
         // Code under CARILLON_PLANTED injects a fault, in builds that test whether the simulation finds it (E7).
         #if CARILLON_PLANTED
             let isLogged = !PlantedFault.strikes(.sentStaysLogged)
@@ -254,14 +254,14 @@ extension DistributedCenter {
             meter.count(count)
             for _ in 0..<count { remember(.popped(client.name, lane), effects: &effects) }
         }
-        client.remembersDue = client.queue.hasDue
+        client.isDueLogged = client.queue.hasDue
     }
 
     /// Logs the due notifications of a client from now on, because they may wait for long. Notifications that are about
     /// to be sent are not logged, to save the writes.
     func rememberDue(of client: Client, effects: inout [Effect]) {
-        guard !client.remembersDue, client.queue.hasDue else { return }
-        client.remembersDue = true
+        guard !client.isDueLogged, client.queue.hasDue else { return }
+        client.isDueLogged = true
         guard remembersChanges else { return }
         client.queue.forEachDue { entry, lane in
             effects.append(

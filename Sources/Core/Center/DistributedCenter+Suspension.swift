@@ -48,14 +48,14 @@ extension DistributedCenter {
     /// - Parameter change: changes properties of the client that decide about suspension, such as its observers.
     func changeSuspension(of client: Client, effects: inout [Effect], _ change: (Client) -> Void) {
         let before = (client.isSuspended, client.suspensionCause)
-        let (word, override) = (client.explicitSuspension, client.override?.isSuspended)
+        let (ownChoice, override) = (client.explicitSuspension, client.override?.isSuspended)
         let wasByActivity = client.isSuspendedByActivity
         change(client)
         if before.0 != client.isSuspended { client.suspensionTime = clock.time() }
         // R5: throttled notifications were posted before the suspension, so they are sent before it is announced.
         if !before.0, client.isSuspended { flushThrottled(to: client, effects: &effects) }
-        if before != (client.isSuspended, client.suspensionCause) { tellSuspension(of: client, effects: &effects) }
-        if word != client.explicitSuspension {
+        if before != (client.isSuspended, client.suspensionCause) { announceSuspension(of: client, effects: &effects) }
+        if ownChoice != client.explicitSuspension {
             remember(.suspension(client.name, client.explicitSuspension), effects: &effects)
         }
         // Code under CARILLON_PLANTED injects a fault, in builds that test whether the simulation finds it (E7).
@@ -78,12 +78,12 @@ extension DistributedCenter {
 
     /// Announces the suspension to a client that reads, unless the last announcement was the same. A client that does
     /// not read gets the state of the moment when it reads again.
-    func tellSuspension(of client: Client, effects: inout [Effect]) {
+    func announceSuspension(of client: Client, effects: inout [Effect]) {
         guard client.reads else {
             noteSuspensionNoticePending(to: client, effects: &effects)
             return probeBacklogIfNeeded(for: client.peer, effects: &effects)
         }
-        if !client.knowsSuspension {
+        if !client.isSuspensionAnnounced {
             client.announcedSuspension = (client.isSuspended, client.suspensionCause)
             effects.append(
                 .suspensionChanged(client.name, isSuspended: client.isSuspended, cause: client.suspensionCause))
@@ -102,7 +102,7 @@ extension DistributedCenter {
     /// Logs whether a later process has to announce the suspension, because the client may not know it: the
     /// announcement is not sent, or it is unacknowledged. A repeated announcement does no harm.
     func noteSuspensionNoticePending(to client: Client, effects: inout [Effect]) {
-        let isKnown = client.knowsSuspension && !client.isSuspensionUnacked
+        let isKnown = client.isSuspensionAnnounced && !client.isSuspensionUnacked
         guard client.suspensionNoticePending == isKnown else { return }
         client.suspensionNoticePending.toggle()
         remember(.suspensionNoticePending(client.name, client.suspensionNoticePending), effects: &effects)

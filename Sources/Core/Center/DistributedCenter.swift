@@ -115,7 +115,7 @@ public final class DistributedCenter {
     /// The work of the present event that all clients share (E8).
     var spent = SpentInEvent()
     /// Whether an event ended with the queues over their total limit, so that ``giveWay(effects:)`` must continue.
-    var owesRoom = false
+    var isReclaimPending = false
     /// The approximate number of forgotten connections in ``unregisteredPeers``.
     var forgottenUnregistered = 0
     /// Connections with calls that wait to be served. Some are in no other table: their peer is kept only for the
@@ -152,7 +152,7 @@ public final class DistributedCenter {
     public var remembersChanges = false
     /// Whether notifications are logged although they are only scheduled, and thus about to be sent. That is so while a
     /// post leaves a posting queue or replaces accepted posts: after a crash it must be in one place.
-    var remembersStaged = false
+    var remembersScheduled = false
     /// Whether the process is about to end (``beginEnding(effects:)``).
     var isEnding = false
     /// The order in which due notifications are sent.
@@ -230,9 +230,9 @@ public final class DistributedCenter {
             object: object.isEmpty ? nil : object, options: options)
         let peer = peers[clientName]
         let size = registration.byteCount
-        try checkRoom(for: peer, .observers, adding: 1)
+        try checkCapacity(for: peer, .observers, adding: 1)
         try limits.check(.observersPerClient, (peer?.usage[.observers] ?? 0) + 1)
-        try checkRoom(for: peer, .observerBytes, adding: size)
+        try checkCapacity(for: peer, .observerBytes, adding: size)
         try limits.check(.observerBytesPerClient, (peer?.usage[.observerBytes] ?? 0) + size)
         let client = try client(clientName, effects: &effects)
         lastObserver += 1
@@ -241,7 +241,7 @@ public final class DistributedCenter {
         // then do not go to the new observer.
         changeSuspension(of: client, effects: &effects) { insert(registration, of: $0) }
         remember(.observer(registration), effects: &effects)
-        tellInterest(effects: &effects)
+        announceInterest(effects: &effects)
         if options.wantsRetained { beginReplay(registration, to: client, effects: &effects) }
         return id
     }
@@ -252,7 +252,7 @@ public final class DistributedCenter {
             Observer(registration, of: client), name: registration.name.map(ExactText.init),
             object: registration.object.map(ExactText.init))
         for text in [registration.name, registration.object] { text.map { observedTexts.insert($0) } }
-        client.observers[registration.id] = Registered(registration: registration, position: position)
+        client.observers[registration.id] = RegisteredObserver(registration: registration, position: position)
         if !registration.options.automaticSuspension { client.refusalsOfAutomation += 1 }
         if registration.options.isMonitor {
             client.monitors += 1
@@ -279,7 +279,7 @@ public final class DistributedCenter {
         guard let client = clients[clientName], client.observers[id] != nil else { throw .unknownObserver(id) }
         changeSuspension(of: client, effects: &effects) { remove([id], of: $0) }
         remember(.observersRemoved(clientName, [id]), effects: &effects)
-        tellInterest(effects: &effects)
+        announceInterest(effects: &effects)
     }
 
     /// Removes the observers of `client` that were registered for `name` and `object`, also from the notifications in
@@ -302,7 +302,7 @@ public final class DistributedCenter {
         guard !ids.isEmpty else { return 0 }
         changeSuspension(of: client, effects: &effects) { remove(Set(ids.keys), of: $0) }
         remember(.observersRemoved(clientName, Set(ids.keys)), effects: &effects)
-        tellInterest(effects: &effects)
+        announceInterest(effects: &effects)
         return ids.count
     }
 
@@ -317,13 +317,13 @@ public final class DistributedCenter {
         changeSuspension(of: client, effects: &effects) { remove(revoked, of: $0) }
         remember(.observersRevoked(clientName, revoked), effects: &effects)
         client.addRevocation(of: revoked)
-        tellRevocation(to: client, effects: &effects)
-        tellInterest(effects: &effects)
+        announceRevocation(to: client, effects: &effects)
+        announceInterest(effects: &effects)
     }
 
     /// Announces revoked observers to a client that reads, unless it was done. A client that does not read gets the
     /// announcement when it reads again.
-    func tellRevocation(to client: Client, effects: inout [Effect]) {
+    func announceRevocation(to client: Client, effects: inout [Effect]) {
         forgetRevocation(knownTo: client, effects: &effects)
         guard let revocation = client.revocation, !revocation.unannounced.isEmpty else { return }
         guard client.reads else { return probeBacklogIfNeeded(for: client.peer, effects: &effects) }
@@ -353,7 +353,7 @@ public final class DistributedCenter {
             client.refusalsOfAutomation >= 0 && client.refusalsOfAutomation <= client.observers.count,
             "A2: the count of observers that refuse automatic suspension is within the number of observers")
         meter.count(ids.count)
-        let wasOwed = client.replays.hasReady
+        let hadReplays = client.replays.hasReady
         if !client.replays.isEmpty { for id in ids { client.replays.remove(id) } }
         // Without observers the client can receive nothing, so the queue is emptied without a search.
         changeQueue(of: client) { [isEmpty = client.observers.isEmpty] queue in
@@ -361,11 +361,11 @@ public final class DistributedCenter {
         }
         // While a replay was pending, it used the slots of the notifications behind it. Without the replay these need
         // new slots.
-        if wasOwed, !client.replays.hasReady { giveSlots(to: client) }
+        if hadReplays, !client.replays.hasReady { giveSlots(to: client) }
     }
 
     /// Removes an observer from the index and from all counts.
-    private func release(_ registered: Registered, of client: Client) {
+    private func release(_ registered: RegisteredObserver, of client: Client) {
         let registration = registered.registration
         if !registration.options.automaticSuspension { client.refusalsOfAutomation -= 1 }
         if registration.options.isMonitor {
@@ -386,8 +386,8 @@ public final class DistributedCenter {
     }
 
     /// Whether the client has more state than one event may remove when it leaves. Then the driver calls
-    /// ``takeApart(_:effects:)`` before ``clientDisappeared(_:effects:)``.
-    public func takesPartsToLeave(_ name: ClientName) -> Bool {
+    /// ``removeSlice(_:effects:)`` before ``clientDisappeared(_:effects:)``.
+    public func leavesInSlices(_ name: ClientName) -> Bool {
         guard let client = clients[name] else { return false }
         return client.observers.count + client.queue.count + retained.count(ofConnection: name) > Self.partSize / 2
     }
@@ -400,7 +400,7 @@ public final class DistributedCenter {
     /// Removes a slice of the state of a client that left the bus. From the first slice on the center sends it nothing.
     ///
     /// - Returns: whether more is left. After false the driver calls ``clientDisappeared(_:effects:)``.
-    public func takeApart(_ name: ClientName, effects: inout [Effect]) -> Bool {
+    public func removeSlice(_ name: ClientName, effects: inout [Effect]) -> Bool {
         defer { eventEnded() }
         guard let client = clients[name] else { return false }
         client.presence = .leaving
@@ -414,9 +414,9 @@ public final class DistributedCenter {
             client.observers[id] = nil
             release(registered, of: client)
         }
-        tellInterest(effects: &effects)
+        announceInterest(effects: &effects)
         removeRetained(ofConnection: name, atMost: Self.partSize / 4, effects: &effects)
-        return takesPartsToLeave(name)
+        return leavesInSlices(name)
     }
 
     /// The meter's steps for the removal of one observer, which is in several tables by name and by object.
@@ -436,7 +436,7 @@ public final class DistributedCenter {
         unblock(effects: &effects)
         remember(.clientGone(name), effects: &effects)
         effects.append(.forget(name))
-        tellInterest(effects: &effects)
+        announceInterest(effects: &effects)
     }
 
     /// Removes a client with its observers, queue and replays from all tables and counts.
@@ -464,7 +464,7 @@ public final class DistributedCenter {
     ///   many clients.
     func client(_ name: ClientName, effects: inout [Effect]) throws(CenterError) -> Client {
         if let client = clients[name] { return client }
-        try checkRoom(for: peers[name], .clients, adding: 1)
+        try checkCapacity(for: peers[name], .clients, adding: 1)
         let client = makeClient(name)
         remember(.client(name, client.counts), effects: &effects)
         watch(client, effects: &effects)
@@ -479,7 +479,7 @@ public final class DistributedCenter {
         let client = Client(
             peer, number: freeNumbers.popLast() ?? clients.count, isAutomationOn: suspendsAutomatically, meter: meter)
         peer.isClient = true
-        client.isLeftToNext = isEnding
+        client.isHandedOver = isEnding
         clients[name] = client
         charge(peer, .clients, 1)
         return client

@@ -11,12 +11,12 @@ import CarillonCollections
 /// Not thread-safe: use it on the center's thread only.
 public struct StateSnapshot {
     /// The snapshot of one client.
-    struct OfClient {
+    struct ClientSnapshot {
         let name: ClientName
         let counts: ClientCounts
         /// Changes that restore the suspension, options, followed lists and revocations of the client.
         let state: [Change]
-        let observers: [ObserverID: Registered]
+        let observers: [ObserverID: RegisteredObserver]
         /// The due notifications; nil when they are about to be sent and therefore not logged.
         let due: DeliveryQueue.Snapshot?
         /// The held and throttled notifications; nil in a snapshot without queues.
@@ -30,7 +30,7 @@ public struct StateSnapshot {
     private typealias List = () -> Change?
 
     /// The clients whose changes have not begun, in reverse order, so that the next one is removed from the end.
-    private var clients: [OfClient]
+    private var clients: [ClientSnapshot]
     /// The retained values; nil once their changes have begun.
     private var values: RetainedValues.Snapshot?
     /// The posting queues whose changes have not begun, in reverse order.
@@ -42,7 +42,7 @@ public struct StateSnapshot {
     private var current: List?
 
     init(
-        clients: [OfClient], values: RetainedValues.Snapshot, posts: [PostingQueues.Snapshot], excess: [Change]
+        clients: [ClientSnapshot], values: RetainedValues.Snapshot, posts: [PostingQueues.Snapshot], excess: [Change]
     ) {
         self.clients = clients.reversed()
         self.values = values
@@ -90,7 +90,7 @@ public struct StateSnapshot {
 
     /// Returns the lists of a client's changes, in the order in which they must be restored. Each is made when it is
     /// needed.
-    private static func lists(of client: OfClient) -> [() -> List] {
+    private static func lists(of client: ClientSnapshot) -> [() -> List] {
         let name = client.name
         return [
             { list(of: [.client(name, client.counts)]) { $0 } },
@@ -147,7 +147,7 @@ extension DistributedCenter {
         while snapshot.next(.max, body) {}
     }
 
-    private func snapshot(of client: Client, withQueues hasQueues: Bool) -> StateSnapshot.OfClient {
+    private func snapshot(of client: Client, withQueues hasQueues: Bool) -> StateSnapshot.ClientSnapshot {
         let name = client.name
         var state: [Change] = []
         if let isSuspended = client.explicitSuspension { state.append(.suspension(name, isSuspended)) }
@@ -164,9 +164,9 @@ extension DistributedCenter {
             state.append(.observersRevoked(name, revocation.observers))
         }
         let waiting = hasQueues ? client.queue.snapshot : nil
-        return StateSnapshot.OfClient(
+        return StateSnapshot.ClientSnapshot(
             name: name, counts: client.announcedCounts, state: state, observers: client.observers,
-            due: client.remembersDue ? waiting : nil, waiting: waiting,
+            due: client.isDueLogged ? waiting : nil, waiting: waiting,
             loss: client.unreportedLoss.map {
                 .unreportedLoss(name, count: $0.count, observers: $0.observers, $0.reason)
             },

@@ -46,7 +46,7 @@ final class Account: Sizable {
     /// maintains it.
     var blockedOnQuota = Deque<Peer>()
     /// Whether the account is in the round-robin of ``BlockedOnQuota``.
-    var isInTurn = false
+    var isInRotation = false
     /// Its position among all accounts (``LargestFirst``).
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
@@ -105,7 +105,7 @@ final class Peer: Sizable {
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
-    var replies: ReplyLine?
+    var replies: BusReplyFlow?
     /// The number of its accepted posts.
     var posted: UInt64 = 0
     /// The number of its refused posts.

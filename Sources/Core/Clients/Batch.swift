@@ -21,14 +21,14 @@ struct Batch {
     init(maxBytes: Int) { self.maxBytes = maxBytes }
 
     /// Whether a notification of this size fits into the window; always true for the first notification.
-    func hasRoom(for byteCount: Int) -> Bool { deliveries.isEmpty || self.byteCount + byteCount <= maxBytes }
+    func fitsWindow(for byteCount: Int) -> Bool { deliveries.isEmpty || self.byteCount + byteCount <= maxBytes }
 
     /// Whether the batch has capacity for one more notification; always true for the first one.
     ///
     /// - Parameter maxCarried: the limit of ``carriedBytes``, which the batch stays below.
     func takes(_ entry: DueQueue.Entry, maxCarried: Int) -> Bool {
         deliveries.isEmpty
-            || deliveries.count < Self.maxCount && hasRoom(for: entry.byteCount)
+            || deliveries.count < Self.maxCount && fitsWindow(for: entry.byteCount)
                 && carriedBytes + entry.carriedBytes < maxCarried
     }
 

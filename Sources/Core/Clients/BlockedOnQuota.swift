@@ -26,18 +26,18 @@ struct BlockedOnQuota {
         count += 1
         // Obsolete elements are removed when they outnumber the connections.
         if account.blockedOnQuota.count > 2 * account.peers + 64 { dropStale(of: account) }
-        guard !account.isInTurn else { return }
-        account.isInTurn = true
+        guard !account.isInRotation else { return }
+        account.isInRotation = true
         accounts.append(account)
     }
 
-    /// Takes the next account out of the round-robin. ``endTurn(of:)`` must follow.
-    mutating func beginTurn() -> Account? { accounts.popFirst() }
+    /// Takes the next account out of the round-robin. ``putBackAccount(of:)`` must follow.
+    mutating func takeNextAccount() -> Account? { accounts.popFirst() }
 
     /// Puts the account at the end of the round-robin if it still has blocked connections.
-    mutating func endTurn(of account: Account) {
-        account.isInTurn = !account.blockedOnQuota.isEmpty
-        if account.isInTurn { accounts.append(account) }
+    mutating func putBackAccount(of account: Account) {
+        account.isInRotation = !account.blockedOnQuota.isEmpty
+        if account.isInRotation { accounts.append(account) }
     }
 
     /// Removes the obsolete elements of an account.

@@ -14,14 +14,14 @@ final class Client {
     /// left.
     let number: Int
     /// The registrations of the client.
-    var observers: [ObserverID: Registered] = [:]
+    var observers: [ObserverID: RegisteredObserver] = [:]
 
     /// Whether the driver was asked to report when the client leaves the bus. A restored client is not watched before
     /// the restoring ends.
     var isWatched = false
     /// Whether the service is about to end and leaves due notifications to the next process. The client is sent nothing
     /// more.
-    var isLeftToNext = false
+    var isHandedOver = false
     /// Whether the client is on the bus.
     var presence = Presence.here
 
@@ -67,7 +67,7 @@ final class Client {
     /// The end of the running interval timer, as ``Clock/uptime``; nil when none runs.
     var intervalTimerEnd: Int64?
     /// The earliest time of the next check for due throttled notifications, as ``Clock/uptime``.
-    var nextLookAtIntervals: Int64 = 0
+    var nextIntervalCheck: Int64 = 0
     /// Whether the configuration allows that activity suspends clients.
     var isAutomationOn = true
     /// Whether activity had suspended the restored client in the earlier process. It is false once the restoring has
@@ -96,7 +96,7 @@ final class Client {
     /// for it. It ends at the next acknowledgment.
     var isSlowConsumer = false
     /// Whether its due notifications are in the recovery log. They are not logged while they are about to be sent.
-    var remembersDue = false
+    var isDueLogged = false
     /// The numbers of its delivered and lost notifications.
     var counts = ClientCounts()
     /// The counts in the recovery log of an earlier process. It is nil once all state has been restored.
@@ -164,14 +164,14 @@ final class Client {
 
     /// Whether the service has something to send as soon as the client reads: notifications, replays, reports of losses
     /// or control signals.
-    var awaitsSomething: Bool {
+    var hasPendingMessages: Bool {
         queue.hasDue || replays.hasReady || queue.waitsForIntervals || unreportedLoss != nil || possibleLoss != nil
             || controlResendPending
-            || !knowsSuspension || isRevocationPending
+            || !isSuspensionAnnounced || isRevocationPending
     }
 
     /// Whether the present suspension was announced to the client.
-    var knowsSuspension: Bool { announcedSuspension.map { $0 == (isSuspended, suspensionCause) } ?? false }
+    var isSuspensionAnnounced: Bool { announcedSuspension.map { $0 == (isSuspended, suspensionCause) } ?? false }
 
     /// Whether the last announcement of its suspension is not acknowledged, and may be lost.
     var isSuspensionUnacked: Bool { sentBytesWhenAnnounced > peer.surelyConfirmedBytes }
@@ -201,7 +201,7 @@ final class Client {
     /// - Its process is identified, if it is a restored client under a policy.
     /// - Its window and the in-flight quota have space.
     /// - The service is not about to end.
-    var reads: Bool { isWatched && presence == .here && !isLeftToNext && !peer.awaitsIdentity && peer.flow.isOpen }
+    var reads: Bool { isWatched && presence == .here && !isHandedOver && !peer.awaitsIdentity && peer.flow.isOpen }
 
     /// Whether the client is suspended. An override decides before the client's own choice, and that before activity.
     var isSuspended: Bool {
@@ -231,7 +231,7 @@ final class Client {
 }
 
 /// An entry of ``DistributedCenter/index``: the properties of an observer that matching a post needs. It is small,
-/// because a post may match a quarter of a million observers in a row. ``Registered`` has the full registration.
+/// because a post may match a quarter of a million observers in a row. ``RegisteredObserver`` has the full registration.
 struct Observer {
     let client: Client
     let id: ObserverID
@@ -255,7 +255,7 @@ struct Observer {
 }
 
 /// A registration of a client, with the position of its ``Observer`` in ``DistributedCenter/index``.
-struct Registered {
+struct RegisteredObserver {
     let registration: Registration
     var position: ObserverIndex<ExactText, ExactText, Observer>.Position
 }

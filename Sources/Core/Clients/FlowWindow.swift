@@ -24,7 +24,7 @@ struct FlowWindow {
         var messages = 0
         var bytes = 0
         /// The numbered content of the messages, without parts that ``writeOff()`` has returned.
-        var told = NumberedContent()
+        var numbered = NumberedContent()
     }
 
     /// The content of messages that has sequence numbers. If the messages are lost, the client gets a report of so many
@@ -95,12 +95,12 @@ struct FlowWindow {
         unacknowledgedWindows.reduce(into: openWindow) { sum, amount in
             sum.messages += amount.messages
             sum.bytes += amount.bytes
-            sum.told.add(amount.told)
+            sum.numbered.add(amount.numbered)
         }
     }
 
     /// The bytes that fit into the open window before it is full.
-    var room: Int { max(0, Self.bytes - openWindow.bytes) }
+    var bytesLeft: Int { max(0, Self.bytes - openWindow.bytes) }
 
     /// Counts a message that is sent now.
     ///
@@ -110,10 +110,10 @@ struct FlowWindow {
     ///   - fills: whether the next message would not fit into the window, so that the window is full regardless of its
     ///     size.
     /// - Returns: whether the window is full, so that the connection has to be probed.
-    mutating func sent(byteCount: Int, content told: NumberedContent, fills: Bool) -> Bool {
+    mutating func sent(byteCount: Int, content numbered: NumberedContent, fills: Bool) -> Bool {
         openWindow.messages += 1
-        openWindow.told.notifications += told.notifications
-        openWindow.told.losses += told.losses
+        openWindow.numbered.notifications += numbered.notifications
+        openWindow.numbered.losses += numbered.losses
         openWindow.bytes += byteCount
         return fills || openWindow.messages >= Self.messages || openWindow.bytes >= Self.bytes
     }
@@ -121,19 +121,19 @@ struct FlowWindow {
     /// The number of replies that may still be sent, one at a time, although the windows are used up. The connection
     /// answers probes, and may be a single-threaded program that waits for each reply. Nothing shows whether it has
     /// read anything.
-    private var answersAlone = 0
+    private var singleRepliesLeft = 0
     /// The number of such replies after each backlog probe.
-    private static let maxAnswersAlone = 16
+    private static let maxSingleReplies = 16
 
     /// Allows 16 more replies to be sent although the windows are used up, after a backlog probe without a result.
-    mutating func allowSingleReplies() { answersAlone = Self.maxAnswersAlone }
+    mutating func allowSingleReplies() { singleRepliesLeft = Self.maxSingleReplies }
 
     /// Counts a reply that is sent now although the windows are used up. No probe follows.
     ///
     /// - Returns: whether such a reply may be sent; otherwise nothing is counted.
     mutating func sendsSingleReply(byteCount: Int) -> Bool {
-        guard answersAlone > 0, !isBlockedOnQuota else { return false }
-        answersAlone -= 1
+        guard singleRepliesLeft > 0, !isBlockedOnQuota else { return false }
+        singleRepliesLeft -= 1
         openWindow.messages += 1
         openWindow.bytes += byteCount
         return true
@@ -169,7 +169,7 @@ struct FlowWindow {
         if byPeer {
             hasAnswered = true
             isBacklogProbedDuringCall = false
-            answersAlone = 0
+            singleRepliesLeft = 0
         }
         isSilent = false
         if isBlocked { acksUntilUnblocked -= 1 }
@@ -203,12 +203,12 @@ struct FlowWindow {
     /// Returns the numbered content of the unacknowledged messages, which may be lost. It is returned only once, so
     /// that a loss is not counted twice.
     mutating func writeOff() -> NumberedContent {
-        var told = unconfirmed.told
-        told.add(staleContent)
+        var numbered = unconfirmed.numbered
+        numbered.add(staleContent)
         staleContent = NumberedContent()
-        openWindow.told = NumberedContent()
-        for index in unacknowledgedWindows.indices { unacknowledgedWindows[index].told = NumberedContent() }
-        return told
+        openWindow.numbered = NumberedContent()
+        for index in unacknowledgedWindows.indices { unacknowledgedWindows[index].numbered = NumberedContent() }
+        return numbered
     }
 
     /// Decides whether the driver must make a backlog probe now. If true, the window expects its result
@@ -219,11 +219,11 @@ struct FlowWindow {
     /// answers probes needs it only while a reply to it is pending.
     ///
     /// - Parameters:
-    ///   - isRoomWanted: whether any connection waits for the in-flight quota.
+    ///   - isQuotaWanted: whether any connection waits for the in-flight quota.
     ///   - isAnswerDue: whether a reply to a call of this connection is pending.
-    mutating func needsBacklogProbe(isRoomWanted: Bool, isAnswerDue: Bool) -> Bool {
-        let takesRoom = isRoomWanted && unacknowledgedWindows.contains { $0.bytes > 0 }
-        guard isUsedUp || isBlocked || isBlockedOnQuota && !isIdle || takesRoom, !hasAnswered || isAnswerDue,
+    mutating func needsBacklogProbe(isQuotaWanted: Bool, isAnswerDue: Bool) -> Bool {
+        let takesQuota = isQuotaWanted && unacknowledgedWindows.contains { $0.bytes > 0 }
+        guard isUsedUp || isBlocked || isBlockedOnQuota && !isIdle || takesQuota, !hasAnswered || isAnswerDue,
             !isBacklogProbed
         else { return false }
         isBacklogProbed = true

@@ -45,7 +45,7 @@ package struct Followers: Equatable {
 
     /// Marks a follower as outdated if it may have missed a signal. A follower that has requested the list since its
     /// last change needs no signal. An earlier process may not have sent the signal, or the bus may have refused it.
-    package mutating func distrust(_ number: Int) {
+    package mutating func notifyAgain(_ number: Int) {
         if contains(number), !informed.contains(number) { outdated.insert(number) }
     }
 

@@ -29,7 +29,7 @@ struct SendSchedule {
     }
 
     /// The schedule of one lane.
-    private struct Line {
+    private struct LaneSchedule {
         var schedule = Deque<ScheduledSend>()
         /// The number of sends that were ever appended; a position for watermarks.
         var begun: UInt64 = 0
@@ -39,7 +39,7 @@ struct SendSchedule {
 
     private let meter: StepMeter
     /// By the raw value of ``DeliveryLane``.
-    private var lines = DeliveryLane.allCases.map { _ in Line() }
+    private var lines = DeliveryLane.allCases.map { _ in LaneSchedule() }
     /// The number of scheduled sends, without tombstones.
     private(set) var count = 0
     /// The size of the scheduled notifications, in bytes, with tombstones.
@@ -79,16 +79,16 @@ struct SendSchedule {
     /// - Returns: its client; nil when the lane is empty.
     mutating func next(in lane: DeliveryLane) -> Client? {
         let line = lane.rawValue
-        guard let turn = lines[line].schedule.popFirst() else { return nil }
+        guard let send = lines[line].schedule.popFirst() else { return nil }
         lines[line].over += 1
         count -= 1
-        byteCount -= turn.byteCount
-        turn.client.queue[scheduledIn: lane] -= 1
+        byteCount -= send.byteCount
+        send.client.queue[scheduledIn: lane] -= 1
         dropTombstones(in: lane)
         invariant(
-            count >= 0 && byteCount >= 0 && (count > 0 || byteCount == 0) && turn.client.queue[scheduledIn: lane] >= 0,
+            count >= 0 && byteCount >= 0 && (count > 0 || byteCount == 0) && send.client.queue[scheduledIn: lane] >= 0,
             "M6: the counts of scheduled sends are not negative")
-        return turn.client
+        return send.client
     }
 
     /// Makes the surplus sends of a client in `lane` tombstones, so that it has no more scheduled sends than due
@@ -129,10 +129,10 @@ struct SendSchedule {
             )
             let isFirstVoid = line.schedule.first.map { $0.client.queue[tombstonesIn: lane] > 0 } ?? false
             try require(!isFirstVoid, "M6: no lane begins with a tombstone")
-            for turn in line.schedule {
+            for send in line.schedule {
                 sum.count += 1
-                sum.byteCount += turn.byteCount
-                let client = turn.client
+                sum.byteCount += send.byteCount
+                let client = send.client
                 let id = ObjectIdentifier(client)
                 let isNew = counts[id]?[lane.rawValue] ?? 0 == 0
                 if isNew { sum.count -= client.queue[tombstonesIn: lane] }

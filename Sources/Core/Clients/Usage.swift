@@ -21,7 +21,7 @@ enum Resource: Int, CaseIterable {
     /// Calls in the call queue, in bytes.
     case waitingCallBytes
     /// Posts of which a part has arrived on a channel, in bytes. Their limit is that of ``waitingCallBytes``.
-    case partBytes
+    case partialPostBytes
     /// The number of retained values.
     case retained
     /// Retained values, in bytes.
@@ -37,7 +37,7 @@ enum Resource: Int, CaseIterable {
         case .queuedPostBytes: .queuedPostBytes
         case .answerBytes: .answerBytes
         case .inFlightBytes: .inFlightBytes
-        case .waitingCallBytes, .partBytes: .waitingCallBytes
+        case .waitingCallBytes, .partialPostBytes: .waitingCallBytes
         case .retained: .retained
         case .retainedBytes: .retainedBytes
         }
@@ -54,7 +54,7 @@ extension Resource {
         switch self {
         case .clients: amount * Self.clientSize
         case .observerBytes, .queuedBytes, .intervalBytes, .queuedPostBytes, .answerBytes, .waitingCallBytes,
-            .partBytes, .retainedBytes:
+            .partialPostBytes, .retainedBytes:
             amount
         case .observers, .retained, .inFlightBytes: 0
         }
@@ -85,7 +85,7 @@ struct Usage: Equatable {
     /// The memory that cannot be reclaimed, in bytes.
     var lastingMemory: Int {
         Resource.clients.memory(self[.clients]) + self[.observerBytes] + self[.queuedPostBytes] + self[.answerBytes]
-            + self[.waitingCallBytes] + self[.partBytes] + self[.retainedBytes]
+            + self[.waitingCallBytes] + self[.partialPostBytes] + self[.retainedBytes]
     }
     /// The memory of waiting notifications, in bytes. It can be reclaimed: the oldest notifications are dropped.
     var waitingMemory: Int { self[.queuedBytes] + self[.intervalBytes] }

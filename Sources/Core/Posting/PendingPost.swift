@@ -17,7 +17,7 @@ public struct PendingPost {
     public var goesToAllSessions = false
     /// Whether a copy of the post came before, on another path from the same session. Observers then do not get it
     /// again; it is only retained.
-    var isTold = false
+    var isDuplicate = false
     /// The retention that makes the notification a retained value; nil for none.
     public var retention: Retention?
     /// The time after which the notification is not delivered, as ``Clock/uptime``, in microseconds. It is nil for

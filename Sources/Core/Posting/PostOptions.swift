@@ -30,9 +30,9 @@ public struct PostOptions: Equatable, Sendable {
     /// The deduplication ID of a notification from another session of this machine, whose user is in ``origin``. Each
     /// copy of the notification has the same ID, over the system bus and over a bridge. Observers receive only the
     /// first copy.
-    public var sameAs: String?
-    /// The maximum size of ``sameAs``, in bytes.
-    public static let maxIdentity = 64
+    public var deduplicationID: String?
+    /// The maximum size of ``deduplicationID``, in bytes.
+    public static let maxDeduplicationIDBytes = 64
 
     public init() {}
 

@@ -18,7 +18,7 @@ final class PostingQueue {
     }
 
     /// A post outside of its node. The nodes are in one array, which is copied when it grows or a snapshot holds it.
-    private final class Queued {
+    private final class StoredPost {
         let post: PendingPost
 
         init(_ post: PendingPost) {
@@ -29,18 +29,18 @@ final class PostingQueue {
     /// An element of the four lists of a post.
     private struct Node {
         /// Nil in a free slot.
-        var queued: Queued?
+        var queued: StoredPost?
         var post: PendingPost? { queued?.post }
         /// The position among all posts that were ever queued, over all posters.
         var number: UInt64
         var byteCount: Int
-        /// The neighbors in the four lists, by the raw value of ``Kind``.
+        /// The neighbors in the four lists, by the raw value of ``ListKind``.
         var previous: SIMD4<Int32>
         var next: SIMD4<Int32>
     }
 
     /// The four lists that a post is in, by the part that their posts have in common.
-    private enum Kind: Int {
+    private enum ListKind: Int {
         case style
         case name
         case object
@@ -71,7 +71,7 @@ final class PostingQueue {
         mutating func allocate(_ post: PendingPost, number: UInt64) -> Int32 {
             let unlinked = SIMD4<Int32>(repeating: none)
             let node = Node(
-                queued: Queued(post), number: number, byteCount: post.byteCount, previous: unlinked, next: unlinked)
+                queued: StoredPost(post), number: number, byteCount: post.byteCount, previous: unlinked, next: unlinked)
             if let slot = freeSlots.popLast() {
                 storage[Int(slot)] = node
                 return slot
@@ -111,7 +111,7 @@ final class PostingQueue {
         var capacity: Int { storage.count }
 
         /// Appends a node to a list of this kind.
-        mutating func link(_ slot: Int32, _ kind: Kind, into list: inout List) {
+        mutating func link(_ slot: Int32, _ kind: ListKind, into list: inout List) {
             storage[Int(slot)].previous[kind.rawValue] = list.last
             if list.last == none { list.first = slot } else { storage[Int(list.last)].next[kind.rawValue] = slot }
             list.last = slot
@@ -120,7 +120,7 @@ final class PostingQueue {
         }
 
         /// Removes a node from its list of this kind.
-        mutating func unlink(_ slot: Int32, _ kind: Kind, from list: inout List) {
+        mutating func unlink(_ slot: Int32, _ kind: ListKind, from list: inout List) {
             let previous = storage[Int(slot)].previous[kind.rawValue]
             let next = storage[Int(slot)].next[kind.rawValue]
             if previous == none { list.first = next } else { storage[Int(previous)].next[kind.rawValue] = next }
@@ -220,7 +220,7 @@ final class PostingQueue {
     func snapshot(of style: PostingStyle) -> some Sequence<PendingPost> {
         sequence(state: list(of: style).first) { [nodes, exit] slot -> PendingPost? in
             guard slot != none, let post = nodes[slot].post else { return nil }
-            slot = nodes[slot].next[Kind.style.rawValue]
+            slot = nodes[slot].next[ListKind.style.rawValue]
             return Self.released(post, exit)
         }
     }
@@ -305,7 +305,7 @@ final class PostingQueue {
     /// Removes the first posts of a list, and calls `body` with each.
     ///
     /// - Returns: their number.
-    private func remove(_ list: List, _ kind: Kind, atMost most: Int, _ body: (PendingPost) -> Void) -> Int {
+    private func remove(_ list: List, _ kind: ListKind, atMost most: Int, _ body: (PendingPost) -> Void) -> Int {
         var (slot, count) = (list.first, 0)
         while slot != none, count < most {
             let next = nodes[slot].next[kind.rawValue]
@@ -324,7 +324,7 @@ final class PostingQueue {
     /// there are none.
     private func list(
         of name: String, _ object: String, _ coalescing: Set<CoalescingKey>
-    ) -> (kind: Kind, list: List)? {
+    ) -> (kind: ListKind, list: List)? {
         let (name, object) = (ExactText(name), ExactText(object))
         switch (coalescing.contains(.name), coalescing.contains(.object)) {
         case (false, false): return nil
@@ -358,7 +358,7 @@ final class PostingQueue {
                 let node = nodes[slot]
                 try require(node.post?.style.order == order, "Q7: a post is in the list of its style")
                 try require(node.number > number && node.number <= lastNumber, "Q7: first in, first out")
-                (slot, number, posts) = (node.next[Kind.style.rawValue], node.number, posts + 1)
+                (slot, number, posts) = (node.next[ListKind.style.rawValue], node.number, posts + 1)
                 try require(posts <= style.count, "Q7: the count of a list is the number of its posts")
             }
             try require(posts == style.count, "Q7: the count of a list is the number of its posts")

@@ -35,14 +35,14 @@ struct PostingQueues {
     /// The queues of posters, without at-exit posts.
     private var queues: [ClientName: PostingQueue] = [:]
     /// The at-exit posts of posters that are on the bus.
-    private var untilExit: [ClientName: PostingQueue] = [:]
+    private var atExitQueues: [ClientName: PostingQueue] = [:]
     /// The at-exit posts of posters that have left. They are due as `asap` posts.
     private var released: [ClientName: PostingQueue] = [:]
     /// The posters whose queues are frozen, with the posts that were removed so far.
     private var frozen: [ClientName: Removed] = [:]
     /// The round-robin of each style, by ``PostingStyle/order``. A queue with a post of the style has one place in it,
     /// unless it is frozen.
-    private var lines = PostingStyle.allCases.map { _ in Deque<PostingQueue.Place>() }
+    private var rotations = PostingStyle.allCases.map { _ in Deque<PostingQueue.Place>() }
     /// The number of places in each round-robin that queues have given up, by ``PostingStyle/order``.
     private var emptyPlaces = PostingStyle.allCases.map { _ in 0 }
     /// The position of the last queued post or departure.
@@ -56,7 +56,7 @@ struct PostingQueues {
     /// Releases memory that departed posters have left unused (E8).
     mutating func releaseMemory() {
         queues.releaseMemory()
-        untilExit.releaseMemory()
+        atExitQueues.releaseMemory()
         released.releaseMemory()
         frozen.releaseMemory()
     }
@@ -75,11 +75,11 @@ struct PostingQueues {
     func isFrozen(_ poster: ClientName) -> Bool { isAnyFrozen && frozen[poster] != nil }
 
     /// The queues of all posters.
-    private var all: [PostingQueue] { Array(queues.values) + untilExit.values + released.values }
+    private var all: [PostingQueue] { Array(queues.values) + atExitQueues.values + released.values }
 
     /// The queues of a poster, of which it may have three.
     private func all(of poster: ClientName) -> [PostingQueue] {
-        [queues[poster], untilExit[poster], released[poster]].compactMap(\.self)
+        [queues[poster], atExitQueues[poster], released[poster]].compactMap(\.self)
     }
 
     /// The number of slots for which the queues have memory, for inspection.
@@ -89,15 +89,15 @@ struct PostingQueues {
     var payers: [Peer] { all.map(\.payer) }
 
     /// The peer that is charged for the queued posts of a poster; nil when it has none.
-    func payer(of poster: ClientName) -> Peer? { (queues[poster] ?? untilExit[poster] ?? released[poster])?.payer }
+    func payer(of poster: ClientName) -> Peer? { (queues[poster] ?? atExitQueues[poster] ?? released[poster])?.payer }
 
     /// The posters on the bus with at-exit posts.
-    var postersUntilExit: [ClientName] { Array(untilExit.keys) }
+    var postersUntilExit: [ClientName] { Array(atExitQueues.keys) }
 
     /// The queues of a poster in which a post of a style replaces similar ones. An at-exit post replaces only other
     /// at-exit posts. A post that is due while its poster is on the bus must not wait for the exit.
     private func queues(of poster: ClientName, similarTo style: PostingStyle) -> [PostingQueue] {
-        (style == .atExit ? [untilExit[poster]] : [queues[poster], released[poster], untilExit[poster]])
+        (style == .atExit ? [atExitQueues[poster]] : [queues[poster], released[poster], atExitQueues[poster]])
             .compactMap(\.self)
     }
 
@@ -137,7 +137,7 @@ struct PostingQueues {
 
     /// The number of posts with a name and an object, by style. Styles without posts are left out.
     func counts(name: String, object: String) -> [PostingStyle: Int] {
-        meter.count(queues.count + untilExit.count + released.count)
+        meter.count(queues.count + atExitQueues.count + released.count)
         let counts = all.reduce(into: SIMD4<Int>()) { $0 &+= $1.counts(name: name, object: object) }
         return PostingStyle.allCases.reduce(into: [:]) { if counts[$1.order] > 0 { $0[$1] = counts[$1.order] } }
     }
@@ -148,11 +148,11 @@ struct PostingQueues {
     mutating func append(_ post: PendingPost, from payer: Peer) {
         let poster = payer.name
         let waitsForExit = post.style == .atExit
-        if !waitsForExit { joinReleased(of: poster) }
-        let queue = (waitsForExit ? untilExit[poster] : queues[poster]) ?? PostingQueue(payer: payer, meter: meter)
-        if waitsForExit { untilExit[poster] = queue } else { queues[poster] = queue }
+        if !waitsForExit { mergeReleased(of: poster) }
+        let queue = (waitsForExit ? atExitQueues[poster] : queues[poster]) ?? PostingQueue(payer: payer, meter: meter)
+        if waitsForExit { atExitQueues[poster] = queue } else { queues[poster] = queue }
         put(post, into: queue)
-        if !waitsForExit { lineUp(queue, post.style) }
+        if !waitsForExit { addToRotation(queue, post.style) }
     }
 
     /// Appends a post to a queue, with the next position.
@@ -164,11 +164,11 @@ struct PostingQueues {
 
     /// Gives a queue a place in the round-robin of a style. It needs a post of the style, and must neither be frozen
     /// nor have a place.
-    private mutating func lineUp(_ queue: PostingQueue, _ style: PostingStyle) {
+    private mutating func addToRotation(_ queue: PostingQueue, _ style: PostingStyle) {
         guard queue.places[style.order] == nil, !queue.isEmpty(style), frozen[queue.poster] == nil else { return }
         let place = PostingQueue.Place(queue)
         queue.places[style.order] = place
-        lines[style.order].append(place)
+        rotations[style.order].append(place)
     }
 
     /// Removes a slice of the posts that a post with this name, object and style replaces. Until the last slice the
@@ -227,16 +227,16 @@ struct PostingQueues {
     /// - Parameter removed: the posts that were removed so far; nil ends the freeze.
     private mutating func setFrozen(_ poster: ClientName, _ removed: Removed?) {
         guard frozen[poster] != nil || removed != nil else { return }
-        let wasStill = frozen[poster] != nil
+        let wasFrozen = frozen[poster] != nil
         frozen[poster] = removed
-        guard wasStill != (removed != nil) else { return }
+        guard wasFrozen != (removed != nil) else { return }
         for queue in all(of: poster) {
-            if wasStill { counts &+= queue.counts } else { counts &-= queue.counts }
+            if wasFrozen { counts &+= queue.counts } else { counts &-= queue.counts }
             // At the end of a freeze the queues get their places back. Released posts wait for the other `asap` posts
             // of the poster.
-            guard wasStill, queue !== untilExit[poster] else { continue }
+            guard wasFrozen, queue !== atExitQueues[poster] else { continue }
             let comesLater = queue === released[poster] && queues[poster]?.isEmpty(.asap) == false
-            for style in PostingStyle.allCases where !(comesLater && style == .asap) { lineUp(queue, style) }
+            for style in PostingStyle.allCases where !(comesLater && style == .asap) { addToRotation(queue, style) }
         }
     }
 
@@ -247,38 +247,38 @@ struct PostingQueues {
     mutating func releaseAtExit(of poster: ClientName, now: Int64) -> Int {
         // Calls of the poster precede its departure, so that all slices of its removals are done.
         setFrozen(poster, nil)
-        guard let queue = untilExit.removeValue(forKey: poster) else { return 0 }
-        joinReleased(of: poster)
+        guard let queue = atExitQueues.removeValue(forKey: poster) else { return 0 }
+        mergeReleased(of: poster)
         let count = queue.count
         released[poster] = queue
         lastNumber += 1
         let number = lastNumber
         changing(queue) { queue.release(now: now, number: number) }
         if let other = queues[poster] {
-            if other.isEmpty(.asap) { givePlace(of: other, to: queue) }
+            if other.isEmpty(.asap) { handOverPlace(of: other, to: queue) }
         } else {
-            lineUp(queue, .asap)
+            addToRotation(queue, .asap)
         }
         return count
     }
 
     /// Moves the released posts of a poster to its other queue, if the poster returns after its departure. No real bus
     /// reuses a unique name. The released posts come before posts that are queued now.
-    private mutating func joinReleased(of poster: ClientName) {
+    private mutating func mergeReleased(of poster: ClientName) {
         guard let rest = released.removeValue(forKey: poster) else { return }
         let queue = queues[poster] ?? PostingQueue(payer: rest.payer, meter: meter)
         queues[poster] = queue
-        givePlace(of: rest, to: queue)
+        handOverPlace(of: rest, to: queue)
         while let post = changing(rest, { rest.popFirst(.asap) }) {
             put(post, into: queue)
         }
     }
 
     /// Gives one queue the place of another queue of the same poster in the round-robin of `asap`, unless it has one.
-    private mutating func givePlace(of queue: PostingQueue, to other: PostingQueue) {
+    private mutating func handOverPlace(of queue: PostingQueue, to other: PostingQueue) {
         let line = PostingStyle.asap.order
         guard other.places[line] == nil else { return giveUpPlace(of: queue, in: line) }
-        guard let place = queue.places[line].take() else { return lineUp(other, .asap) }
+        guard let place = queue.places[line].take() else { return addToRotation(other, .asap) }
         place.queue = other
         other.places[line] = place
     }
@@ -289,9 +289,9 @@ struct PostingQueues {
         place.queue = nil
         emptyPlaces[line] += 1
         // The round-robin is compacted when most places are empty. Amortized, each place is visited once more.
-        guard emptyPlaces[line] > Self.maxEmptyPlaces, emptyPlaces[line] > lines[line].count / 2 else { return }
-        meter.count(lines[line].count)
-        lines[line].removeAll { $0.queue == nil }
+        guard emptyPlaces[line] > Self.maxEmptyPlaces, emptyPlaces[line] > rotations[line].count / 2 else { return }
+        meter.count(rotations[line].count)
+        rotations[line].removeAll { $0.queue == nil }
         emptyPlaces[line] = 0
     }
 
@@ -302,7 +302,7 @@ struct PostingQueues {
     /// it.
     mutating func take(_ style: PostingStyle) -> (post: PendingPost, payer: Peer)? {
         let line = style.order
-        while let place = lines[line].popFirst() {
+        while let place = rotations[line].popFirst() {
             guard let queue = place.queue else {
                 meter.count()
                 emptyPlaces[line] -= 1
@@ -311,7 +311,7 @@ struct PostingQueues {
             queue.places[line] = nil
             guard frozen[queue.poster] == nil else { continue }
             let post = changing(queue) { queue.popFirst(style) }
-            lineUp(queue, style)
+            addToRotation(queue, style)
             if let post { return (post, queue.payer) }
         }
         return nil
@@ -324,7 +324,7 @@ struct PostingQueues {
     mutating func take(_ style: PostingStyle, of poster: ClientName) -> PendingPost? {
         let own = [queues[poster], released[poster]].compactMap(\.self)
         guard let queue = own.first(where: { !$0.isEmpty(style) }) else { return nil }
-        let first = lines[style.order].first { $0.queue?.isEmpty(style) == false }
+        let first = rotations[style.order].first { $0.queue?.isEmpty(style) == false }
         if first?.queue === queue { return take(style)?.post }
         // Another poster is next. The recovery log was rewritten since that process took the post, and does not record
         // the round-robin.
@@ -343,10 +343,10 @@ struct PostingQueues {
             count >= 0 && byteCount >= 0 && (count == 0) == (byteCount == 0) && counts[PostingStyle.now.order] == 0
                 && (counts.wrappedSum() == count || isAnyFrozen), "Q7: the totals of queued posts are their sums")
         // When the last other `asap` post of a poster is gone, its released posts get the place in the round-robin.
-        if let rest = released[queue.poster], rest !== queue, untilExit[queue.poster] !== queue,
+        if let rest = released[queue.poster], rest !== queue, atExitQueues[queue.poster] !== queue,
             queues[queue.poster]?.isEmpty(.asap) != false
         {
-            givePlace(of: queue, to: rest)
+            handOverPlace(of: queue, to: rest)
         }
         forgetIfEmpty(queue)
         return result
@@ -355,10 +355,11 @@ struct PostingQueues {
     /// Checks all conditions that hold between two events, in debug builds and the simulation.
     func checkInvariants() throws(BrokenInvariant) {
         var sum = (count: 0, byteCount: 0, counts: SIMD4<Int>())
-        for (poster, queue) in Array(queues) + Array(untilExit) + Array(released) {
+        for (poster, queue) in Array(queues) + Array(atExitQueues) + Array(released) {
             try require(poster == queue.poster && queue.count > 0, "Q7: no queue is empty")
             try require(
-                queue.isEmpty(.atExit) == (untilExit[poster] !== queue), "R4: at-exit posts are in a queue of their own"
+                queue.isEmpty(.atExit) == (atExitQueues[poster] !== queue),
+                "R4: at-exit posts are in a queue of their own"
             )
             try queue.checkInvariants(lastNumber: lastNumber)
             sum.count += queue.count
@@ -370,7 +371,7 @@ struct PostingQueues {
         try require(frozen.keys.allSatisfy { !all(of: $0).isEmpty }, "Q3: a frozen poster has queued posts")
         for (line, style) in PostingStyle.allCases.enumerated() {
             var places: [ObjectIdentifier: Int] = [:]
-            for case let (place, queue?) in lines[line].map({ ($0, $0.queue) }) {
+            for case let (place, queue?) in rotations[line].map({ ($0, $0.queue) }) {
                 places[ObjectIdentifier(queue), default: 0] += 1
                 try require(queue.places[line] === place, "Q7: a queue in a round-robin refers to its place")
                 try require(
@@ -379,7 +380,7 @@ struct PostingQueues {
             }
             try require(places.values.allSatisfy { $0 == 1 }, "Q7: a queue has one place in a round-robin")
             try require(
-                lines[line].count { $0.queue == nil } == emptyPlaces[line], "Q7: empty places are counted")
+                rotations[line].count { $0.queue == nil } == emptyPlaces[line], "Q7: empty places are counted")
             for queue in Array(queues.values) + released.values where places[ObjectIdentifier(queue)] == nil {
                 let comesLater =
                     frozen[queue.poster] != nil
@@ -394,10 +395,10 @@ struct PostingQueues {
     /// Removes a queue without posts, and its places.
     private mutating func forgetIfEmpty(_ queue: PostingQueue) {
         guard queue.count == 0 else { return }
-        for line in lines.indices { giveUpPlace(of: queue, in: line) }
+        for line in rotations.indices { giveUpPlace(of: queue, in: line) }
         let poster = queue.poster
         if queues[poster] === queue { queues[poster] = nil }
-        if untilExit[poster] === queue { untilExit[poster] = nil }
+        if atExitQueues[poster] === queue { atExitQueues[poster] = nil }
         if released[poster] === queue { released[poster] = nil }
     }
 }

@@ -52,7 +52,7 @@ struct DeliveryQueue: ~Copyable {
 
     /// The next due notification of a lane. Flushed notifications belong to the lane ``DeliveryLane/flushed`` alone.
     func first(in lane: DeliveryLane) -> DueQueue.Entry? {
-        guard lane == .flushed else { return lanes[lane.rawValue].firstOwn }
+        guard lane == .flushed else { return lanes[lane.rawValue].firstUnflushed }
         return switch flushedSource {
         case .lane(let lane)?: lanes[lane.rawValue].first
         case .held?: held.firstReleased.map(Self.due)
@@ -182,16 +182,16 @@ struct DeliveryQueue: ~Copyable {
     /// - Returns:
     ///   - `admitted`: the observers that get it now. The others wait for the end of their intervals.
     ///   - `hasReplaced`: whether it replaced an older throttled notification.
-    ///   - `needsLess`: whether the replaced one was blocked on the in-flight quota and larger. The new one may fit.
+    ///   - `isBlockedSizeReduced`: whether the replaced one was blocked on the in-flight quota and larger. The new one may fit.
     mutating func admit(
-        _ notification: Notification, for wishes: [IntervalQueue.Wish], now: Int64
-    ) -> (admitted: [ObserverID], hasReplaced: Bool, needsLess: Bool) {
+        _ notification: Notification, for intervalObservers: [IntervalQueue.IntervalObserver], now: Int64
+    ) -> (admitted: [ObserverID], hasReplaced: Bool, isBlockedSizeReduced: Bool) {
         let before = throttledOnQuota
-        let (admitted, hasReplaced) = intervals.admit(notification, for: wishes, now: now)
-        let needsLess =
+        let (admitted, hasReplaced) = intervals.admit(notification, for: intervalObservers, now: now)
+        let isBlockedSizeReduced =
             before.map { $0.byteCount > notification.byteCount && $0.kind == notification.kind && hasReplaced } ?? false
-        if needsLess { throttledOnQuota = nil }
-        return (admitted, hasReplaced, needsLess)
+        if isBlockedSizeReduced { throttledOnQuota = nil }
+        return (admitted, hasReplaced, isBlockedSizeReduced)
     }
 
     /// The throttled notification that is due and did not fit into the in-flight quota. It is nil when none is blocked,
@@ -242,8 +242,8 @@ struct DeliveryQueue: ~Copyable {
 
     /// The number of due notifications of a lane.
     func count(in lane: DeliveryLane) -> Int {
-        guard lane == .flushed else { return lanes[lane.rawValue].ownCount }
-        return held.released.count + lanes.reduce(0) { $0 + $1.flushedCount } + lanes[lane.rawValue].ownCount
+        guard lane == .flushed else { return lanes[lane.rawValue].unflushedCount }
+        return held.released.count + lanes.reduce(0) { $0 + $1.flushedCount } + lanes[lane.rawValue].unflushedCount
     }
 
     // MARK: Insertion

@@ -73,11 +73,11 @@ struct DueQueue {
     }
 
     /// The number of entries that were not flushed.
-    var ownCount: Int { entries.count - flushedCount }
+    var unflushedCount: Int { entries.count - flushedCount }
     /// The first entry if it is flushed; otherwise nil.
     var firstFlushed: Entry? { flushedCount > 0 ? entries.first : nil }
     /// The first entry that is not flushed.
-    var firstOwn: Entry? { flushedCount < entries.count ? entries[flushedCount] : nil }
+    var firstUnflushed: Entry? { flushedCount < entries.count ? entries[flushedCount] : nil }
 
     /// Marks all present entries as flushed.
     mutating func flush() { flushedCount = entries.count }

@@ -16,11 +16,11 @@ import CarillonCollections
 /// A **serial** (``Notification/serial``) is the position of a notification among all posts of the service.
 ///
 /// An operation visits only the observers that it names and the marks of their key. Only ``remove(_:)`` visits every
-/// entry. Notifications that are due are returned in slices of at most 64 (``due(now:mayGo:)``), so that no call takes
+/// entry. Notifications that are due are returned in slices of at most 64 (``due(now:maySend:)``), so that no call takes
 /// long.
 struct IntervalQueue {
     /// An observer that matches a notification, and its minimum interval.
-    struct Wish {
+    struct IntervalObserver {
         let observer: ObserverID
         /// The minimum interval, in microseconds.
         let interval: Int64
@@ -48,10 +48,10 @@ struct IntervalQueue {
         /// Whether the observer waits for the notification of the entry.
         var waits: Bool
 
-        init(_ wish: Wish, end: Int64, waits: Bool) {
-            observer = wish.observer
-            interval = wish.interval
-            isImmediate = wish.isImmediate
+        init(_ intervalObserver: IntervalObserver, end: Int64, waits: Bool) {
+            observer = intervalObserver.observer
+            interval = intervalObserver.interval
+            isImmediate = intervalObserver.isImmediate
             self.end = end
             self.waits = waits
         }
@@ -71,11 +71,11 @@ struct IntervalQueue {
         /// waiting notification is sent only after it, so that it does not overtake it.
         var after: UInt64 = 0
         /// The time of the next check of the entry, as ``Clock/uptime``: the earliest end among its waiting marks.
-        var look: Int64 = .max
+        var check: Int64 = .max
         /// The time when the last mark of an idle entry ends, as ``Clock/uptime``.
         var over: Int64 = 0
         /// The number of the entry in the list of idle entries; 0 for an entry that is not idle.
-        var idlePlace: UInt64 = 0
+        var idleNumber: UInt64 = 0
 
         init(key: Int) {
             self.key = key
@@ -83,19 +83,21 @@ struct IntervalQueue {
     }
 
     /// An element of ``order``: a waiting notification by its serial, and the entry that had it.
-    private struct Place {
+    private struct OrderElement {
         let serial: UInt64
         let key: Int
     }
 
     /// The scheduled check of an entry: at this time an interval ends. Checks of the same time are in the order of
     /// their serials.
-    private struct Look: Comparable {
+    private struct ScheduledCheck: Comparable {
         let time: Int64
         let serial: UInt64
         let key: Int
 
-        static func < (left: Look, right: Look) -> Bool { (left.time, left.serial) < (right.time, right.serial) }
+        static func < (left: ScheduledCheck, right: ScheduledCheck) -> Bool {
+            (left.time, left.serial) < (right.time, right.serial)
+        }
     }
 
     /// The state of flushes (``flushThrottled(all:)``). A notification that waited at the last flush is due at once. A
@@ -121,14 +123,14 @@ struct IntervalQueue {
     private var entries: [Int: Entry] = [:]
     /// The waiting notifications in the order of their serials. A replaced or removed notification keeps its element
     /// until ``dropStale()`` or ``dropGone()`` removes it.
-    private var order = Deque<Place>()
+    private var order = Deque<OrderElement>()
     /// The scheduled checks, the earliest first. A check is obsolete when its entry has gone or has another check time.
-    private var looks = PriorityQueue<Look>()
+    private var scheduledChecks = PriorityQueue<ScheduledCheck>()
     /// The idle entries, in the order in which they became idle. An element is obsolete when its entry has got another
     /// number, or none.
     private var idle = Deque<(key: Int, place: UInt64)>()
     /// The last number that an idle entry has got.
-    private var lastIdlePlace: UInt64 = 0
+    private var lastIdleNumber: UInt64 = 0
     /// The number of waiting notifications, and their size in bytes.
     private(set) var count = 0
     private(set) var byteCount = 0
@@ -138,7 +140,7 @@ struct IntervalQueue {
     private(set) var waitingCount = 0
     /// The last flushes.
     private var flushed = Flush()
-    /// The serial up to which ``due(now:mayGo:)`` has checked the flushed notifications; nil when none is left to
+    /// The serial up to which ``due(now:maySend:)`` has checked the flushed notifications; nil when none is left to
     /// check.
     private var flushCursor: UInt64?
 
@@ -172,11 +174,11 @@ struct IntervalQueue {
         mutating get {
             guard count > 0 else { return nil }
             if flushCursor != nil { return 0 }
-            while let first = looks.first {
+            while let first = scheduledChecks.first {
                 // Obsolete checks before it are removed.
-                if let entry = entries[first.key], entry.newest != nil, entry.look == first.time { return first.time }
+                if let entry = entries[first.key], entry.newest != nil, entry.check == first.time { return first.time }
                 meter.count()
-                looks.popFirst()
+                scheduledChecks.popFirst()
             }
             return nil
         }
@@ -209,22 +211,24 @@ struct IntervalQueue {
     ///   - now: ``Clock/uptime``.
     /// - Returns: the observers that get it now, and whether it replaced an older waiting notification.
     mutating func admit(
-        _ notification: Notification, for wishes: [Wish], now: Int64
+        _ notification: Notification, for intervalObservers: [IntervalObserver], now: Int64
     ) -> (observers: [ObserverID], hasReplaced: Bool) {
         let entry = entry(notification.kind)
         // Another key with the same hash uses the entry. The intervals of this key are unknown, so all observers get
         // the notification.
-        if let newest = entry.newest, newest.kind != notification.kind { return (wishes.map(\.observer), false) }
+        if let newest = entry.newest, newest.kind != notification.kind {
+            return (intervalObservers.map(\.observer), false)
+        }
         let serialBefore = entry.newest?.serial
         var admitted: [ObserverID] = []
-        let changed = merge(wishes, into: entry) { [flushed] mark, wish in
+        let changed = merge(intervalObservers, into: entry) { [flushed] mark, intervalObserver in
             // An observer that waits goes on waiting even after its interval, until the waiting notification is taken.
             guard let mark, mark.waits || mark.end > now else {
-                admitted.append(wish.observer)
-                return Mark(wish, end: now + wish.interval, waits: false)
+                admitted.append(intervalObserver.observer)
+                return Mark(intervalObserver, end: now + intervalObserver.interval, waits: false)
             }
             // A flushed notification is due at once, and so is its replacement.
-            return Mark(wish, end: flushed.end(of: mark, serialBefore, now: now), waits: true)
+            return Mark(intervalObserver, end: flushed.end(of: mark, serialBefore, now: now), waits: true)
         }
         if !admitted.isEmpty { entry.after = notification.serial }
         store(entry, newest: notification, changed: changed)
@@ -237,15 +241,17 @@ struct IntervalQueue {
     ///
     /// - Parameter wishes: in the order of the observer IDs.
     /// - Returns: the observers that waited for an older notification.
-    mutating func begin(_ notification: Notification, for wishes: [Wish], now: Int64) -> [ObserverID] {
+    mutating func begin(_ notification: Notification, for intervalObservers: [IntervalObserver], now: Int64)
+        -> [ObserverID]
+    {
         let entry = entry(notification.kind)
         if let newest = entry.newest, newest.kind != notification.kind { return [] }
         let isNewer = entry.newest.map { $0.serial < notification.serial } ?? true
         var replaced: [ObserverID] = []
-        let changed = merge(wishes, into: entry) { mark, wish in
+        let changed = merge(intervalObservers, into: entry) { mark, intervalObserver in
             let waited = mark?.waits ?? false
-            if waited, isNewer { replaced.append(wish.observer) }
-            return Mark(wish, end: now + wish.interval, waits: waited && !isNewer)
+            if waited, isNewer { replaced.append(intervalObserver.observer) }
+            return Mark(intervalObserver, end: now + intervalObserver.interval, waits: waited && !isNewer)
         }
         entry.after = max(entry.after, notification.serial)
         store(entry, newest: entry.newest, changed: changed)
@@ -255,12 +261,14 @@ struct IntervalQueue {
 
     /// Restores a notification that waited in an earlier process (E3). It is due at once, as the ends of the intervals
     /// are not in the recovery log.
-    mutating func restore(_ notification: Notification, for wishes: [Wish]) {
+    mutating func restore(_ notification: Notification, for intervalObservers: [IntervalObserver]) {
         let entry = entry(notification.kind)
         if let newest = entry.newest, newest.kind != notification.kind || newest.serial >= notification.serial {
             return
         }
-        let changed = merge(wishes, into: entry) { _, wish in Mark(wish, end: 0, waits: true) }
+        let changed = merge(intervalObservers, into: entry) { _, intervalObserver in
+            Mark(intervalObserver, end: 0, waits: true)
+        }
         // The last notification that its observers got is unknown, but older than this one.
         entry.after = max(notification.serial, 1) - 1
         store(entry, newest: notification, changed: changed)
@@ -271,17 +279,19 @@ struct IntervalQueue {
     ///
     /// - Parameter make: makes the new mark from the present one and the observer.
     /// - Returns: the new mark if it is the only change; otherwise nil.
-    private mutating func merge(_ wishes: [Wish], into entry: Entry, _ make: (Mark?, Wish) -> Mark) -> Mark? {
-        if wishes.count == 1 { return merge(wishes[0], into: entry, make) }
-        meter.count(wishes.count + entry.marks.count)
+    private mutating func merge(
+        _ intervalObservers: [IntervalObserver], into entry: Entry, _ make: (Mark?, IntervalObserver) -> Mark
+    ) -> Mark? {
+        if intervalObservers.count == 1 { return merge(intervalObservers[0], into: entry, make) }
+        meter.count(intervalObservers.count + entry.marks.count)
         let before = (entry.marks.count, entry.waiting)
         var merged: [Mark] = []
-        merged.reserveCapacity(max(entry.marks.count, wishes.count))
+        merged.reserveCapacity(max(entry.marks.count, intervalObservers.count))
         var old = entry.marks[...]
-        for wish in wishes {
-            while let first = old.first, first.observer < wish.observer { merged.append(old.removeFirst()) }
-            let mark = old.first?.observer == wish.observer ? old.removeFirst() : nil
-            merged.append(make(mark, wish))
+        for intervalObserver in intervalObservers {
+            while let first = old.first, first.observer < intervalObserver.observer { merged.append(old.removeFirst()) }
+            let mark = old.first?.observer == intervalObserver.observer ? old.removeFirst() : nil
+            merged.append(make(mark, intervalObserver))
         }
         entry.marks = merged + old
         countMarks(of: entry, before)
@@ -292,11 +302,13 @@ struct IntervalQueue {
     /// observers often come one by one.
     ///
     /// - Returns: the new mark; nil when the earliest end may have to be computed anew.
-    private mutating func merge(_ wish: Wish, into entry: Entry, _ make: (Mark?, Wish) -> Mark) -> Mark? {
-        let place = entry.marks.place(of: wish.observer) { $0.observer }
-        let isThere = place < entry.marks.count && entry.marks[place].observer == wish.observer
+    private mutating func merge(
+        _ intervalObserver: IntervalObserver, into entry: Entry, _ make: (Mark?, IntervalObserver) -> Mark
+    ) -> Mark? {
+        let place = entry.marks.place(of: intervalObserver.observer) { $0.observer }
+        let isThere = place < entry.marks.count && entry.marks[place].observer == intervalObserver.observer
         let before = isThere ? entry.marks[place] : nil
-        let mark = make(before, wish)
+        let mark = make(before, intervalObserver)
         if isThere {
             entry.marks[place] = mark
         } else {
@@ -312,7 +324,7 @@ struct IntervalQueue {
             waitingCount += moreWaiting
         }
         // The mark before had the earliest end, so the next one is unknown.
-        return entry.look == before?.end ? nil : mark
+        return entry.check == before?.end ? nil : mark
     }
 
     /// Updates the totals after a change of the marks of an entry. An entry that is not stored yet is counted when it
@@ -340,44 +352,44 @@ struct IntervalQueue {
     /// Returns a slice of the notifications that are due, in the order of their serials. They stay in the queue until
     /// ``take(_:for:now:)``.
     ///
-    /// - Parameter mayGo: whether all other notifications in the queue of the client up to this serial have been sent.
-    mutating func due(now: Int64, mayGo: (UInt64) -> Bool) -> [Due] {
+    /// - Parameter maySend: whether all other notifications in the queue of the client up to this serial have been sent.
+    mutating func due(now: Int64, maySend: (UInt64) -> Bool) -> [Due] {
         let flushed = flushed
         var (due, marks): ([Due], Int) = ([], 0)
-        var isRoom: Bool { due.count < Self.maxDue && marks < Self.maxDueMarks }
+        var hasCapacity: Bool { due.count < Self.maxDue && marks < Self.maxDueMarks }
         // Checks an entry. The result is true for an entry that joined the slice, and false when no interval has ended.
         // It is nil when an older notification must be sent first.
-        func look(at entry: Entry, _ newest: Notification) -> Bool? {
+        func check(at entry: Entry, _ newest: Notification) -> Bool? {
             marks += entry.marks.count
             let over = entry.marks.filter {
                 $0.waits && flushed.end(of: $0, newest.serial, now: now) <= now
             }
             guard !over.isEmpty else { return false }
-            guard mayGo(entry.after) else { return nil }
+            guard maySend(entry.after) else { return nil }
             due.append(
                 Due(
                     notification: newest, observers: over.map(\.observer),
                     isImmediate: over.contains(where: \.isImmediate)))
             return true
         }
-        checkFlushed(while: { isRoom }, look)
-        var again: [Look] = []
-        while isRoom, let first = looks.first, first.time <= now {
-            looks.popFirst()
-            guard let entry = entries[first.key], let newest = entry.newest, entry.look == first.time else {
+        checkFlushed(while: { hasCapacity }, check)
+        var again: [ScheduledCheck] = []
+        while hasCapacity, let first = scheduledChecks.first, first.time <= now {
+            scheduledChecks.popFirst()
+            guard let entry = entries[first.key], let newest = entry.newest, entry.check == first.time else {
                 meter.count()
                 continue
             }
-            switch look(at: entry, newest) {
+            switch check(at: entry, newest) {
             // The check stays scheduled until the notification is taken.
             case true?: again.append(first)
-            case false?: setLook(entry)
+            case false?: scheduleCheck(entry)
             case nil:
-                entry.look = now + Self.pause
-                again.append(Look(time: entry.look, serial: newest.serial, key: entry.key))
+                entry.check = now + Self.pause
+                again.append(ScheduledCheck(time: entry.check, serial: newest.serial, key: entry.key))
             }
         }
-        for look in again { looks.insert(look) }
+        for check in again { scheduledChecks.insert(check) }
         meter.count(2 * marks)
         due.sort { $0.notification.serial < $1.notification.serial }
         // A notification may have been found twice: as flushed, and by its scheduled check.
@@ -387,16 +399,16 @@ struct IntervalQueue {
 
     /// Checks flushed notifications from the oldest on. It stops when the slice is full, or at a notification that must
     /// not be sent yet.
-    private mutating func checkFlushed(while isRoom: () -> Bool, _ look: (Entry, Notification) -> Bool?) {
+    private mutating func checkFlushed(while hasCapacity: () -> Bool, _ check: (Entry, Notification) -> Bool?) {
         guard var cursor = flushCursor else { return }
         let end = max(flushed.some, flushed.all)
         var isFirst = true
         for place in order.suffix(from: placeInOrder(after: cursor)) {
             guard place.serial <= end else { break }
             meter.count()
-            guard isRoom() else { return flushCursor = cursor }
+            guard hasCapacity() else { return flushCursor = cursor }
             guard isThere(place), let entry = entries[place.key], let newest = entry.newest else { continue }
-            switch look(entry, newest) {
+            switch check(entry, newest) {
             // The cursor stays before this notification until it is taken, so that it is found again.
             case true?: isFirst = false
             case false?: break
@@ -549,12 +561,12 @@ struct IntervalQueue {
             if let newest {
                 count += 1
                 byteCount += newest.byteCount
-                order.append(Place(serial: newest.serial, key: entry.key))
+                order.append(OrderElement(serial: newest.serial, key: entry.key))
             }
         }
         if newest != nil {
-            entry.idlePlace = 0
-            setLook(entry, changed: changed)
+            entry.idleNumber = 0
+            scheduleCheck(entry, changed: changed)
         } else {
             noteIdle(entry, changed: changed)
         }
@@ -565,41 +577,41 @@ struct IntervalQueue {
     /// Schedules the check of an entry at the earliest end among its waiting marks.
     ///
     /// - Parameter changed: the only mark that has changed since the last call; nil where other marks may have changed.
-    private mutating func setLook(_ entry: Entry, changed: Mark? = nil) {
+    private mutating func scheduleCheck(_ entry: Entry, changed: Mark? = nil) {
         var first = Int64.max
-        if let changed, entry.look < .max {
-            first = changed.waits ? min(entry.look, changed.end) : entry.look
+        if let changed, entry.check < .max {
+            first = changed.waits ? min(entry.check, changed.end) : entry.check
         } else {
             meter.count(entry.marks.count)
             for mark in entry.marks where mark.waits { first = min(first, mark.end) }
         }
-        guard entry.look != first else { return }
-        entry.look = first
-        looks.insert(Look(time: first, serial: entry.newest?.serial ?? 0, key: entry.key))
+        guard entry.check != first else { return }
+        entry.check = first
+        scheduledChecks.insert(ScheduledCheck(time: first, serial: entry.newest?.serial ?? 0, key: entry.key))
     }
 
     /// Appends an entry without a waiting notification to the idle entries. An entry without marks is forgotten.
     private mutating func noteIdle(_ entry: Entry, changed: Mark?) {
-        entry.look = .max
+        entry.check = .max
         guard !entry.marks.isEmpty else { return forget(entry) }
         // Time only grows, so a changed mark ends no earlier than before.
-        if let changed, entry.idlePlace != 0 {
+        if let changed, entry.idleNumber != 0 {
             entry.over = max(entry.over, changed.end)
         } else {
             meter.count(entry.marks.count)
             entry.over = entry.marks.reduce(0) { max($0, $1.end) }
         }
-        guard entry.idlePlace == 0 else { return }
-        lastIdlePlace += 1
-        entry.idlePlace = lastIdlePlace
-        idle.append((entry.key, lastIdlePlace))
+        guard entry.idleNumber == 0 else { return }
+        lastIdleNumber += 1
+        entry.idleNumber = lastIdleNumber
+        idle.append((entry.key, lastIdleNumber))
     }
 
     /// The number of idle entries: each entry without a waiting notification.
     private var idleCount: Int { entries.count - count }
 
     /// Whether an element of ``idle`` is not obsolete.
-    private func isIdle(_ place: (key: Int, place: UInt64)) -> Bool { entries[place.key]?.idlePlace == place.place }
+    private func isIdle(_ place: (key: Int, place: UInt64)) -> Bool { entries[place.key]?.idleNumber == place.place }
 
     /// Removes an idle entry with its marks.
     private mutating func forget(_ entry: Entry) {
@@ -616,25 +628,27 @@ struct IntervalQueue {
     private mutating func dropStale() {
         if idle.count > 2 * idleCount + 64 {
             meter.count(idle.count)
-            idle.removeAll { [entries] place in entries[place.key]?.idlePlace != place.place }
+            idle.removeAll { [entries] place in entries[place.key]?.idleNumber != place.place }
         }
         if order.count > 2 * count + 64 {
             meter.count(order.count)
             order.removeAll { [entries] in entries[$0.key]?.newest?.serial != $0.serial }
         }
-        if looks.count > 2 * count + 64 {
-            meter.count(looks.count)
+        if scheduledChecks.count > 2 * count + 64 {
+            meter.count(scheduledChecks.count)
             // An entry may have two checks of the same time; one stays.
             var kept: Set<Int> = []
-            looks.removeAll { [entries] look in
-                guard let entry = entries[look.key], entry.newest != nil, entry.look == look.time else { return true }
-                return !kept.insert(look.key).inserted
+            scheduledChecks.removeAll { [entries] check in
+                guard let entry = entries[check.key], entry.newest != nil, entry.check == check.time else {
+                    return true
+                }
+                return !kept.insert(check.key).inserted
             }
         }
     }
 
     /// Whether an element of ``order`` is not obsolete.
-    private func isThere(_ place: Place) -> Bool { entries[place.key]?.newest?.serial == place.serial }
+    private func isThere(_ place: OrderElement) -> Bool { entries[place.key]?.newest?.serial == place.serial }
 
     /// Removes obsolete elements from the front of ``order``.
     private mutating func dropGone() {
@@ -689,8 +703,9 @@ struct IntervalQueue {
             Set(order.filter(isThere).map(\.serial)) == Set(waiting.map(\.serial)),
             "R5: each throttled notification is in the order")
         try require(
-            order.count <= 2 * count + 64 && looks.count <= 2 * count + 64, "E4: obsolete elements are bounded")
-        let looked = Set(looks.unordered.map { [Int64($0.key), $0.time] })
+            order.count <= 2 * count + 64 && scheduledChecks.count <= 2 * count + 64,
+            "E4: obsolete elements are bounded")
+        let looked = Set(scheduledChecks.unordered.map { [Int64($0.key), $0.time] })
         let resting = Set(idle.filter(isIdle).map(\.key))
         for (key, entry) in entries {
             try require(
@@ -705,7 +720,7 @@ struct IntervalQueue {
                 continue
             }
             try require(
-                looked.contains([Int64(key), entry.look]), "R5: each throttled notification has a scheduled check")
+                looked.contains([Int64(key), entry.check]), "R5: each throttled notification has a scheduled check")
         }
     }
 }

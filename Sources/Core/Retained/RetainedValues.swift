@@ -32,7 +32,7 @@ struct RetainedValues {
     private var objects: [ExactText: SortedSet<UInt64>] = [:]
     /// For a name and object with a value from outside this session, the serials of all its values, in order. A name
     /// and object with only a value of this session has no entry, to save memory.
-    private var beside: [Pair: SortedSet<UInt64>] = [:]
+    private var outsidePairs: [Pair: SortedSet<UInt64>] = [:]
     /// The serials of values with `while-connected`, by poster. They are removed when the poster leaves.
     private var ofConnections: [ClientName: SortedSet<UInt64>] = [:]
     /// The serials of values that other sessions of the machine get as well.
@@ -40,7 +40,7 @@ struct RetainedValues {
     /// The payer of each poster's values, and the serials of these values.
     private var payers: [ClientName: (peer: Peer, serials: SortedSet<UInt64>)] = [:]
     /// The amount of the values of each payer from each origin. The limits of a poster apply to it (R6).
-    private var shares: [Place: Share] = [:]
+    private var shares: [PayerOrigin: Share] = [:]
     /// The other machines from which each payer's values come.
     private var machines: [ClientName: Set<ExactText>] = [:]
     /// The payers that have left, and the amount of their values from each other machine.
@@ -59,7 +59,7 @@ struct RetainedValues {
 
     /// A payer and an origin of its values: this session, another session of this machine, or another machine. All
     /// users of a machine count as one origin.
-    private struct Place: Hashable {
+    private struct PayerOrigin: Hashable {
         let payer: ClientName
         let text: ExactText
         let isMachine: Bool
@@ -96,7 +96,7 @@ struct RetainedValues {
         serials.releaseMemory()
         names.releaseMemory()
         objects.releaseMemory()
-        beside.releaseMemory()
+        outsidePairs.releaseMemory()
         ofConnections.releaseMemory()
         forSessions.releaseMemory()
         payers.releaseMemory()
@@ -137,13 +137,13 @@ struct RetainedValues {
         invariant(mayPut(serial), "R2: values are kept in the order of their serials")
         let kind = notification.kind
         let replaced = remove(kind)
-        noteBeside(kind, serial)
+        addToOutsidePairs(kind, serial)
         serials[kind] = serial
         values[serial] = value
         order.insert(serial)
         names[ExactText(kind.name), default: SortedSet()].insert(serial)
         objects[ExactText(kind.object), default: SortedSet()].insert(serial)
-        if value.isOfConnection { ofConnections[notification.poster, default: SortedSet()].insert(serial) }
+        if value.isWhileConnected { ofConnections[notification.poster, default: SortedSet()].insert(serial) }
         if value.retention.goesToAllSessions { forSessions.insert(serial) }
         payers[value.payer.name, default: (value.payer, SortedSet())].serials.insert(serial)
         payers[value.payer.name]!.peer = value.payer
@@ -160,20 +160,20 @@ struct RetainedValues {
 
     /// Adds a value to the amounts of its payer and origin, or with sign -1 subtracts it.
     private mutating func charge(_ value: RetainedValue, _ sign: Int) {
-        let place = Place(value.payer.name, value.notification.kind.origin)
-        var share = shares[place] ?? Share()
+        let payerOrigin = PayerOrigin(value.payer.name, value.notification.kind.origin)
+        var share = shares[payerOrigin] ?? Share()
         share.count += sign
         share.byteCount += sign * value.byteCount
-        shares[place] = share.count == 0 ? nil : share
-        guard place.isMachine else { return }
+        shares[payerOrigin] = share.count == 0 ? nil : share
+        guard payerOrigin.isMachine else { return }
         if share.count == 0 {
-            machines[place.payer]!.remove(place.text)
-            if machines[place.payer]!.isEmpty { machines[place.payer] = nil }
+            machines[payerOrigin.payer]!.remove(payerOrigin.text)
+            if machines[payerOrigin.payer]!.isEmpty { machines[payerOrigin.payer] = nil }
         } else {
-            machines[place.payer, default: []].insert(place.text)
+            machines[payerOrigin.payer, default: []].insert(payerOrigin.text)
         }
-        if departed.contains(place.payer) {
-            addDeparted(Share(count: sign, byteCount: sign * value.byteCount), place.text)
+        if departed.contains(payerOrigin.payer) {
+            addDeparted(Share(count: sign, byteCount: sign * value.byteCount), payerOrigin.text)
         }
     }
 
@@ -192,7 +192,7 @@ struct RetainedValues {
         if hasLeft { departed.insert(payer) } else { departed.remove(payer) }
         meter.count(machines[payer]?.count ?? 0)
         for machine in machines[payer] ?? [] {
-            let share = shares[Place(payer: payer, machine: machine)]!
+            let share = shares[PayerOrigin(payer: payer, machine: machine)]!
             addDeparted(
                 hasLeft ? share : Share(count: -share.count, byteCount: -share.byteCount), machine)
         }
@@ -208,7 +208,7 @@ struct RetainedValues {
         let left = origin?.host.flatMap { departedShares[ExactText($0)] } ?? Share()
         // All departed payers count as one payer.
         if let payer, origin?.host != nil, departed.contains(payer) { return left }
-        var share = payer.flatMap { shares[Place($0, origin)] } ?? Share()
+        var share = payer.flatMap { shares[PayerOrigin($0, origin)] } ?? Share()
         share += left
         return share
     }
@@ -219,24 +219,24 @@ struct RetainedValues {
             || value.notification.kind.origin?.host != nil && departed.contains(value.payer.name)
     }
 
-    /// Adds a new value to the index ``beside``, if its name and object have a value from outside.
-    private mutating func noteBeside(_ kind: NotificationKey, _ serial: UInt64) {
-        guard kind.origin != nil || !beside.isEmpty else { return }
+    /// Adds a new value to the index ``outsidePairs``, if its name and object have a value from outside.
+    private mutating func addToOutsidePairs(_ kind: NotificationKey, _ serial: UInt64) {
+        guard kind.origin != nil || !outsidePairs.isEmpty else { return }
         let pair = Pair(kind)
-        if beside[pair] != nil {
-            beside[pair]!.insert(serial)
+        if outsidePairs[pair] != nil {
+            outsidePairs[pair]!.insert(serial)
         } else if kind.origin != nil {
-            beside[pair] = SortedSet(sorted: [local(kind), serial].compactMap(\.self))
+            outsidePairs[pair] = SortedSet(sorted: [local(kind), serial].compactMap(\.self))
         }
     }
 
     /// Removes a value from that index.
-    private mutating func forgetBeside(_ kind: NotificationKey, _ serial: UInt64) {
+    private mutating func removeFromOutsidePairs(_ kind: NotificationKey, _ serial: UInt64) {
         let pair = Pair(kind)
-        guard !beside.isEmpty, beside[pair] != nil else { return }
-        beside[pair]!.remove(serial)
-        let left = beside[pair]!
-        if left.isEmpty || (left.count == 1 && left.last == local(kind)) { beside[pair] = nil }
+        guard !outsidePairs.isEmpty, outsidePairs[pair] != nil else { return }
+        outsidePairs[pair]!.remove(serial)
+        let left = outsidePairs[pair]!
+        if left.isEmpty || (left.count == 1 && left.last == local(kind)) { outsidePairs[pair] = nil }
     }
 
     /// The serial of this session's value with the same name and object; nil for none.
@@ -250,11 +250,11 @@ struct RetainedValues {
             return nil
         }
         meter.count()
-        forgetBeside(kind, serial)
+        removeFromOutsidePairs(kind, serial)
         order.remove(serial)
         Self.remove(serial, of: ExactText(kind.name), in: &names)
         Self.remove(serial, of: ExactText(kind.object), in: &objects)
-        if value.isOfConnection { Self.remove(serial, of: value.notification.poster, in: &ofConnections) }
+        if value.isWhileConnected { Self.remove(serial, of: value.notification.poster, in: &ofConnections) }
         if value.retention.goesToAllSessions { forSessions.remove(serial) }
         charge(value, -1)
         payers[value.payer.name]!.serials.remove(serial)
@@ -290,7 +290,7 @@ struct RetainedValues {
     private func list(_ name: String?, _ object: String?) -> SortedSet<UInt64> {
         let list: SortedSet<UInt64>? =
             if let name, let object {
-                (beside.isEmpty ? nil : beside[Pair(name, object)])
+                (outsidePairs.isEmpty ? nil : outsidePairs[Pair(name, object)])
                     ?? serials[NotificationKey(name: name, object: object)].map { SortedSet(sorted: [$0]) }
             } else if let name {
                 names[ExactText(name)]
@@ -346,7 +346,7 @@ struct RetainedValues {
 
     /// The values from other sessions of this machine, in no particular order.
     var fromSessions: some Sequence<RetainedValue> {
-        beside.lazy.flatMap(\.value).compactMap { [values] serial in
+        outsidePairs.lazy.flatMap(\.value).compactMap { [values] serial in
             values[serial].flatMap { $0.retention.isFromSession ? $0 : nil }
         }
     }
@@ -382,7 +382,7 @@ struct RetainedValues {
             Dictionary(grouping: values, by: \.payer.name).mapValues(numbers) == payers.mapValues(\.serials),
             "E4: values are counted for their payers")
         try require(
-            Dictionary(grouping: values) { Place($0.payer.name, $0.notification.kind.origin) }
+            Dictionary(grouping: values) { PayerOrigin($0.payer.name, $0.notification.kind.origin) }
                 .mapValues { Share(count: $0.count, byteCount: $0.reduce(0) { $0 + $1.byteCount }) } == shares,
             "R6: values are counted for their payer and origin")
         let ofMachines = values.filter { $0.notification.kind.origin?.host != nil }
@@ -401,10 +401,10 @@ struct RetainedValues {
         let pairs = Dictionary(grouping: values) { Pair($0.notification.kind) }
             .filter { $0.value.contains { $0.notification.kind.origin != nil } }
         try require(
-            pairs.mapValues(numbers) == beside,
+            pairs.mapValues(numbers) == outsidePairs,
             "G3: names and objects with values from outside are indexed")
         try require(
-            Dictionary(grouping: values.filter(\.isOfConnection), by: \.notification.poster).mapValues(numbers)
+            Dictionary(grouping: values.filter(\.isWhileConnected), by: \.notification.poster).mapValues(numbers)
                 == ofConnections, "R1: values with while-connected are indexed by poster")
         try require(
             numbers(values.filter(\.retention.goesToAllSessions)) == forSessions,

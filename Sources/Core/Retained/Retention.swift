@@ -70,7 +70,7 @@ struct RetainedValue {
     static let overhead = 128
 
     /// Whether the value ends when its poster leaves the bus.
-    var isOfConnection: Bool { retention.whileConnected }
+    var isWhileConnected: Bool { retention.whileConnected }
 
     /// Whether the value has expired.
     ///

@@ -315,7 +315,7 @@ final class CallQueue {
     func takeEnd(_ signal: Message, of caller: UniqueName, _ account: AccountID, serve: () -> Void) {
         let account = place(of: caller, paidBy: account)
         let start = connection.context.now
-        let isKept = driver.center.keepsCalls(of: caller) || driver.center.takesPartsToLeave(caller)
+        let isKept = driver.center.keepsCalls(of: caller) || driver.center.leavesInSlices(caller)
         guard !isKept, isStopped || mayServe(account, at: start, most: nil) else {
             left.insert(caller)
             driver.center.noteLeft(caller)
@@ -438,7 +438,7 @@ final class CallQueue {
         let isOversized = call.message != nil && call.message === oversized
         call.charged = Call.cost(inRow: max(call.byteCount, call.row.byteCount)) + Call.overhead
         // At least one byte is charged, because the core counts a caller without a charge as one without waiting calls.
-        if isOversized { call.charged = max(1, min(call.charged, driver.center.roomForCalls)) }
+        if isOversized { call.charged = max(1, min(call.charged, driver.center.freeCallBytes)) }
         if !driver.center.callIsKeptBehindOthers(of: call.caller, byteCount: call.charged) {
             driver.perform { effects in
                 driver.center.callIsKept(of: call.caller, byteCount: call.charged, effects: &effects)

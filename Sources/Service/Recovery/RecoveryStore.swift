@@ -477,7 +477,7 @@ final class RecoveryStore {
             if rewriting == nil {
                 // A removal in slices is logged with its last slice, and a snapshot before that would have a part of
                 // it. Rewriting therefore begins later, but not if the log has grown to nine eighths of the limit.
-                guard !center.isAnythingInParts || log.size > limit / 8 * 9 else { return }
+                guard !center.isRemovalInSlices || log.size > limit / 8 * 9 else { return }
                 let extent = extent == .whole || mayHaveQueues(center) ? Extent.whole : .withoutQueues
                 try beginRewriting(log, extent, of: center)
             }

@@ -44,7 +44,7 @@ final class SessionPeer {
     /// The names that the session imports from this user, from its `Wants` signal.
     var wants: [NamePattern] = []
     /// The queue of signals to the session, with the window of unacknowledged ones.
-    var line = SessionLine<Item>(SessionPeer.bounds)
+    var line = SessionSendQueue<Item>(SessionPeer.bounds)
     var telling = Telling.done
     /// The rate limit of replays to the session.
     var tellings = RateLimit(perSecond: 1, burst: 5)
@@ -77,7 +77,7 @@ final class SessionPeer {
 
     /// The limits of the window and the queue. With these windows, 64 sessions use at most 16 MiB of the 127 MiB that the
     /// bus keeps for a connection. A queued notification is stored once for all sessions.
-    private static let bounds = SessionLine<Item>.Bounds(
+    private static let bounds = SessionSendQueue<Item>.Bounds(
         window: (count: 64, bytes: 256 << 10), queue: (count: 4096, bytes: 4 << 20))
 
     init(_ name: UniqueName) {

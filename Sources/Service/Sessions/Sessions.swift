@@ -246,7 +246,7 @@ final class Sessions {
         options.deliverImmediately = notification.options.deliverImmediately
         options.expiresAfter = notification.options.expiresAfter
         if let serial = notification.options.serial, let time = notification.options.time {
-            options.sameAs = SessionIdentity.text(userID: userID, serial: serial, time: time)
+            options.deduplicationID = SessionIdentity.text(userID: userID, serial: serial, time: time)
         }
         if notification.options.isRetained, rules.keeps(notification.name, of: userID) {
             options.retention = Retention(

@@ -6,7 +6,7 @@ import CarillonWire
 
 /// The signals to other sessions: notifications, ends of retained values, replays of values, and reports of losses (G1, R8).
 ///
-/// Each session has a queue with a window of unacknowledged signals (``SessionLine``). A session that does not
+/// Each session has a queue with a window of unacknowledged signals (``SessionSendQueue``). A session that does not
 /// acknowledge loses the oldest notifications of its queue, and delays no other session.
 extension SystemBusSession {
     /// Sends the changed lists of wanted names after a change of the rules.
@@ -144,12 +144,12 @@ extension SystemBusSession {
     private func sendLosses(to peer: SessionPeer) -> Bool {
         #if CARILLON_PLANTED
             if !peer.losses.isEmpty, PlantedFault.strikes(.sessionLossUnreported) {
-                (_, _) = (peer.losses.take(), peer.line.takeUntold())
+                (_, _) = (peer.losses.take(), peer.line.takeUnreported())
                 return false
             }
         #endif
         guard !peer.losses.isEmpty, let number = peer.line.next(byteCount: Self.overhead) else { return false }
-        _ = peer.line.takeUntold()
+        _ = peer.line.takeUnreported()
         bus.send(LostSignal(number, peer.losses.take()).message(to: peer.name))
         return true
     }

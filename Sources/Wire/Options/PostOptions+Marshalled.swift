@@ -27,7 +27,7 @@ extension PostOptions {
             case "host": host = try option.text()
             case "user": user = try option.text()
             case "all-sessions": goesToAllSessions = try option.boolean()
-            case "same-as": sameAs = try option.text()
+            case "same-as": deduplicationID = try option.text()
             default: throw BusError(WireOption.unknown(option.key))
             }
         }

@@ -22,7 +22,7 @@ extension PostOptions {
             case "host": host = try option.text()
             case "user": user = try option.text()
             case "all-sessions": goesToAllSessions = try option.boolean()
-            case "same-as": sameAs = try option.text()
+            case "same-as": deduplicationID = try option.text()
             default: throw option.unknown
             }
         }
@@ -33,12 +33,12 @@ extension PostOptions {
 
     /// Checks the options for posts from and to other sessions, `same-as` and `all-sessions`.
     func checkForAllSessions() throws(CenterError) {
-        if let sameAs {
+        if let deduplicationID {
             guard origin?.user != nil, postingStyle == .now else {
                 throw .invalidOption("same-as", reason: "it requires the option user and the posting style now")
             }
-            guard (1...Self.maxIdentity).contains(sameAs.utf8.count) else {
-                throw .invalidOption("same-as", reason: "it must have 1 to \(Self.maxIdentity) bytes")
+            guard (1...Self.maxDeduplicationIDBytes).contains(deduplicationID.utf8.count) else {
+                throw .invalidOption("same-as", reason: "it must have 1 to \(Self.maxDeduplicationIDBytes) bytes")
             }
         }
         guard goesToAllSessions else { return }
@@ -77,7 +77,7 @@ extension PostOptions {
         if goesToAllSessions { entries.append(("all-sessions", .boolean(true))) }
         if let host = origin?.host { entries.append(("host", .string(host))) }
         if let user = origin?.user { entries.append(("user", .string(user))) }
-        if let sameAs { entries.append(("same-as", .string(sameAs))) }
+        if let deduplicationID { entries.append(("same-as", .string(deduplicationID))) }
         return entries
     }
 

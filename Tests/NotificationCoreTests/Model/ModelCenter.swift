@@ -319,13 +319,13 @@ struct ModelCenter {
 
     /// Who does not read is told when it does.
     private mutating func tellSuspension(_ client: ModelClient) {
-        if client.reads, !client.knowsSuspension {
+        if client.reads, !client.isSuspensionAnnounced {
             client.told = (client.isSuspended, client.cause)
             outcomes.append(.suspensionChanged(client.isSuspended, client.cause), for: client.number)
             count(256, to: client)
             client.probesBehindWord = client.probes.count { !$0 } + (client.messagesSinceProbe > 0 ? 1 : 0)
         }
-        client.isWordOwed = !client.knowsSuspension || client.probesBehindWord > 0
+        client.isWordOwed = !client.isSuspensionAnnounced || client.probesBehindWord > 0
     }
 
     // MARK: Queues (S2, S4, E1)
@@ -514,7 +514,7 @@ struct ModelCenter {
     /// Of whoever never answered, and does not get what is for it, is found out in another way whether it reads.
     private mutating func findWitnesses() {
         for client in clients
-        where !client.hasAnswered && !client.reads && client.awaitsSomething && !client.isWitnessed {
+        where !client.hasAnswered && !client.reads && client.hasPendingMessages && !client.isWitnessed {
             client.isWitnessed = true
             outcomes.append(.backlogProbed, for: client.number)
         }

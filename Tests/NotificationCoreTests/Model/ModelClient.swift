@@ -72,7 +72,7 @@ final class ModelClient {
     func confirm() { probesBehindWord = max(0, probesBehindWord - 1) }
     /// Whether a later process has to tell it, as it may not know.
     var isWordOwed = false
-    var knowsSuspension: Bool { told?.isSuspended == isSuspended && told?.cause == cause }
+    var isSuspensionAnnounced: Bool { told?.isSuspended == isSuspended && told?.cause == cause }
 
     init(_ number: Int) {
         self.number = number
@@ -88,8 +88,8 @@ final class ModelClient {
     /// A4: at most two windows are unanswered.
     var reads: Bool { probes.filter { !$0 }.count < 2 }
     /// Whether something is for it that it would get if it read.
-    var awaitsSomething: Bool {
-        waiting.contains { $0.lane != nil } || lost != nil || !knowsSuspension
+    var hasPendingMessages: Bool {
+        waiting.contains { $0.lane != nil } || lost != nil || !isSuspensionAnnounced
     }
     var holds: Bool { waiting.contains { $0.lane == nil } }
     func first(in lane: DeliveryLane) -> Int? { waiting.firstIndex { $0.lane == lane } }

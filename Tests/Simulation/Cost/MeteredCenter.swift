@@ -95,8 +95,8 @@ final class MeteredCenter {
     }
 
     func leave(_ client: ClientName) {
-        if center.takesPartsToLeave(client) {
-            while perform({ center.takeApart(client, effects: &$0) }) {}
+        if center.leavesInSlices(client) {
+            while perform({ center.removeSlice(client, effects: &$0) }) {}
         }
         perform { center.clientDisappeared(client, effects: &$0) }
     }

@@ -10,7 +10,7 @@ import CarillonCollections
 /// - **Recovery**: the bus may have discarded messages in flight, and their acknowledgment then never comes. After a
 ///   long time without one, the driver calls ``giveUp()``, which empties the window. From then on the queue sends one
 ///   message at a time, until something is acknowledged.
-public struct SessionLine<Item> {
+public struct SessionSendQueue<Item> {
     /// The limits of a queue.
     public struct Bounds: Sendable {
         /// The maximum number, and size in bytes, of messages in flight. When either is reached, nothing more is sent.
@@ -94,7 +94,7 @@ public struct SessionLine<Item> {
     }
 
     /// Returns the number of unreported losses, which now count as reported.
-    public mutating func takeUntold() -> UInt64 {
+    public mutating func takeUnreported() -> UInt64 {
         defer { unannounced = 0 }
         return unannounced
     }
@@ -106,7 +106,7 @@ public struct SessionLine<Item> {
     public mutating func next() -> (item: Item, number: UInt64, lost: UInt64)? {
         guard hasRoom, let (item, byteCount, _) = waiting.popFirst() else { return nil }
         waitingBytes -= byteCount
-        return (item, send(byteCount), takeUntold())
+        return (item, send(byteCount), takeUnreported())
     }
 
     /// Counts a message as sent that is not in the queue and goes before the queued ones.

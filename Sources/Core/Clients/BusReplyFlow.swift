@@ -5,7 +5,7 @@ import CarillonCollections
 /// client gets its notifications on the channel. Its calls still come on the bus, and their replies have a window of
 /// their own, which the client acknowledges on the bus. Thus a program that waits for a reply gets it even while its
 /// channel is full.
-struct ReplyLine {
+struct BusReplyFlow {
     /// The unacknowledged replies.
     var flow = FlowWindow()
     /// The sizes of the pending replies, in bytes, the oldest first. They wait for the window.
