@@ -101,8 +101,8 @@ final class Callers {
     /// because a process may have thousands.
     private var lastIdentity: Identity?
     /// The connections in identification, with the time of the query on the clock of the process table.
-    private var asked: [UniqueName: UInt64] = [:]
-    private var departed = Departed()
+    private var credentialQueries: [UniqueName: UInt64] = [:]
+    private var departed = DepartedIdentities()
     /// The messages of all connections that wait for step 1, in the order of their arrival.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
@@ -112,7 +112,7 @@ final class Callers {
     private var waitingOf: [UniqueName: Int] = [:]
     /// The size of ``waiting``, in bytes.
     private var waitingBytes = 0 {
-        didSet { tellKept() }
+        didSet { reportKeptBytes() }
     }
     /// The credentials that the bus returned and that are not processed yet, in their order. They are processed a few
     /// at a time while many connections wait.
@@ -120,31 +120,31 @@ final class Callers {
     /// The connections whose entry is to be removed when their waiting messages are handled.
     private var forgotten: Set<UniqueName> = []
     /// The event source that continues with ``waiting`` and ``answers``.
-    private var rest: ReadySource!
+    private var backlogSource: ReadySource!
     /// The maximum number of waiting connections for which identified callers wait as well.
     private static let maxInOrder = 32
-    /// The maximum part of ``waitingBytes`` that ``onPutOff`` reports.
+    /// The maximum part of ``waitingBytes`` that ``onKeptBytesChanged`` reports.
     private static let maxWaitingBytes = 8 << 20
     /// The messages that wait for step 2, by caller.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
-    private var deferred: [UniqueName: PutOff] = [:]
+    private var deferred: [UniqueName: DeferredCaller] = [:]
     /// The maximum size of one caller's deferred messages, in bytes.
-    private static let maxPutOff = 256 << 10
+    private static let maxDeferred = 256 << 10
     /// The maximum size of all deferred messages, in bytes.
-    private static let maxPutOffTogether = 8 << 20
+    private static let maxDeferredTotal = 8 << 20
     /// The completions of running sandbox lookups, by process ID: one for each waiting connection of the process.
     private var lookingUp: [UInt32: [(Confinement?) -> Void]] = [:]
     /// The size of all deferred messages, in bytes.
-    private var putOffBytes = 0 {
-        didSet { tellKept() }
+    private var deferredBytes = 0 {
+        didSet { reportKeptBytes() }
     }
     /// Called at each change with the bytes of the messages that are kept here. The call queue raises the connection's
     /// limit of received bytes by them, so that other messages are read meanwhile. The reported bytes are bounded.
-    var onPutOff: ((Int) -> Void)?
+    var onKeptBytesChanged: ((Int) -> Void)?
 
-    private func tellKept() { onPutOff?(putOffBytes + min(waitingBytes, Self.maxWaitingBytes)) }
+    private func reportKeptBytes() { onKeptBytesChanged?(deferredBytes + min(waitingBytes, Self.maxWaitingBytes)) }
 
     /// The result of step 1.
     private enum Answer {
@@ -164,7 +164,7 @@ final class Callers {
     }
 
     /// The state of a caller in step 2, with its messages.
-    private struct PutOff {
+    private struct DeferredCaller {
         let credentials: ConnectionCredentials
         let description: ProcessDescription?
         var messages: [Message] = []
@@ -176,9 +176,9 @@ final class Callers {
         self.bus = bus
         self.table = table
         self.lookups = lookups
-        rest = ReadySource(
-            on: bus.context, priority: .of(.reading), isReady: { [unowned self] in hasTimeLeft || !answers.isEmpty },
-            run: { [unowned self] in goOn() })
+        backlogSource = ReadySource(
+            on: bus.context, priority: .of(.reading), isReady: { [unowned self] in isFirstReady || !answers.isEmpty },
+            run: { [unowned self] in processBacklog() })
     }
 
     /// Returns an identified caller; nil for others.
@@ -197,11 +197,11 @@ final class Callers {
         guard !message.hasDescriptors else { return true }
         let caller = message.kind == .methodCall ? message.sender : nil
         let isKnown = caller.map(isKnown) ?? true
-        if isKnown, waiting.isEmpty { return deferred.isEmpty || !isPutOff(message, caller) }
+        if isKnown, waiting.isEmpty { return deferred.isEmpty || !deferIfLookingUp(message, caller) }
         let about = caller ?? OwnerChange(message)?.departed
         // While many connections wait, a message overtakes them, unless messages of its own connection wait.
         if isKnown, waitingOf.count > Self.maxInOrder, about.map({ waitingOf[$0] == nil }) ?? true {
-            return deferred.isEmpty || !isPutOff(message, caller)
+            return deferred.isEmpty || !deferIfLookingUp(message, caller)
         }
         waiting.append(Waiting(message: message, caller: caller, about: about))
         waitingBytes += message.byteCount
@@ -213,17 +213,17 @@ final class Callers {
     var isAnythingWaiting: Bool { !waiting.isEmpty || !deferred.isEmpty }
 
     /// Defers a message if its caller is in step 2, or if it reports that such a caller left. Returns whether it did.
-    private func isPutOff(_ message: Message, _ caller: UniqueName?) -> Bool {
+    private func deferIfLookingUp(_ message: Message, _ caller: UniqueName?) -> Bool {
         guard let name = caller ?? OwnerChange(message)?.departed, var kept = deferred.removeValue(forKey: name) else {
             return false
         }
         kept.messages.append(message)
         kept.byteCount += message.byteCount
         deferred[name] = kept
-        putOffBytes += message.byteCount
+        deferredBytes += message.byteCount
         // Beyond the limits the caller counts as unidentified, and its deferred messages are handled. A single message
         // may be of any size.
-        if kept.byteCount > Self.maxPutOff && kept.messages.count > 1 || putOffBytes > Self.maxPutOffTogether {
+        if kept.byteCount > Self.maxDeferred && kept.messages.count > 1 || deferredBytes > Self.maxDeferredTotal {
             learned(kept.credentials, kept.description, of: name, confinement: nil)
         }
         return true
@@ -249,8 +249,8 @@ final class Callers {
 
     /// Requests the credentials of a connection from the bus (step 1).
     private func ask(about name: UniqueName) {
-        guard asked[name] == nil else { return }
-        asked[name] = table.now
+        guard credentialQueries[name] == nil else { return }
+        credentialQueries[name] = table.now
         way.credentials(of: name) { [weak self] result in
             guard let self else { return }
             // When the connection ends, the next link takes over the waiting messages, and requests the credentials
@@ -258,8 +258,8 @@ final class Callers {
             if case .failure(let error) = result, error.name == BusError.disconnectedName { return }
             let answer = answer(result, of: name)
             guard answers.isEmpty, waitingOf.count <= Self.maxInOrder else { return answers.append((name, answer)) }
-            takeUp(answer, of: name)
-            goOn()
+            processAnswer(answer, of: name)
+            processBacklog()
         }
     }
 
@@ -271,13 +271,13 @@ final class Callers {
             let processID = credentials.processID
             guard processID > 0 else { return .found(credentials, nil) }
             // The process is read now, because it may be a command that ends a moment later.
-            let description = table.description(of: processID, startedBy: asked[name] ?? table.now)
+            let description = table.description(of: processID, startedBy: credentialQueries[name] ?? table.now)
             return .found(credentials, (description, table.confinement(of: processID)))
         }
     }
 
     /// Processes a result of step 1.
-    private func takeUp(_ answer: Answer, of name: UniqueName) {
+    private func processAnswer(_ answer: Answer, of name: UniqueName) {
         switch answer {
         case .found(let credentials, nil): learned(credentials, nil, of: name, confinement: .unknown)
         case .found(let credentials, let process?):
@@ -303,7 +303,7 @@ final class Callers {
     /// Releases the memory of entries of departed connections (E8).
     func releaseMemory() {
         callers.releaseMemory()
-        asked.releaseMemory()
+        credentialQueries.releaseMemory()
         waitingOf.releaseMemory()
         forgotten.releaseMemory()
         deferred.releaseMemory()
@@ -329,13 +329,13 @@ final class Callers {
     ) {
         let processID = credentials.processID
         if case .mayBlock = lookup, callers[name] == nil {
-            deferred[name] = PutOff(credentials: credentials, description: description)
+            deferred[name] = DeferredCaller(credentials: credentials, description: description)
         }
         // One lookup serves all connections of the process.
         let isAsked = lookingUp[processID] != nil
         lookingUp[processID, default: []].append { [unowned self] confinement in
             // The result is out of date if the connection was identified otherwise, or forgotten, meanwhile.
-            guard asked[name] != nil || callers[name]?.isProvisional == true else { return }
+            guard credentialQueries[name] != nil || callers[name]?.isProvisional == true else { return }
             learned(credentials, description, of: name, confinement: confinement)
         }
         if !isAsked {
@@ -352,7 +352,7 @@ final class Callers {
         _ credentials: ConnectionCredentials, _ description: ProcessDescription?, of name: UniqueName,
         confinement: Confinement?, isProvisional: Bool = false, hasLeft: Bool = false
     ) {
-        asked[name] = nil
+        credentialQueries[name] = nil
         let caller = Caller(
             credentials, description, of: name, confinement: confinement ?? .unknown,
             isProvisional: isProvisional || confinement == nil, hasLeft: hasLeft, sharing: lastIdentity)
@@ -361,13 +361,13 @@ final class Callers {
         last = nil
         onKnown(name, caller)
         guard let kept = deferred.removeValue(forKey: name) else { return }
-        putOffBytes -= kept.byteCount
+        deferredBytes -= kept.byteCount
         for message in kept.messages { handle(message) }
     }
 
     /// Handles waiting messages whose callers are known, and processes results of step 1, within a limit per iteration
     /// of the loop. The limit lets the loop read other messages meanwhile.
-    private func goOn() {
+    private func processBacklog() {
         let start = bus.context.now
         let areMany = waitingOf.count > Self.maxInOrder || !answers.isEmpty
         for number in 0..<Self.maxAtOnce {
@@ -377,11 +377,11 @@ final class Callers {
                 if let name = first.caller, forgotten.remove(name) != nil, let caller = callers[name] {
                     onKnown(name, caller)
                 }
-                if deferred.isEmpty || !isPutOff(first.message, first.caller) { handle(first.message) }
+                if deferred.isEmpty || !deferIfLookingUp(first.message, first.caller) { handle(first.message) }
                 // The last message of a departed connection was handled.
                 if let name = first.about, waitingOf[name] == nil, forgotten.remove(name) != nil { forget(name) }
             } else if let answer = answers.popFirst() {
-                takeUp(answer.answer, of: answer.name)
+                processAnswer(answer.answer, of: answer.name)
             } else {
                 return
             }
@@ -411,25 +411,25 @@ final class Callers {
     func takeWaiting() -> [Message] {
         defer {
             (waiting, waitingOf, waitingBytes, forgotten) = (Deque(), [:], 0, [])
-            (deferred, putOffBytes) = ([:], 0)
+            (deferred, deferredBytes) = ([:], 0)
         }
         // The deferred messages of a caller arrived before its waiting messages.
         return deferred.sorted { $0.key < $1.key }.flatMap(\.value.messages) + waiting.map(\.message)
     }
 
     /// Whether the first waiting message can be handled, or its caller is still to be requested from the bus.
-    private var hasTimeLeft: Bool {
+    private var isFirstReady: Bool {
         guard !waiting.isEmpty else { return false }
         guard let caller = waiting.first?.caller else { return true }
         // A caller that was identified and then forgotten has none of these states, and its credentials are requested
         // again.
-        return self[caller] != nil || deferred[caller] != nil || asked[caller] == nil
+        return self[caller] != nil || deferred[caller] != nil || credentialQueries[caller] == nil
     }
 }
 
 /// The identities of departed connections: at most 1,024, for 60 s (P1). Expired entries are removed with the next
 /// access.
-private struct Departed {
+private struct DepartedIdentities {
     typealias Instant = SuspendingClock.Instant
 
     /// The maximum number of identities.

@@ -32,7 +32,7 @@ final class CenterDriver {
     private(set) var isOver = false
     /// Called when memory is returned to the system (``MemoryReturn``), so that further tables free their unused
     /// capacity.
-    var onRest: (() -> Void)?
+    var onMemoryReturn: (() -> Void)?
     /// Called after each event while the core is under backpressure.
     var onBackpressure: (() -> Void)?
     /// An empty array whose memory is reused from one event to the next.
@@ -50,7 +50,7 @@ final class CenterDriver {
         effects.answers.turn = { [unowned self] caller, byteCount in
             perform { effects in center.mayReply(to: caller, byteCount: byteCount, effects: &effects) }
         }
-        effects.answers.onVoid = { [unowned self] caller, places in
+        effects.answers.onTombstones = { [unowned self] caller, places in
             perform { effects in center.discardAnswers(of: caller, places, effects: &effects) }
         }
         // The later results of effects are events for the core.
@@ -95,7 +95,7 @@ final class CenterDriver {
         spareEffects = []
         center.releaseMemory()
         effects.releaseMemory()
-        onRest?()
+        onMemoryReturn?()
     }
 
     /// Passes one event to the core, and carries out its effects. It does so even if the core refuses the event: the
@@ -132,7 +132,7 @@ final class CenterDriver {
         }
         if !decided.isEmpty { decided.removeAll(keepingCapacity: true) }
         spareEffects = decided
-        if !pendingReplies.isEmpty, !isAnswering { answerPassed() }
+        if !pendingReplies.isEmpty, !isAnswering { sendPassedReplies() }
         store?.tidy(from: center)
         effects.eventEnded(isMoreDue: center.isAnythingReady)
         memory.noteEvent(held: center.heldBytes)
@@ -199,7 +199,7 @@ final class CenterDriver {
     }
 
     /// Sends the pending replies whose deliveries have been sent.
-    private func answerPassed() {
+    private func sendPassedReplies() {
         isAnswering = true
         defer { isAnswering = false }
         var answers: [ChannelAnswer] = []
@@ -289,7 +289,7 @@ final class CenterDriver {
     /// - Parameter completion: called when the bus has carried all messages that were sent before, or is gone.
     func settleAtOnce(_ completion: @escaping () -> Void) {
         beginEnding()
-        effects.settle(hearsRefusals: false, completion)
+        effects.settle(waitsForRefusals: false, completion)
     }
 
     /// Writes the final state for the next process. After that this process ends.
@@ -313,14 +313,14 @@ final class CenterDriver {
         // channel.
         var (counts, largest) = effects.recentDeliveries()
         let lost = effects.channels.closeAll()
-        for (client, one) in lost { counts[client, default: SentSignals.Recent()].add(one.unwritten) }
+        for (client, one) in lost { counts[client, default: SentSignals.SignalContent()].add(one.unwritten) }
         perform { effects in
             for (client, recent) in counts.sorted(by: { $0.key < $1.key }) {
                 let channel = lost[client]
                 // The bus may not have carried the channel's descriptor to the client. Then all frames in the channel
                 // are unreachable, and earlier messages on the bus may be lost too. The window can't bound this number,
                 // because it counts written frames as acknowledged.
-                var unreachable: SentSignals.Recent?
+                var unreachable: SentSignals.SignalContent?
                 if let channel, !channel.isCarried {
                     unreachable = channel.unread
                     unreachable?.add(recent)

@@ -13,14 +13,14 @@ import CarillonWire
 /// owns them all.
 struct CenterHandlers {
     unowned let driver: CenterDriver
-    unowned let turns: DeliveryTurns
+    unowned let deliverySources: DeliverySources
     unowned let clients: ClientRegistry
     unowned let callers: Callers
     unowned let gate: PolicyGate
     unowned let refusals: RejectionLog
     unowned let revocations: PolicyRevocations
-    unowned let parts: CallsInParts
-    unowned let manyPosts: PostBatches
+    unowned let parts: SlicedCalls
+    unowned let postBatches: PostBatches
     unowned let channelPosts: ChannelPosts
     unowned let configuration: ConfigurationKeeper
     unowned let sessions: Sessions
@@ -47,7 +47,7 @@ struct CenterHandlers {
                 method(ListObservers.self, shows: listObservers),
                 method(ListObserversFrom.self, shows: listObserversFrom),
                 // The policy check of each post is in ``PostBatches``.
-                method(PostMany.self, needs: { (_: MethodCall) in .nothing }, answers: manyPosts.begin),
+                method(PostMany.self, needs: { (_: MethodCall) in .nothing }, answers: postBatches.begin),
                 method(SetClientOptions.self, needs: Self.optionsNeed, handler: setClientOptions),
                 method(GetClient.self, shows: getClient),
                 method(Explain.self, shows: explain),
@@ -106,7 +106,7 @@ struct CenterHandlers {
         }
     }
 
-    /// Makes a row that is served in slices (``CallsInParts``), and replies with the sum of their counts.
+    /// Makes a row that is served in slices (``SlicedCalls``), and replies with the sum of their counts.
     ///
     /// - Parameter begin: returns a closure that serves the next slice.
     private func method<Method: CenterMethod>(
@@ -244,9 +244,9 @@ struct CenterHandlers {
                 name: post.name, object: post.object, userInfo: post.userInfo, options: post.options,
                 from: call.sender, effects: &effects)
         }
-        if post.options.postingStyle == .whenIdle { turns.expectIdleness() }
+        if post.options.postingStyle == .whenIdle { deliverySources.expectIdleness() }
         driver.answer(call, with: receipt)
-        turns.notePost(receivers: receipt.receivers)
+        deliverySources.notePost(receivers: receipt.receivers)
     }
 
     func setSuspended(_ call: SetSuspended, from client: UniqueName) throws(BusError) {
@@ -398,13 +398,13 @@ struct CenterHandlers {
         // A client that the caller may not see is reported as absent.
         guard visibility.shows(client),
             let explanation = center.explanation(of: client, name: call.name, object: call.object)
-        else { return [Reasons.noClient(client)] }
-        return Reasons(
+        else { return [ExplanationText.noClient(client)] }
+        return ExplanationText(
             client: client, name: call.name, object: call.object, explanation: explanation,
             registrations: center.registrations(of: client) ?? [], process: clients.process(of: client),
             refusal: call.name.isEmpty ? nil : gate.refusal(toObserve: call.name, client),
             inactiveWhen: driver.effects.activity?.rule(for: client) ?? .unfocused,
-            others: visibility.isWhole ? .told(active: driver.effects.activity?.activeApplication) : .untold,
+            others: visibility.isWhole ? .known(active: driver.effects.activity?.activeApplication) : .withheld,
             now: driver.center.clock.time()
         ).sentences
     }
@@ -437,8 +437,8 @@ struct CenterHandlers {
         let values = driver.perform { effects in
             center.retainedValues(name: get.name, object: get.object, effects: &effects)
         }
-        let isTold = gate.mayKnowPosters(call.sender)
-        try Get.answer(call, with: values) { isTold || !$0.isAboutPoster }
+        let isAllowed = gate.mayKnowPosters(call.sender)
+        try Get.answer(call, with: values) { isAllowed || !$0.isAboutPoster }
     }
 
     /// Removes the values that were retained before the call. The bound keeps later slices from removing newer values.
@@ -479,10 +479,10 @@ struct CenterHandlers {
 
     /// Returns the files and faults of the configuration. Readers in a sandbox get none, because paths are private.
     private func shownConfiguration(for reader: UniqueName?) -> ShownConfiguration {
-        let isTold = reader.map { gate.visibility(of: $0).isWhole } == true
+        let isAllowed = reader.map { gate.visibility(of: $0).isWhole } == true
         return ShownConfiguration(
-            files: isTold ? configuration.files : [],
-            errors: isTold ? configuration.faults.map(\.description) : [])
+            files: isAllowed ? configuration.files : [],
+            errors: isAllowed ? configuration.faults.map(\.description) : [])
     }
 
     /// Returns the properties of the D-Bus object, as far as the reader may see them.

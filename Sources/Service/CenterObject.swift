@@ -28,11 +28,11 @@ package final class CenterObject {
     private let callers: Callers
     private let gate: PolicyGate
     private let driver: CenterDriver
-    private let turns: DeliveryTurns
+    private let deliverySources: DeliverySources
     private let refusals: RejectionLog
     private let revocations: PolicyRevocations
-    private let parts: CallsInParts
-    private let manyPosts: PostBatches
+    private let parts: SlicedCalls
+    private let postBatches: PostBatches
     private let channelPosts: ChannelPosts
     private let configuration: ConfigurationKeeper
     /// The exchange of notifications with the services of other sessions.
@@ -77,18 +77,19 @@ package final class CenterObject {
         barrier = BusBarrier(bus: bus)
         driver = CenterDriver(bus: bus, clients: clients, barrier: barrier, machine: machine)
         answers = driver.effects.answers.way(to: bus)
-        turns = DeliveryTurns(of: driver, on: bus.context)
+        deliverySources = DeliverySources(of: driver, on: bus.context)
         refusals = RejectionLog(driver: driver, clients: clients, bus: bus)
         revocations = PolicyRevocations(of: driver, callers: callers, gate: gate)
-        parts = CallsInParts(driver: driver)
-        manyPosts = PostBatches(driver: driver, turns: turns, gate: gate, refusals: refusals, parts: parts)
+        parts = SlicedCalls(driver: driver)
+        postBatches = PostBatches(
+            driver: driver, deliverySources: deliverySources, gate: gate, refusals: refusals, parts: parts)
         channelPosts = ChannelPosts(
-            driver: driver, turns: turns, callers: callers, gate: gate, refusals: refusals,
+            driver: driver, deliverySources: deliverySources, callers: callers, gate: gate, refusals: refusals,
             configuration: configuration, machine: machine)
         let handlers = CenterHandlers(
-            driver: driver, turns: turns, clients: clients, callers: callers, gate: gate,
+            driver: driver, deliverySources: deliverySources, clients: clients, callers: callers, gate: gate,
             refusals: refusals, revocations: revocations,
-            parts: parts, manyPosts: manyPosts, channelPosts: channelPosts,
+            parts: parts, postBatches: postBatches, channelPosts: channelPosts,
             configuration: configuration, sessions: self.sessions, present: present)
         exporter = ObjectExporter(path: Wire.path, interface: handlers.interface)
         refusals.notices.account = { [unowned self] in account(of: $0) }
@@ -109,7 +110,7 @@ package final class CenterObject {
         // Such a departure is handled like a signal of the bus: after the client's waiting messages, and in slices.
         driver.effects.onGone = { [unowned self] name in _ = handle(OwnerChange.departure(of: name)) }
         driver.effects.onForgotten = { [unowned self] name in callers.forget(name) }
-        driver.onRest = { [unowned self] in
+        driver.onMemoryReturn = { [unowned self] in
             callers.releaseMemory()
             clients.releaseMemory()
             calls?.releaseMemory()
@@ -171,7 +172,7 @@ package final class CenterObject {
         sessions.limits = { [unowned driver] in driver.center.limits }
         driver.effects.ownName = { uniqueName }
         sessions.post = { [unowned self] imported throws(BusError) in
-            turns.noteActivity()
+            deliverySources.noteActivity()
             let notification = imported.notification
             try mappingCenterErrors { () throws(CenterError) in
                 try driver.perform { effects throws(CenterError) in
@@ -195,13 +196,13 @@ package final class CenterObject {
     package func resume() {
         driver.center.restoresOnlyIdentified = true
         driver.perform { effects in driver.center.finishRestoring(effects: &effects) }
-        if driver.center.hasQueuedPosts(.whenIdle) { turns.expectIdleness() }
+        if driver.center.hasQueuedPosts(.whenIdle) { deliverySources.expectIdleness() }
     }
 
     /// Whether the object has stopped serving calls, because the process is about to end.
     private var isSettling = false
     /// The timer of a last wait for calls before the process ends.
-    private var lingering: EventSource?
+    private var lastWaitTimer: EventSource?
     /// The length of that wait, in milliseconds.
     private static let lingeringTime: UInt32 = 20
     /// The maximum time for serving queued calls when the process is about to end.
@@ -252,10 +253,10 @@ package final class CenterObject {
         guard loseWaitingCalls() else {
             // A client that has just learned that the name has another owner sends a Ping, by which it finds out
             // whether its posts were served. The wait is for such Pings.
-            lingering = .once(milliseconds: Self.lingeringTime, on: bus.context, priority: .of(.control)) {
+            lastWaitTimer = .once(milliseconds: Self.lingeringTime, on: bus.context, priority: .of(.control)) {
                 [weak self] in
                 guard let self else { return }
-                lingering = nil
+                lastWaitTimer = nil
                 guard loseWaitingCalls() else { return completion() }
                 driver.settleAtOnce(completion)
             }
@@ -385,10 +386,10 @@ package final class CenterObject {
     private func handleNow(_ message: Message) -> Bool {
         // After the end of the driver no message is served. The bus returns errors to the callers.
         guard !driver.isOver else { return true }
-        turns.noteActivity()
+        deliverySources.noteActivity()
         if message.kind == .methodCall, let sender = message.sender {
             guard let calls else { return serve(message, of: sender) }
-            return calls.take(message, of: sender, line(of: sender)) { serve(message, of: sender) }
+            return calls.take(message, of: sender, queueAccount(of: sender)) { serve(message, of: sender) }
         }
         if let change = OwnerChange(message) {
             #if CARILLON_PLANTED
@@ -396,8 +397,8 @@ package final class CenterObject {
             #endif
             // The departure waits in the call queue behind the client's calls.
             if let client = change.departed, let calls {
-                channelPosts.isLeaving(client)
-                calls.takeEnd(message, of: client, line(of: client)) { ownerChanged(change) }
+                channelPosts.beginLeaving(client)
+                calls.takeEnd(message, of: client, queueAccount(of: client)) { ownerChanged(change) }
             } else {
                 ownerChanged(change)
             }
@@ -419,21 +420,21 @@ package final class CenterObject {
 
     /// Returns the account in whose fair queue the messages of a connection wait. Connections that left before they
     /// were identified share one account, because a single process may have made many of them.
-    private func line(of connection: UniqueName) -> AccountID {
+    private func queueAccount(of connection: UniqueName) -> AccountID {
         callers[connection]?.hasLeft == true ? .user(.max) : account(of: connection)
     }
 
     /// Serves a message from the ``CallQueue``, or the next slice of it.
     private func serveKept(_ message: Message) {
-        turns.noteActivity()
+        deliverySources.noteActivity()
         if parts.goOn(message) { return }
-        if let change = OwnerChange(message) { return ownerChangeIsDue(change, message) }
+        if let change = OwnerChange(message) { return serveOwnerChange(change, message) }
         guard let sender = message.sender, !serve(message, of: sender), !message.expectsNoReply else { return }
         answers.send(message.errorReply(.unknownMethod("there is no such method")))
     }
 
     /// Handles a departure whose turn in the call queue has come, in slices if the client has much state.
-    private func ownerChangeIsDue(_ change: OwnerChange, _ message: Message) {
+    private func serveOwnerChange(_ change: OwnerChange, _ message: Message) {
         guard let client = change.departed, driver.center.leavesInSlices(client) else {
             return ownerChanged(change)
         }
@@ -458,7 +459,7 @@ package final class CenterObject {
     private func serve(_ call: Message, of sender: UniqueName) -> Bool {
         guard isServed(call, of: sender) else { return true }
         // Nobody would receive the reply of a pure query.
-        if hasLeft(sender), Self.questions.contains(where: call.hasMember) { return true }
+        if hasLeft(sender), Self.pureQueries.contains(where: call.hasMember) { return true }
         driver.noteServing()
         driver.effects.activity?.noteUse()
         // Refusals of earlier posts are reported before a reply, by which the caller knows that these posts are
@@ -511,7 +512,7 @@ package final class CenterObject {
         let calls = makeCallQueue(on: main)
         self.calls = calls
         // The reference is weak, because the connection may read for a moment after this object is gone.
-        main.onArrivingCall = { [weak calls] call in calls?.takeAtGlance(call) == true }
+        main.onArrivingCall = { [weak calls] call in calls?.takeUndecoded(call) == true }
         barrier.use(control: control)
         callers.control = control
         control.routePeerCalls()
@@ -526,7 +527,7 @@ package final class CenterObject {
         calls.serve = { [unowned self] message in serveKept(message) }
         calls.serveChannel = { [unowned channelPosts] channel in channelPosts.take(from: channel) }
         channelPosts.calls = calls
-        callers.onPutOff = { [unowned calls] in calls.keptElsewhere = $0 }
+        callers.onKeptBytesChanged = { [unowned calls] in calls.bytesInCallers = $0 }
         calls.refuse = { [unowned self] message in
             guard let sender = message.sender else { return }
             refuse(message, of: sender, with: overload)
@@ -535,9 +536,9 @@ package final class CenterObject {
         calls.onLostPosts = { [unowned self] poster, count in
             refusals.notices.note(count, overload, of: poster)
         }
-        calls.mayTakeAtGlance = { [unowned self] in !driver.isOver && !callers.isAnythingWaiting }
-        calls.onGlance = { [unowned turns] in turns.noteGlance() }
-        calls.onPart = { [unowned turns] posts in turns.notePart(posts: posts) }
+        calls.mayTakeUndecoded = { [unowned self] in !driver.isOver && !callers.isAnythingWaiting }
+        calls.onUndecodedCall = { [unowned deliverySources] in deliverySources.noteUndecodedCall() }
+        calls.onPart = { [unowned deliverySources] posts in deliverySources.notePart(posts: posts) }
         calls.mayPost = { [gate] poster in
             guard !gate.isFree(poster) else { return nil }
             return { name in (try? gate.check(poster) { .post(name: name) }) != nil }
@@ -565,7 +566,7 @@ package final class CenterObject {
     ]
 
     /// The calls that only query, so that their reply is their only effect.
-    private static let questions = [
+    private static let pureQueries = [
         ListClients.member, ListPosters.member, ListObservers.member, ListObserversFrom.member, GetClient.member,
         Explain.member, Get.member, FollowInterest.member, FollowValues.member,
     ]

@@ -22,7 +22,7 @@ final class ConfigurationKeeper {
 
     /// Reads the files for the first time. Files with a fault are applied only as far as they restrict.
     func begin() {
-        current = take(saying: "configuration refused").configuration
+        current = readAndLog(saying: "configuration refused").configuration
     }
 
     /// Reads the files again. If one has a fault, the old configuration stays.
@@ -30,7 +30,7 @@ final class ConfigurationKeeper {
     /// - Throws: the first fault, with file and line. All faults are logged, unless they are the same as at the last
     ///   reading.
     func read() throws(KeyFile.Fault) {
-        let reading = take(saying: "configuration refused, the present one stays in force")
+        let reading = readAndLog(saying: "configuration refused, the present one stays in force")
         guard let first = faults.first else {
             let before = current
             current = reading.configuration
@@ -41,7 +41,7 @@ final class ConfigurationKeeper {
     }
 
     /// Reads the files, stores their paths and faults, and logs new faults after `words`.
-    private func take(saying words: String) -> Configuration.Reading {
+    private func readAndLog(saying words: String) -> Configuration.Reading {
         let reading = readFiles()
         if reading.faults != faults {
             for fault in reading.faults { Log.warning("\(words): \(fault)", ["CARILLON_REASON": fault.reason]) }

@@ -3,7 +3,7 @@ import CarillonCore
 import CarillonMainLoop
 
 extension EventSource.Priority {
-    /// Returns the loop priority at which ``DeliveryTurns`` sends the due messages of a lane, from the table of all
+    /// Returns the loop priority at which ``DeliverySources`` sends the due messages of a lane, from the table of all
     /// priorities (``of(_:in:)``).
     static func of(lane: DeliveryLane) -> EventSource.Priority {
         switch lane {

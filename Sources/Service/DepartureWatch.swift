@@ -60,7 +60,7 @@ final class DepartureWatch {
         guard clients.updateValue(isGone, forKey: client) == nil else { return }
         switch general {
         case .active: break
-        case .asked, .refused: askLater()
+        case .asked, .refused: scheduleQueries()
         case .notNeeded:
             ruled.insert(client)
             bus.addMatch(OwnerChange.matchRule(for: client)) { [weak self] result in
@@ -124,19 +124,19 @@ final class DepartureWatch {
                 for client in clients.keys.sorted() { ask(for: client) }
             case .failure:
                 general = .refused
-                askLater()
+                scheduleQueries()
             }
         }
     }
 
     /// Starts the timer of the next round of queries.
-    private func askLater() {
+    private func scheduleQueries() {
         guard timer?.isPending != true, general != .active else { return }
-        timer = .once(milliseconds: Self.pauseMilliseconds, on: bus.context) { [unowned self] in askAround() }
+        timer = .once(milliseconds: Self.pauseMilliseconds, on: bus.context) { [unowned self] in queryUnwatched() }
     }
 
     /// Queries the clients without a rule, as many as a round may have, and tries the general rule again.
-    private func askAround() {
+    private func queryUnwatched() {
         let unwatched = clients.keys.filter { !ruled.contains($0) }.sorted()
         guard general != .active, !unwatched.isEmpty else { return }
         let start = asked.flatMap { last in unwatched.firstIndex { $0 > last } } ?? 0
@@ -144,7 +144,7 @@ final class DepartureWatch {
         asked = round.last
         for client in round { ask(for: client) }
         if general == .refused { useGeneralRule(because: .failed("the bus allowed no match rule for it before")) }
-        askLater()
+        scheduleQueries()
     }
 
     /// Queries the bus about a client. NameHasNoOwner means that it has left.

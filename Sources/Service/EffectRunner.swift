@@ -30,7 +30,7 @@ final class EffectRunner {
         /// A socket backlog probe found whether the client has read its messages.
         case backlogProbed(ClientName, hasRead: Bool)
         /// The bus refused a signal with this content.
-        case deliveryRefused(ClientName, SentSignals.Recent)
+        case deliveryRefused(ClientName, SentSignals.SignalContent)
         /// The bus refused a probe. `isCounted`: whether this bus reports each refused signal.
         case probeRefused(ClientName, isCounted: Bool)
         /// The timer after the client's application became inactive has ended. `epoch`: the number of that timer.
@@ -96,7 +96,7 @@ final class EffectRunner {
     /// The requests whose barrier the bus refused, until they are repeated.
     private var refusedBarriers: [RefusedBarrier] = []
     /// The timer that repeats them.
-    private var askAgain: EventSource?
+    private var barrierRetryTimer: EventSource?
     /// The pause before a refused barrier is repeated, in milliseconds.
     private static let pauseForBus: UInt32 = 1000
     /// The timers of clients whose application became inactive, including expired timers.
@@ -132,7 +132,7 @@ final class EffectRunner {
             if probedReplies.remove(client) != nil { report(.replyBacklogProbed(client, hasRead: hasRead)) }
             if !channels.backlogProbed(client, hasRead: hasRead) { report(.backlogProbed(client, hasRead: hasRead)) }
         }
-        backlogProbe.isOnTheWay = { [unowned prober] client in prober.isOnTheWay(to: client) }
+        backlogProbe.mayBeInBus = { [unowned prober] client in prober.mayBeInBus(to: client) }
         prober.onAnswer = { [unowned self] client, line in
             switch line {
             case .replies: report(.repliesAnswered(client))
@@ -183,7 +183,7 @@ final class EffectRunner {
 
     /// Returns the content of the signals to each client that may still have been in flight when the bus closed the
     /// connection. `largest` is the size in bytes of the largest of them (``Delivery/carriedBytes``).
-    func recentDeliveries() -> (counts: [ClientName: SentSignals.Recent], largest: Int) {
+    func recentDeliveries() -> (counts: [ClientName: SentSignals.SignalContent], largest: Int) {
         sentSignals.recent(at: bus.context.now)
     }
 
@@ -207,17 +207,17 @@ final class EffectRunner {
             case .failure(let error):
                 // The bus may be out of quota for a while.
                 guard error.name != BusError.disconnectedName else { return }
-                passLater(RefusedBarrier(isWanted: isWanted, completion: completion))
+                retryBarrierLater(RefusedBarrier(isWanted: isWanted, completion: completion))
             }
         }
     }
 
     /// Repeats a request with its barrier after a pause, together with other refused ones.
-    private func passLater(_ one: RefusedBarrier) {
+    private func retryBarrierLater(_ one: RefusedBarrier) {
         refusedBarriers.append(one)
-        guard askAgain == nil else { return }
-        askAgain = .once(milliseconds: Self.pauseForBus, on: bus.context) { [unowned self] in
-            askAgain = nil
+        guard barrierRetryTimer == nil else { return }
+        barrierRetryTimer = .once(milliseconds: Self.pauseForBus, on: bus.context) { [unowned self] in
+            barrierRetryTimer = nil
             let waiting = refusedBarriers.filter { $0.isWanted() }
             refusedBarriers = []
             barrier.share { for one in waiting { whenCarried(while: one.isWanted, one.completion) } }
@@ -233,19 +233,19 @@ final class EffectRunner {
     /// Calls `completion` when the bus has carried all sent messages and the store has recorded that, or when a barrier
     /// fails. For the end of the process.
     ///
-    /// - Parameter hearsRefusals: whether to wait for the bus's errors for refused signals too. They arrive behind all
+    /// - Parameter waitsForRefusals: whether to wait for the bus's errors for refused signals too. They arrive behind all
     ///   calls that the bus holds for the service.
-    func settle(hearsRefusals: Bool = true, _ completion: @escaping () -> Void) {
+    func settle(waitsForRefusals: Bool = true, _ completion: @escaping () -> Void) {
         // Repeats everything while messages without receipts are left.
         func carried(_ isKnown: Bool) {
             guard isKnown, receipts?.areComplete == false else { return completion() }
-            settle(hearsRefusals: hearsRefusals, completion)
+            settle(waitsForRefusals: waitsForRefusals, completion)
         }
-        receipts?.askNow()
+        receipts?.sendBarrierNow()
         barrier.pass { [weak self] result in
             guard let self else { return completion() }
             if case .failure(let error) = result, error.name == BusError.disconnectedName { return completion() }
-            guard hearsRefusals || !barrier.isAnsweredLater else { return carried(true) }
+            guard waitsForRefusals || !barrier.isAnsweredLater else { return carried(true) }
             bus.busID { result in
                 if case .success = result { carried(true) } else { carried(false) }
             }
@@ -276,7 +276,7 @@ final class EffectRunner {
         case .deliver(let delivery): send(delivery, at: now, over: bus)
         case .deliverTogether(let client, let batch): send(batch, to: client)
         case .dropped(let client, let count, let observers, let reason, let sequence):
-            tell(client, count: count, lost: observers, because: reason, sequence: sequence)
+            reportLosses(client, count: count, lost: observers, because: reason, sequence: sequence)
         case .suspensionChanged(let client, let isSuspended, let cause):
             send(
                 SuspensionChangedSignal(isSuspended: isSuspended, cause: cause.rawValue).message(to: client), to: client
@@ -348,7 +348,8 @@ final class EffectRunner {
     private func send(_ delivery: Delivery, at now: SuspendingClock.Instant, over bus: any MessageBus) {
         let serial = nextSignal()
         sentSignals.note(
-            serial, to: delivery.client, size: delivery.carriedBytes, SentSignals.Recent(notifications: 1), at: now)
+            serial, to: delivery.client, size: delivery.carriedBytes, SentSignals.SignalContent(notifications: 1),
+            at: now)
         NotificationSignal.send(
             delivery, userInfo: Self.userInfo(of: delivery.notification), behind: head(for: delivery),
             messageSerial: serial, over: bus)
@@ -367,7 +368,7 @@ final class EffectRunner {
         let serial = nextSignal()
         sentSignals.note(
             serial, to: client, size: batch.reduce(0) { $0 + $1.carriedBytes },
-            SentSignals.Recent(notifications: batch.count), at: bus.context.now)
+            SentSignals.SignalContent(notifications: batch.count), at: bus.context.now)
         bus.send(
             NotificationsSignal.message(for: batch, to: client, messageSerial: serial) {
                 Self.userInfo(of: $0)
@@ -430,21 +431,21 @@ final class EffectRunner {
     }
 
     /// Reports losses to a client with the signal Dropped.
-    private func tell(
+    private func reportLosses(
         _ client: ClientName, count: UInt64, lost observers: [ObserverID], because reason: DropReason, sequence: UInt64
     ) {
         Log.info(
             "reported \(count) lost notifications to \(client) (\(reason.rawValue))",
             ["CARILLON_CLIENT": client.rawValue, "CARILLON_REASON": reason.rawValue])
         let message = DroppedSignal(count: count, observers: observers, reason: reason.rawValue).message(to: client)
-        send(message, to: client, telling: SentSignals.Recent(losses: count))
+        send(message, to: client, telling: SentSignals.SignalContent(losses: count))
         receipts?.noteSent(sequence, to: client, notifications: 0, dropped: count)
     }
 
     /// Sends a control signal, and records it, so that its refusal by the bus is recognized.
     ///
     /// - Parameter content: the number of losses that the signal reports, if any.
-    private func send(_ message: Message, to client: ClientName, telling content: SentSignals.Recent = .init()) {
+    private func send(_ message: Message, to client: ClientName, telling content: SentSignals.SignalContent = .init()) {
         sentSignals.note(message.numbered(nextSignal), to: client, size: 0, content, at: bus.context.now)
         bus.send(message)
     }

@@ -25,6 +25,6 @@ struct HandoverState {
     /// connection over them; `Int.max` where no limit is known (``DistributedCenter/maxBytes``).
     let maxBytes: Int
     /// The size of the largest notification in flight, in bytes. It may be the reason why the bus closed the
-    /// connection, so the next link tests whether the bus carries this size (``SizeTest``).
+    /// connection, so the next link tests whether the bus carries this size (``MessageSizeTest``).
     let largest: Int
 }

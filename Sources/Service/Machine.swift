@@ -59,7 +59,7 @@ package struct Machine {
             processes: RecentProcesses(of: ProcFileSystem()), session: .own,
             maySandboxesCall: { [instances = FlatpakInstances.ofSession()] in instances.mayTalk(to: Wire.busName) },
             readConfiguration: { .ofMachine() }, sockets: { UnixSockets() },
-            releasePages: UnusedPages.letGo,
+            releasePages: UnusedPages.releaseAll,
             connectToSystemBus: { context, priority throws(BusError) in
                 try Connection(address: Connection.systemBusAddress, context: context, priority: priority)
             })

@@ -30,7 +30,7 @@ final class MemoryReturn {
     /// Called before memory is returned, so that tables free their unused capacity.
     var releaseMemory: (() -> Void)?
     /// The idle source that releases file pages after the first call; nil before that call.
-    private var firstRest: EventSource?
+    private var startPagesSource: EventSource?
 
     /// The number of events after which memory is to be returned.
     private static let manyEvents = 1024
@@ -64,9 +64,9 @@ final class MemoryReturn {
     /// Notes that a call is served. The first call, for which the bus may have started the service, schedules the
     /// release of file pages that only the start needed.
     func noteServing() {
-        guard firstRest == nil, let releasePages else { return }
+        guard startPagesSource == nil, let releasePages else { return }
         // An idle source runs when nothing else is ready, so no caller waits for it, and no timer wakes the process.
-        firstRest = .idle(on: context, priority: .of(.queuedWhenIdle)) {
+        startPagesSource = .idle(on: context, priority: .of(.queuedWhenIdle)) {
             releasePages()
             return .remove
         }
@@ -91,11 +91,11 @@ final class MemoryReturn {
             timer = nil
             events = 0
             maxHeld = held
-            giveBack(isQuiet: isQuiet)
+            returnMemory(isQuiet: isQuiet)
         }
     }
 
-    private func giveBack(isQuiet: Bool) {
+    private func returnMemory(isQuiet: Bool) {
         releaseMemory?()
         #if canImport(Glibc)
             _ = malloc_trim(0)

@@ -15,7 +15,7 @@ struct PendingReplies {
     /// A reply with the watermarks that it waits for.
     struct Waiting {
         fileprivate let poster: ClientName
-        fileprivate let answer: Asker
+        fileprivate let answer: Recipient
         /// The number of clients that the post matched; its outcome.
         fileprivate let receivers: Int
         /// The outcomes of the posts of `PostMany`; nil for a single post.
@@ -44,13 +44,13 @@ struct PendingReplies {
     }
 
     /// The receiver of a reply.
-    fileprivate enum Asker {
+    fileprivate enum Recipient {
         case call(MethodCall.Answer)
         case channel(ChannelPost)
     }
 
     /// One queue per lane, in the order of watermarks.
-    private var lines: [Deque<Waiting>] = DeliveryLane.allCases.map { _ in Deque() }
+    private var laneQueues: [Deque<Waiting>] = DeliveryLane.allCases.map { _ in Deque() }
     /// The posters with pending replies.
     private var posters: [ClientName: Poster] = [:]
 
@@ -96,7 +96,7 @@ struct PendingReplies {
     }
 
     private mutating func append(_ waiting: Waiting) {
-        lines[waiting.mark.lane.rawValue].append(waiting)
+        laneQueues[waiting.mark.lane.rawValue].append(waiting)
         posters[waiting.poster, default: Poster(last: waiting.mark)].note(waiting.mark)
     }
 
@@ -108,9 +108,9 @@ struct PendingReplies {
     /// Removes and returns a reply all of whose watermarks have been passed; nil if there is none.
     mutating func popPassed(hasPassed: (Watermark) -> Bool) -> Waiting? {
         guard !isEmpty else { return nil }
-        for line in lines.indices {
-            while var waiting = lines[line].first, hasPassed(waiting.mark) {
-                lines[line].popFirst()
+        for lane in laneQueues.indices {
+            while var waiting = laneQueues[lane].first, hasPassed(waiting.mark) {
+                laneQueues[lane].popFirst()
                 noteTaken(of: waiting.poster)
                 waiting.marks.removeAll(where: hasPassed)
                 guard !waiting.marks.isEmpty else { return waiting }

@@ -6,7 +6,7 @@ import CarillonWire
 
 /// The service of `PostMany` calls, each of which carries a batch of posts (F1).
 ///
-/// The posts of a call are made in work slices, and other calls are served between two slices (``CallsInParts``). Each
+/// The posts of a call are made in work slices, and other calls are served between two slices (``SlicedCalls``). Each
 /// post is checked, counted and made like a single post. A refused post does not affect the others. The reply has one
 /// outcome for each post, and is sent after the deliveries of all of them.
 final class PostBatches {
@@ -32,14 +32,17 @@ final class PostBatches {
     }
 
     private unowned let driver: CenterDriver
-    private unowned let turns: DeliveryTurns
+    private unowned let deliverySources: DeliverySources
     private unowned let gate: PolicyGate
     private unowned let refusals: RejectionLog
-    private unowned let parts: CallsInParts
+    private unowned let parts: SlicedCalls
 
-    init(driver: CenterDriver, turns: DeliveryTurns, gate: PolicyGate, refusals: RejectionLog, parts: CallsInParts) {
+    init(
+        driver: CenterDriver, deliverySources: DeliverySources, gate: PolicyGate, refusals: RejectionLog,
+        parts: SlicedCalls
+    ) {
         self.driver = driver
-        self.turns = turns
+        self.deliverySources = deliverySources
         self.gate = gate
         self.refusals = refusals
         self.parts = parts
@@ -52,19 +55,19 @@ final class PostBatches {
         let posts = try ArrivedPosts(call.message, limits: driver.center.limits)
         try call.expectNoDescriptors()
         let work = Work(call, posts)
-        parts.begin(call) { [unowned self] piece in serve(work, piece) }
+        parts.begin(call) { [unowned self] slice in serve(work, slice) }
     }
 
     /// Makes posts within a work slice, in one event of the core, and replies after the last one.
     ///
     /// - Returns: whether these were the last posts.
-    private func serve(_ work: Work, _ piece: WorkSlice) -> Bool {
-        var piece = piece
+    private func serve(_ work: Work, _ slice: WorkSlice) -> Bool {
+        var slice = slice
         var refused: [(String, BusError)] = []
         var waitsForIdleness = false
         driver.perform { effects in
-            while !work.isAtEnd, piece.hasRoom(at: driver.context.now) {
-                piece.take()
+            while !work.isAtEnd, slice.hasRoom(at: driver.context.now) {
+                slice.take()
                 driver.noteServing()
                 let next = work.next.take()
                 let (name, post) =
@@ -113,7 +116,7 @@ final class PostBatches {
         }
         // Refusals are noted after the event, because noting is an event of the core too.
         for (name, error) in refused { refusals.note(work.call, error, post: name) }
-        if waitsForIdleness { turns.expectIdleness() }
+        if waitsForIdleness { deliverySources.expectIdleness() }
         guard work.isAtEnd else { return false }
         driver.answer(work.call, with: work.outcomes, behind: work.marks.sorted { $0.key < $1.key }.map(\.value))
         return true

@@ -59,7 +59,7 @@ final class RefusalNotices {
         notice.count = overflow ? .max : sum
         notice.error = error.shortened(to: Self.maxBytes)
         notices[poster] = notice
-        if isFirst, timer.map({ notice.due < $0.due }) ?? true { wait() }
+        if isFirst, timer.map({ notice.due < $0.due }) ?? true { startTimer() }
     }
 
     /// Makes the state of a poster.
@@ -83,7 +83,7 @@ final class RefusalNotices {
     /// Reports refusals to a poster that waits for a reply, before that reply.
     func reportNow(_ poster: UniqueName) {
         guard !notices.isEmpty, let notice = remove(poster) else { return }
-        tell(notice, poster)
+        sendNotice(notice, poster)
     }
 
     /// Forgets a poster that has left the bus.
@@ -91,33 +91,33 @@ final class RefusalNotices {
 
     /// Reports all refusals at the end of the service.
     func reportAll() {
-        for (poster, notice) in notices.sorted(by: { $0.key < $1.key }) { tell(notice, poster) }
+        for (poster, notice) in notices.sorted(by: { $0.key < $1.key }) { sendNotice(notice, poster) }
         (notices, counts, timer) = ([:], [:], nil)
     }
 
     /// Sends the signal, if there are refusals.
-    private func tell(_ notice: Notice, _ poster: UniqueName) {
+    private func sendNotice(_ notice: Notice, _ poster: UniqueName) {
         guard notice.count > 0 else { return }
         bus.send(PostsRefusedSignal(count: notice.count, error: notice.error).message(to: poster))
     }
 
     /// Starts the timer of the earliest signal.
-    private func wait() {
+    private func startTimer() {
         guard let next = notices.values.lazy.map(\.due).min() else { return }
         let left = max(.zero, next - bus.context.now) / .milliseconds(1)
         let source = EventSource.once(milliseconds: UInt32(left.rounded(.up)), on: bus.context) { [unowned self] in
             timer = nil
-            tellDue()
-            wait()
+            sendDueNotices()
+            startTimer()
         }
         timer = (source, next)
     }
 
     /// Sends the signals that are due, and sets the time of each poster's next one.
-    private func tellDue() {
+    private func sendDueNotices() {
         let now = bus.context.now
         for (poster, notice) in notices.filter({ $0.value.due <= now }).sorted(by: { $0.key < $1.key }) {
-            tell(notice, poster)
+            sendNotice(notice, poster)
             if notice.count > 0 {
                 notices[poster]!.count = 0
                 notices[poster]!.due = now + notice.pause

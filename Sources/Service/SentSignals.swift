@@ -16,11 +16,11 @@ struct SentSignals {
         /// The approximate size in bytes; 0 for a control signal.
         var size: Int
         /// The numbers of notifications and losses in the signal.
-        var content: Recent
+        var content: SignalContent
     }
 
     /// The numbers of notifications, and of losses reported by Dropped, in one signal or in several to one client.
-    struct Recent: Equatable {
+    struct SignalContent: Equatable {
         var notifications = 0
         var losses: UInt64 = 0
 
@@ -33,7 +33,7 @@ struct SentSignals {
     /// The number of entries, a power of two. The bus rarely has more unread messages of the service.
     private static let capacity = 1 << 13
     /// The time after which a running bus is assumed to have read a sent message.
-    private static let timeOnTheWay = Duration.seconds(5)
+    private static let maxTimeInFlight = Duration.seconds(5)
 
     private var entries: [Entry] = []
 
@@ -44,7 +44,7 @@ struct SentSignals {
     ///   - content: the numbers of notifications and losses in it.
     ///   - now: the present.
     mutating func note(
-        _ serial: UInt32, to client: ClientName, size: Int, _ content: Recent, at now: SuspendingClock.Instant
+        _ serial: UInt32, to client: ClientName, size: Int, _ content: SignalContent, at now: SuspendingClock.Instant
     ) {
         let entry = Entry(serial: serial, client: client, time: now, size: size, content: content)
         let place = Int(serial) & (Self.capacity - 1)
@@ -55,7 +55,7 @@ struct SentSignals {
 
     /// Removes and returns the receiver of a refused signal and its content; nil if the entry was overwritten by a
     /// newer one, or was removed before.
-    mutating func take(_ serial: UInt32) -> (client: ClientName, content: Recent)? {
+    mutating func take(_ serial: UInt32) -> (client: ClientName, content: SignalContent)? {
         let place = Int(serial) & (Self.capacity - 1)
         guard place < entries.count, entries[place].serial == serial, let client = entries[place].client else {
             return nil
@@ -64,14 +64,14 @@ struct SentSignals {
         return (client, entries[place].content)
     }
 
-    /// Returns the content that was sent to each client in the last ``timeOnTheWay``, and the size of the largest of
+    /// Returns the content that was sent to each client in the last ``maxTimeInFlight``, and the size of the largest of
     /// these signals in bytes.
-    func recent(at now: SuspendingClock.Instant) -> (counts: [ClientName: Recent], largest: Int) {
-        let earliest = now - Self.timeOnTheWay
-        var (counts, largest): ([ClientName: Recent], Int) = ([:], 0)
+    func recent(at now: SuspendingClock.Instant) -> (counts: [ClientName: SignalContent], largest: Int) {
+        let earliest = now - Self.maxTimeInFlight
+        var (counts, largest): ([ClientName: SignalContent], Int) = ([:], 0)
         for entry in entries where entry.time > earliest {
             guard let client = entry.client else { continue }
-            counts[client, default: Recent()].add(entry.content)
+            counts[client, default: SignalContent()].add(entry.content)
             largest = max(largest, entry.size)
         }
         return (counts, largest)

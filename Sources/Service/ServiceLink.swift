@@ -36,7 +36,7 @@ final class ServiceLink {
     /// The state of the link before, until it is restored; nil at the first link.
     private var handoverState: HandoverState?
     /// The running test of a message size.
-    private var sizeTest: SizeTest?
+    private var sizeTest: MessageSizeTest?
     /// The timer of the next test.
     private var sizeTimer: EventSource?
     /// The pause before a size is tested again, in milliseconds. It doubles after each test, up to the longest pause.
@@ -96,7 +96,7 @@ final class ServiceLink {
                 end(.nameLost)
                 return true
             }
-            return waitingCalls == nil ? object.handle(message) : hold(message)
+            return waitingCalls == nil ? object.handle(message) : keepUntilRestored(message)
         }
         for connection in [connection, control] {
             connection.onDisconnect = { [unowned self] in end(.disconnected) }
@@ -184,7 +184,7 @@ final class ServiceLink {
     private func takeUpState(onBus id: String) {
         guard let handoverState else { return recover(onBus: id) }
         object.inherit(handoverState)
-        suspect(handoverState.largest, known: handoverState.maxBytes)
+        testSuspectSize(handoverState.largest, known: handoverState.maxBytes)
         self.handoverState = nil
         serve()
     }
@@ -208,7 +208,7 @@ final class ServiceLink {
     }
 
     /// Keeps a call until the state is restored. Beyond the memory limit, and with descriptors, the call gets an error.
-    private func hold(_ message: Message) -> Bool {
+    private func keepUntilRestored(_ message: Message) -> Bool {
         guard message.kind == .methodCall else { return false }
         let size = message.byteCount + Self.callOverhead
         if waitingBytes + size <= Self.maxWaitingBytes, !message.hasDescriptors {
@@ -227,8 +227,8 @@ final class ServiceLink {
     /// - Parameters:
     ///   - size: the size of the largest notification in flight on that connection, in bytes.
     ///   - known: the earlier limit, in bytes.
-    private func suspect(_ size: Int, known: Int) {
-        guard size > SizeTest.harmless, size < known else {
+    private func testSuspectSize(_ size: Int, known: Int) {
+        guard size > MessageSizeTest.safeSize, size < known else {
             return testAgain(nil, after: Self.firstPause)
         }
         object.maxBytes = size
@@ -242,14 +242,15 @@ final class ServiceLink {
     ///   - known: the limit if the bus carries this size, in bytes.
     ///   - pause: the pause until the next test, in milliseconds.
     private func test(_ size: Int, otherwise known: Int, pause: UInt32) {
-        sizeTest = SizeTest(size: size, machine: machine, context: connection.context) { [unowned self] isCarried in
+        sizeTest = MessageSizeTest(size: size, machine: machine, context: connection.context) {
+            [unowned self] isCarried in
             let isFirst = pause == Self.firstPause
             if isCarried {
                 object.maxBytes = known
                 if !isFirst { Log.notice("the bus accepts notifications of \(size) bytes again") }
             } else if isFirst {
                 // The limit is an eighth below the size that failed.
-                object.maxBytes = max(SizeTest.harmless, size - size / 8)
+                object.maxBytes = max(MessageSizeTest.safeSize, size - size / 8)
                 Log.warning(
                     "the bus rejects notifications of \(size) bytes; larger than \(object.maxBytes) bytes are not sent",
                     ["CARILLON_REASON": "bus-limits"])

@@ -13,7 +13,7 @@
 enum UnusedPages {
     /// Releases all pages that are identical to their file: the pages of mappings that are not writable, and in which
     /// the loader or a debugger has changed no page.
-    static func letGo() {
+    static func releaseAll() {
         guard let file = fopen("/proc/self/smaps", "re") else { return }
         defer { fclose(file) }
         var (line, capacity): (UnsafeMutablePointer<CChar>?, Int) = (nil, 0)

@@ -22,7 +22,7 @@ struct DeliveryPriorityTests: StateTests {
         let driver = CenterDriver(
             bus: bus, clients: ClientRegistry(bus: bus, table: NoProcesses()), barrier: BusBarrier(bus: bus),
             machine: .own(address: ""))
-        let turns = DeliveryTurns(of: driver, on: bus.context)
+        let turns = DeliverySources(of: driver, on: bus.context)
         try driver.perform { effects in
             _ = try driver.center.addObserver(
                 of: ":1.1", name: "", object: "", options: ObserverOptions(), effects: &effects)

@@ -32,7 +32,7 @@ struct FairQueueTests {
         for _ in 0..<10_000 {
             guard let item = lines.popNext() else { break }
             order.append(item)
-            lines.noteTurn(time)
+            lines.chargeWaiting(time)
         }
         return order
     }
@@ -154,7 +154,7 @@ struct FairQueueTests {
         // What is left of it, though its line was empty meanwhile.
         lines.prepend(101, of: "a")
         lines.prepend(300, of: "c")
-        lines.noteTurn(.microseconds(100))
+        lines.chargeWaiting(.microseconds(100))
         let rest = order(&lines, taking: .milliseconds(1))
         #expect(rest == [101, 200, 300])
     }

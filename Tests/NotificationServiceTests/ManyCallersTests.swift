@@ -147,7 +147,7 @@ struct ManyCallersTests {
     func kept() {
         let scene = Scene()
         var kept = 0
-        scene.callers.onPutOff = { kept = $0 }
+        scene.callers.onKeptBytesChanged = { kept = $0 }
         for caller in 1...40 { scene.call(caller) }
         let size = kept / 40
         #expect(size > 50 && kept == size * 40)

@@ -291,13 +291,13 @@ struct SessionValuesTests {
         scene.center.newestSerial = 4
         want(scene)
         #expect(heard.take(scene).isEmpty)
-        scene.stay.exportEnded(NotificationKey(name: "com.example.Ding", object: "a"))
+        scene.systemBusSession.exportEnded(NotificationKey(name: "com.example.Ding", object: "a"))
         #expect(heard.take(scene).isEmpty)
         understands(scene)
         want(scene)
         #expect(heard.take(scene) == ["1 values", "2 a kept", "3 b kept", "4 end"])
-        scene.stay.exportEnded(NotificationKey(name: "com.example.Ding", object: "a"))
-        scene.stay.exportEnded(NotificationKey(name: "com.example.Other", object: "x"))
+        scene.systemBusSession.exportEnded(NotificationKey(name: "com.example.Ding", object: "a"))
+        scene.systemBusSession.exportEnded(NotificationKey(name: "com.example.Other", object: "x"))
         #expect(heard.take(scene) == ["5 removed a"])
     }
 
@@ -308,14 +308,14 @@ struct SessionValuesTests {
         understands(scene)
         want(scene)
         #expect(heard.take(scene) == ["1 values", "2 end"])
-        for number in 1...70 { scene.stay.export(value("live \(number)", 0).value) }
+        for number in 1...70 { scene.systemBusSession.export(value("live \(number)", 0).value) }
         #expect(heard.take(scene).count == 62)
         scene.center.own = (1...100).map { value("\($0)", UInt64($0)) }
         scene.center.newestSerial = 100
         want(scene)
         #expect(heard.take(scene).isEmpty)
         confirm(64, scene)
-        scene.stay.export(value("later", 101).value)
+        scene.systemBusSession.export(value("later", 101).value)
         let next = heard.take(scene)
         #expect(Array(next.prefix(9)) == (63...70).map { "\($0 + 2) live \($0)" } + ["73 values"])
         #expect(next.count == 64 && next.last == "128 55 kept")
@@ -333,7 +333,7 @@ struct SessionValuesTests {
         _ = heard.take(scene)
         func post(_ object: String, retention: Retention? = nil) {
             let name = "com.example.Ding"
-            scene.stay.export(
+            scene.systemBusSession.export(
                 ExportedNotification(
                     name: name, object: object, userInfo: Scene.userInfo(name, object),
                     retention: retention, expiry: nil))
@@ -374,7 +374,7 @@ struct SessionValuesTests {
         _ = heard.take(scene)
         for number in 1...70 {
             let name = "com.example.Ding"
-            scene.stay.export(
+            scene.systemBusSession.export(
                 ExportedNotification(
                     name: name, object: number < 68 ? "a" : "b", userInfo: Scene.userInfo(name, ""), retention: nil,
                     expiry: nil))
@@ -396,12 +396,12 @@ struct SessionValuesTests {
         let name = "com.example.Ding"
         let large = Scene.userInfo(name, "", String(repeating: "x", count: 500_000))
         for _ in 0..<12 {
-            scene.stay.export(
+            scene.systemBusSession.export(
                 ExportedNotification(name: name, object: "", userInfo: large, retention: nil, expiry: nil))
             #expect(scene.center.bytesForSessions <= 16 << 20)
         }
         #expect(scene.center.bytesForSessions > 15 << 20 && scene.sessions.counts.lost > 0)
         for number in 10...30 { scene.leave(UniqueName(rawValue: ":1.\(number)")!) }
-        #expect(scene.stay.waitingBytes == 0 && scene.center.bytesForSessions == 0)
+        #expect(scene.systemBusSession.waitingBytes == 0 && scene.center.bytesForSessions == 0)
     }
 }

@@ -162,7 +162,7 @@ struct SocketBacklogProbeTests {
             backlogProbe = SocketBacklogProbe(
                 bus: bus, socket: { 3 }, sockets: { kernel },
                 work: BlockingWork(on: bus.context, priority: .default, bound: bound, usesThreads: usesThreads))
-            backlogProbe.isOnTheWay = { _ in false }
+            backlogProbe.mayBeInBus = { _ in false }
             backlogProbe.onFinding = { [unowned self] client, hasRead in
                 found.append(Finding(client: client, hasRead: hasRead))
             }
@@ -201,11 +201,11 @@ struct SocketBacklogProbeTests {
     func onTheWay() {
         let kernel = Kernel(unread: [0])
         let scene = Scene(kernel)
-        scene.backlogProbe.isOnTheWay = { _ in true }
+        scene.backlogProbe.mayBeInBus = { _ in true }
         scene.find()
         scene.bus.pass(milliseconds: 10_000)
         #expect(scene.findings.isEmpty && kernel.searches == 0)
-        scene.backlogProbe.isOnTheWay = { _ in false }
+        scene.backlogProbe.mayBeInBus = { _ in false }
         scene.bus.pass(milliseconds: 10_000)
         #expect(scene.findings == [true])
     }

@@ -92,7 +92,7 @@ final class SystemBusScene {
     static let user: UInt32 = 1001
     let bus = UsersBus()
     let sessions: Sessions
-    private(set) var stay: SystemBusSession!
+    private(set) var systemBusSession: SystemBusSession!
     private(set) var posted: [String] = []
     let center = StageCenter()
 
@@ -112,7 +112,7 @@ final class SystemBusScene {
         }
         sessions.center = center
         sessions.begin()
-        stay = sessions.stay
+        systemBusSession = sessions.systemBusSession
     }
 
     /// A connection says that it is a session.

@@ -119,7 +119,7 @@ struct SystemBusSessionTests {
             rules.imports = imports.mapValues { $0.compactMap { NamePattern($0) } }
             rules.export = [NamePattern("Dang")!]
             scene.sessions.use(rules)
-            scene.stay.rulesChanged()
+            scene.systemBusSession.rulesChanged()
         }
         scene.join(":1.2")
         #expect(told(":1.2") == [["Ding"]])
@@ -157,7 +157,7 @@ struct SystemBusSessionTests {
         #expect(flood(":1.4") == 1000)
         // After that nothing of the user is kept.
         scene.bus.pass(milliseconds: 10_000)
-        #expect(scene.stay.kept.allSatisfy { $0.count == 0 }, "\(scene.stay.kept)")
+        #expect(scene.systemBusSession.kept.allSatisfy { $0.count == 0 }, "\(scene.systemBusSession.kept)")
         #expect(flood(":1.5") == 2512)
     }
 
@@ -166,11 +166,11 @@ struct SystemBusSessionTests {
         let scene = Scene()
         let names = (2...SessionSlots.maxPeersOfUser + 2).map { UniqueName(rawValue: ":1.\($0)")! }
         for name in names { scene.join(name) }
-        #expect(scene.stay.shown.count == SessionSlots.maxPeersOfUser)
+        #expect(scene.systemBusSession.shown.count == SessionSlots.maxPeersOfUser)
         scene.send(1, from: names.last!)
         #expect(scene.posted.isEmpty)
         scene.leave(names[0])
-        #expect(scene.stay.shown.count == SessionSlots.maxPeersOfUser)
+        #expect(scene.systemBusSession.shown.count == SessionSlots.maxPeersOfUser)
         scene.send(2, from: names.last!)
         #expect(scene.posted == ["Ding"])
         #expect(scene.sent(HereSignal.member, to: nil).count == 1, "nobody is asked again")
@@ -187,11 +187,11 @@ struct SystemBusSessionTests {
         scene.join(":1.2")
         scene.send(1, from: ":1.2")
         #expect(scene.posted == ["Ding"])
-        #expect(scene.stay.shown.count == SessionSlots.maxPeersOfUser + 1)
+        #expect(scene.systemBusSession.shown.count == SessionSlots.maxPeersOfUser + 1)
         for name in names { scene.leave(name) }
         scene.leave(":1.2")
         scene.bus.pass(milliseconds: 10_000)
-        #expect(scene.stay.kept.allSatisfy { $0.count == 0 }, "\(scene.stay.kept)")
+        #expect(scene.systemBusSession.kept.allSatisfy { $0.count == 0 }, "\(scene.systemBusSession.kept)")
     }
 
     @Test("E4: beside a user who comes with ever new connections another one's session is found in seconds")
@@ -223,17 +223,17 @@ struct SystemBusSessionTests {
         for user in 0..<8 as Range<UInt32> {
             for number in 0..<8 { scene.join(UniqueName(rawValue: ":3.\(user)\(number)")!, user: 2000 + user) }
         }
-        #expect(scene.stay.shown.count == SessionSlots.maxPeers)
+        #expect(scene.systemBusSession.shown.count == SessionSlots.maxPeers)
         scene.join(":1.2")
         scene.join(":1.3")
         for number in 1...2 as ClosedRange<UInt64> {
             for name in [":1.2", ":1.3"] as [UniqueName] { scene.send(number, from: name) }
         }
-        #expect(scene.posted.count == 4 && scene.stay.shown.count == SessionSlots.maxPeers)
+        #expect(scene.posted.count == 4 && scene.systemBusSession.shown.count == SessionSlots.maxPeers)
         // They had places by giving up of the same user, who has one back now.
         scene.leave(":1.2")
         scene.leave(":1.3")
-        #expect(scene.stay.shown.count == SessionSlots.maxPeers)
+        #expect(scene.systemBusSession.shown.count == SessionSlots.maxPeers)
     }
 
     @Test("E4: a flood of a user of whom nothing is taken does not have reading rest")
@@ -242,7 +242,7 @@ struct SystemBusSessionTests {
         scene.join(":1.2")
         scene.join(":1.9", user: 7)
         for number in 1...50_000 as ClosedRange<UInt64> { scene.send(number, from: ":1.9") }
-        #expect(!scene.stay.isResting)
+        #expect(!scene.systemBusSession.isResting)
         scene.send(1, from: ":1.2")
         #expect(scene.posted == ["Ding"])
     }
@@ -252,15 +252,15 @@ struct SystemBusSessionTests {
         let scene = Scene()
         scene.join(":1.2")
         scene.send(1, from: ":1.2")
-        #expect(!scene.stay.isResting)
+        #expect(!scene.systemBusSession.isResting)
         scene.center.isWriting = true
         scene.send(2, from: ":1.2")
-        #expect(scene.stay.isResting)
+        #expect(scene.systemBusSession.isResting)
         scene.bus.pass(milliseconds: 1000)
-        #expect(scene.stay.isResting)
+        #expect(scene.systemBusSession.isResting)
         scene.center.isWriting = false
         scene.bus.pass(milliseconds: 10)
-        #expect(!scene.stay.isResting && scene.posted.count == 2)
+        #expect(!scene.systemBusSession.isResting && scene.posted.count == 2)
     }
 
     @Test("A session about which the bus says nothing is passed over, and one that has left is not")
@@ -268,7 +268,7 @@ struct SystemBusSessionTests {
         let scene = Scene()
         scene.bus.isMute = true
         scene.join(":1.2")
-        #expect(scene.stay.shown.isEmpty)
+        #expect(scene.systemBusSession.shown.isEmpty)
         expectQuestion(scene)
         scene.bus.isMute = false
         let asked = scene.sent(HereSignal.member, to: nil).count

@@ -44,7 +44,7 @@ struct UnusedPagesTests {
         changed[0] = 0x62
         try #require(mprotect(changed, Self.size, PROT_READ) == 0)
         #expect(try resident(same) == Self.size >> 10)
-        UnusedPages.letGo()
+        UnusedPages.releaseAll()
         #expect(try resident(same) == 0)
         #expect(try resident(changed) == Self.size >> 10)
         #expect(changed[0] == 0x62 && changed[Self.size - 1] == 0x61)

@@ -31,15 +31,15 @@ public struct SessionSendQueue<Item> {
     /// The size of the waiting messages, in bytes.
     public private(set) var waitingBytes = 0
     /// The messages in flight, the oldest first.
-    private var onTheWay = Deque<(number: UInt64, byteCount: Int)>()
+    private var inFlight = Deque<(number: UInt64, byteCount: Int)>()
     /// The size of the messages in flight, in bytes.
-    private var bytesOnTheWay = 0
+    private var bytesInFlight = 0
     /// The number of the last message that was sent.
     private var lastNumber: UInt64 = 0
     /// The number of losses that no message has reported yet.
     private var unannounced: UInt64 = 0
     /// Whether nothing was acknowledged since ``giveUp()``, so that messages are sent one at a time.
-    private var isInDoubt = false
+    private var sendsSingly = false
     /// The number of lost messages so far, without messages appended with `countsAsLoss` false.
     public private(set) var lost: UInt64 = 0
     /// The number of messages that were sent so far.
@@ -56,10 +56,10 @@ public struct SessionSendQueue<Item> {
 
     /// Whether the window allows another message.
     public var hasRoom: Bool {
-        if isInDoubt { return onTheWay.isEmpty }
+        if sendsSingly { return inFlight.isEmpty }
         // When nothing is in flight, a message of any size is sent.
-        return onTheWay.isEmpty
-            || onTheWay.count < bounds.window.count && bytesOnTheWay < bounds.window.bytes
+        return inFlight.isEmpty
+            || inFlight.count < bounds.window.count && bytesInFlight < bounds.window.bytes
     }
 
     /// Appends a message, and loses the oldest waiting ones beyond the limits of the queue.
@@ -122,8 +122,8 @@ public struct SessionSendQueue<Item> {
     /// Assigns the next number to a message that is sent now.
     private mutating func send(_ byteCount: Int) -> UInt64 {
         lastNumber += 1
-        onTheWay.append((lastNumber, byteCount))
-        bytesOnTheWay += byteCount
+        inFlight.append((lastNumber, byteCount))
+        bytesInFlight += byteCount
         sent += 1
         return lastNumber
     }
@@ -133,10 +133,10 @@ public struct SessionSendQueue<Item> {
     /// - Returns: false for a number that was not assigned yet.
     public mutating func confirm(upTo number: UInt64) -> Bool {
         guard number <= lastNumber else { return false }
-        while let first = onTheWay.first, first.number <= number {
-            bytesOnTheWay -= first.byteCount
-            _ = onTheWay.popFirst()
-            isInDoubt = false
+        while let first = inFlight.first, first.number <= number {
+            bytesInFlight -= first.byteCount
+            _ = inFlight.popFirst()
+            sendsSingly = false
         }
         return true
     }
@@ -155,8 +155,8 @@ public struct SessionSendQueue<Item> {
     /// Empties the window, because nothing was acknowledged for a long time: the messages in flight may be lost. They
     /// are not counted as lost, as they may also have arrived.
     public mutating func giveUp() {
-        onTheWay = Deque()
-        bytesOnTheWay = 0
-        isInDoubt = true
+        inFlight = Deque()
+        bytesInFlight = 0
+        sendsSingly = true
     }
 }

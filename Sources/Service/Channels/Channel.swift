@@ -81,7 +81,7 @@ final class Channel: PolledSourceDelegate {
     /// may have no channel, so written frames do not count as delivered.
     var isCarried = false
     /// The notifications that were written before ``isCarried`` was set.
-    var writtenBefore = DeliveryReceipts.Sent()
+    var writtenBeforeCarried = DeliveryReceipts.Sent()
 
     // The state of sending.
     /// The frames that have not been written completely, the oldest first.
@@ -90,7 +90,7 @@ final class Channel: PolledSourceDelegate {
     var probes: [Probe] = []
     /// The notifications and losses that were written since the client's last known moment without unread bytes. They
     /// are the possible loss if the channel ends now.
-    var unread = SentSignals.Recent()
+    var unread = SentSignals.SignalContent()
     /// The control signals that were written since that moment: the last one about the client's suspension, and all about
     /// observers that policy removed. They have no sequence number, so the client could not detect their loss.
     private(set) var unreadControl: [Effect] = []
@@ -167,10 +167,10 @@ final class Channel: PolledSourceDelegate {
     private var mayTake: Bool { isOpen && !isQueued && waiting != nil || mayRead && reader.hasNext }
 
     /// Whether outcomes of the client's posts still have to be written, on a socket that can be written to.
-    var owesOutcomes: Bool { !socket.isBroken && (outcomesDue > 0 || outcomeBytes > 0 || keptBytes > 0) }
+    var hasPendingOutcomes: Bool { !socket.isBroken && (outcomesDue > 0 || outcomeBytes > 0 || keptBytes > 0) }
 
     /// Whether the client has closed its writing side and all outcomes were written, so that the channel ends.
-    private var isOver: Bool { isOpen && !isQueued && isAtEnd && end == nil && fault == nil && !owesOutcomes }
+    private var isOver: Bool { isOpen && !isQueued && isAtEnd && end == nil && fault == nil && !hasPendingOutcomes }
 
     /// Whether the client reads its outcomes, so that more posts are taken from it.
     var readsOutcomes: Bool {
@@ -245,12 +245,12 @@ final class Channel: PolledSourceDelegate {
         }
         // Asked before the write, which adds unread bytes, and only if there is something to clear.
         let isNothingUnread =
-            (unread != SentSignals.Recent() || !unreadControl.isEmpty) && !socket.isAnythingUnread
+            (unread != SentSignals.SignalContent() || !unreadControl.isEmpty) && !socket.isAnythingUnread
         let before = writer.written
         writer.write(socket.send)
         // A closed end also has no unread bytes, although the client did not read them. Only a successful write shows that
         // the end is open.
-        if isNothingUnread, writer.written > before { (unread, unreadControl) = (SentSignals.Recent(), []) }
+        if isNothingUnread, writer.written > before { (unread, unreadControl) = (SentSignals.SignalContent(), []) }
         while let frame = frames.first, frame.end <= writer.written {
             frames.popFirst()
             if let effect = frame.effect { noteControl(effect) } else { outcomeBytes -= frame.byteCount }

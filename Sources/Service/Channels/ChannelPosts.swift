@@ -26,7 +26,7 @@ final class ChannelPosts {
     private static let maxBytesBesideTexts = 16
 
     private unowned let driver: CenterDriver
-    private unowned let turns: DeliveryTurns
+    private unowned let deliverySources: DeliverySources
     private unowned let callers: Callers
     private unowned let gate: PolicyGate
     private unowned let refusals: RejectionLog
@@ -38,14 +38,15 @@ final class ChannelPosts {
     private var faults = Log.Throttle<ClientName>()
     /// The replies to the `OpenChannel` calls of the current channels, for a later error. They are not stored in the
     /// channels, because a kept reply may refer to a channel and the references would be a cycle.
-    private var openings: [UniqueName: MethodCall.Answer] = [:]
+    private var openingReplies: [UniqueName: MethodCall.Answer] = [:]
 
     init(
-        driver: CenterDriver, turns: DeliveryTurns, callers: Callers, gate: PolicyGate, refusals: RejectionLog,
+        driver: CenterDriver, deliverySources: DeliverySources, callers: Callers, gate: PolicyGate,
+        refusals: RejectionLog,
         configuration: ConfigurationKeeper, machine: Machine
     ) {
         self.driver = driver
-        self.turns = turns
+        self.deliverySources = deliverySources
         self.callers = callers
         self.gate = gate
         self.refusals = refusals
@@ -111,7 +112,7 @@ final class ChannelPosts {
         channels.add(channel, after: before)
         call.reply(to: OpenChannel.self, other)
         // The reply may wait for the client's window. The barrier that shows its delivery therefore follows when it was sent.
-        openings[client] = call.answer
+        openingReplies[client] = call.answer
         driver.effects.answers.whenSent(to: client) { [weak channel, unowned self] in
             let isWanted = { [weak channel] in channel?.isOpen == true }
             driver.effects.whenCarried(while: isWanted) { [weak channel, unowned self] in
@@ -150,19 +151,19 @@ final class ChannelPosts {
     }
 
     /// Reads and posts the next posts of a channel within a work slice, as one event of the core. Returns their number.
-    private func take(from channel: Channel, _ piece: WorkSlice) -> Int {
+    private func take(from channel: Channel, _ slice: WorkSlice) -> Int {
         guard channel.isOpen, !driver.isOver else { return 0 }
         let limits = driver.center.limits
         let maxOfTexts = Int(limits[.nameLength] + limits[.objectLength])
         channel.beginSlice(
             maxKept: maxOfTexts + Int(limits[.userInfoBytes]) + Self.maxBytesOfOptions,
             maxHead: maxOfTexts + Self.maxBytesBesideTexts)
-        var piece = piece
+        var slice = slice
         var results: [Outcome] = []
         var waitsForIdleness = false
         driver.perform { effects in
-            while piece.hasRoom(at: driver.context.now), let next = next(of: channel, limits, &effects) {
-                piece.take()
+            while slice.hasRoom(at: driver.context.now), let next = next(of: channel, limits, &effects) {
+                slice.take()
                 if let result = take(next, of: channel, &waitsForIdleness, &effects) { results.append(result) }
                 guard channel.waiting == nil else { break }
             }
@@ -174,7 +175,7 @@ final class ChannelPosts {
             }
         }
         // Eight posts count as one message that was read from the bus.
-        for _ in 0..<(piece.count + 7) / 8 { turns.noteActivity() }
+        for _ in 0..<(slice.count + 7) / 8 { deliverySources.noteActivity() }
         let answers = results.compactMap { result -> ChannelAnswer? in
             switch result {
             case .accepted(let post, let receipt): return driver.answer(to: post, with: receipt)
@@ -184,9 +185,9 @@ final class ChannelPosts {
             }
         }
         driver.send(answers)
-        if waitsForIdleness { turns.expectIdleness() }
+        if waitsForIdleness { deliverySources.expectIdleness() }
         endIfOver(channel)
-        return piece.count
+        return slice.count
     }
 
     /// Returns the next post of a channel: a post to continue, or a new one. Returns nil when there is none now, or the
@@ -304,7 +305,7 @@ final class ChannelPosts {
         driver.effects.answers.release(for: channel)
         // Without this, the client could write further posts without end.
         channel.socket.stopReceiving()
-        if let calls { calls.keep(channel, first: isNext) } else { takeRest(of: channel) }
+        if let calls { calls.keep(channel, first: isNext) } else { takeRemaining(of: channel) }
     }
 
     /// Ends a channel whose posts were all taken. The reason is that the service ends it, or that the client has closed its
@@ -325,7 +326,7 @@ final class ChannelPosts {
             if channel.outcomesDue > 0 { driver.perform { effects in driver.center.sendAllReady(effects: &effects) } }
             driver.effects.answers.release(for: channel)
             driver.effects.eventEnded(isMoreDue: false)
-            guard channel.isOpen, !channel.owesOutcomes else { return }
+            guard channel.isOpen, !channel.hasPendingOutcomes else { return }
         }
         if let fault = channel.fault {
             if let count = faults.note(channel.client) {
@@ -337,7 +338,7 @@ final class ChannelPosts {
         } else {
             // The reply with the descriptor may not have arrived. An error reply then ends the client's wait for it.
             if channel.mayBeRefused(at: driver.context.now) {
-                openings[channel.client]?.reply(with: Self.refused)
+                openingReplies[channel.client]?.reply(with: Self.refused)
             }
             let isCut = !channel.reader.isBetweenFrames
             Log.info(
@@ -345,7 +346,7 @@ final class ChannelPosts {
                 ["CARILLON_CLIENT": channel.client.rawValue])
             channels.end(channel, mayBeUnread: channel.socket.wasReset || channel.socket.isAnythingUnread)
         }
-        openings[channel.client] = nil
+        openingReplies[channel.client] = nil
         driver.effects.eventEnded(isMoreDue: false)
     }
 
@@ -357,7 +358,7 @@ final class ChannelPosts {
         // The client may never read a channel whose descriptor the bus has not carried.
         let isUnread = (mayBeUnread || !channel.isCarried) && channel.socket.isAnythingUnread
         channels.end(channel, mayBeUnread: channel.socket.wasReset || isUnread)
-        openings[channel.client] = nil
+        openingReplies[channel.client] = nil
         driver.effects.eventEnded(isMoreDue: false)
         guard let call = channel.next else { return }
         channel.next = nil
@@ -370,18 +371,18 @@ final class ChannelPosts {
     }
 
     /// Takes the remaining posts of a channel at once, without waiting for the queue.
-    private func takeRest(of channel: Channel) {
-        for _ in 0..<Self.maxPiecesAtEnd {
+    private func takeRemaining(of channel: Channel) {
+        for _ in 0..<Self.maxSlicesAtEnd {
             guard channel.isOpen, !channel.isExhausted, !driver.isOver else { break }
-            _ = take(from: channel, WorkSlice(most: Self.pieceAtEnd))
+            _ = take(from: channel, WorkSlice(most: Self.postsPerSliceAtEnd))
         }
         endIfOver(channel)
     }
 
-    /// The number of posts in a work slice of ``takeRest(of:)``.
-    private static let pieceAtEnd = 256
+    /// The number of posts in a work slice of ``takeRemaining(of:)``.
+    private static let postsPerSliceAtEnd = 256
     /// The maximum number of these work slices. No socket holds more posts.
-    private static let maxPiecesAtEnd = 1 << 16
+    private static let maxSlicesAtEnd = 1 << 16
 
     /// Ends all channels. Their clients continue on the bus.
     ///
@@ -389,7 +390,7 @@ final class ChannelPosts {
     func endAll(isLast: Bool = false) {
         for channel in channels.all {
             if channel.end == nil { end(channel, .finishing(mayBeUnread: false)) }
-            if isLast { takeRest(of: channel) }
+            if isLast { takeRemaining(of: channel) }
         }
     }
 
@@ -402,17 +403,17 @@ final class ChannelPosts {
 
     /// Begins the end of the channel of a client that has left the bus. ``left(_:)`` follows when the queue reaches the end
     /// of the connection, behind the client's posts.
-    func isLeaving(_ client: UniqueName) {
+    func beginLeaving(_ client: UniqueName) {
         guard let channel = channels[client] else { return }
         end(channel, .left)
     }
 
-    /// Takes the remaining posts of a client that has left the bus, and removes its channel. ``isLeaving(_:)`` was called
+    /// Takes the remaining posts of a client that has left the bus, and removes its channel. ``beginLeaving(_:)`` was called
     /// before.
     func left(_ client: UniqueName) {
-        openings[client] = nil
+        openingReplies[client] = nil
         guard let channel = channels[client] else { return }
-        takeRest(of: channel)
+        takeRemaining(of: channel)
         channels.forget(client)
     }
 }

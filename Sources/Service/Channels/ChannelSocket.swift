@@ -46,9 +46,9 @@ final class ChannelSocket: ChannelStream {
     /// Reads the bytes that have arrived.
     ///
     /// - Returns: the number of bytes; 0 when no more will arrive; negative when there are none now.
-    func receive(into room: UnsafeMutableRawBufferPointer) -> Int {
+    func receive(into buffer: UnsafeMutableRawBufferPointer) -> Int {
         while true {
-            let count = recv(descriptor, room.baseAddress!, room.count, Int32(MSG_DONTWAIT))
+            let count = recv(descriptor, buffer.baseAddress!, buffer.count, Int32(MSG_DONTWAIT))
             if count >= 0 { return count }
             switch errno {
             case EINTR: continue

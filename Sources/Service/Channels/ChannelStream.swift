@@ -18,7 +18,7 @@ package protocol ChannelStream: AnyObject {
     /// Reads the bytes that have arrived.
     ///
     /// - Returns: the number of bytes; 0 when no more will arrive; negative when there are none now.
-    func receive(into room: UnsafeMutableRawBufferPointer) -> Int
+    func receive(into buffer: UnsafeMutableRawBufferPointer) -> Int
     /// Writes as many bytes as the stream takes.
     ///
     /// - Returns: the number of bytes.

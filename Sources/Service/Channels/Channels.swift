@@ -36,7 +36,7 @@ final class Channels {
         case backlogProbed(ClientName, hasRead: Bool)
         /// The channel ended with notifications and reported losses that the client may never read. `last` is the
         /// sequence number before the first unwritten notification; nil if there is none.
-        case cut(ClientName, SentSignals.Recent, last: UInt64?)
+        case cut(ClientName, SentSignals.SignalContent, last: UInt64?)
         /// The bus has carried the client's end of the channel to it.
         case carried(ClientName)
         /// The channel ended before the bus was known to have carried it.
@@ -139,10 +139,10 @@ final class Channels {
     func noteCarried(_ channel: Channel) {
         guard channels[channel.client] === channel else { return }
         channel.isCarried = true
-        if channel.writtenBefore != DeliveryReceipts.Sent() {
-            carried[channel.client, default: DeliveryReceipts.Sent()].add(channel.writtenBefore)
+        if channel.writtenBeforeCarried != DeliveryReceipts.Sent() {
+            carried[channel.client, default: DeliveryReceipts.Sent()].add(channel.writtenBeforeCarried)
             needsEventEnd = true
-            channel.writtenBefore = DeliveryReceipts.Sent()
+            channel.writtenBeforeCarried = DeliveryReceipts.Sent()
         }
         report(.carried(channel.client))
     }
@@ -155,7 +155,9 @@ final class Channels {
         releaseKept(channel)
         if !channel.socket.isBroken { write(channel) }
         // The client may never have got the channel. The next messages on the bus report the possible loss.
-        if channel.writtenBefore != DeliveryReceipts.Sent() { onUncertain(channel.client, channel.writtenBefore) }
+        if channel.writtenBeforeCarried != DeliveryReceipts.Sent() {
+            onUncertain(channel.client, channel.writtenBeforeCarried)
+        }
         remove(channel)
         let effects = unwritten(of: channel)
         // The reports that follow are events of their own, with meters that start at 0.
@@ -163,7 +165,7 @@ final class Channels {
         #if CARILLON_PLANTED
             let mayBeUnread = mayBeUnread && !PlantedFault.strikes(.silentCut)
         #endif
-        if mayBeUnread, channel.unread != SentSignals.Recent() {
+        if mayBeUnread, channel.unread != SentSignals.SignalContent() {
             let first = effects.lazy.compactMap(\.firstNumber).first
             report(.cut(channel.client, channel.unread, last: first.map { $0 - 1 }))
         }
@@ -202,9 +204,9 @@ final class Channels {
     /// The content of an ended channel that its client may never get.
     struct Lost {
         /// The content of the frames that were not written.
-        var unwritten = SentSignals.Recent()
+        var unwritten = SentSignals.SignalContent()
         /// The content of the frames that were written and may be unread.
-        var unread: SentSignals.Recent
+        var unread: SentSignals.SignalContent
         /// Whether the bus is known to have carried the channel to the client.
         let isCarried: Bool
         /// Whether the client has closed the channel with unread bytes.
@@ -464,7 +466,7 @@ final class Channels {
                 carried[channel.client, default: DeliveryReceipts.Sent()].add(sent)
                 needsEventEnd = true
             } else {
-                channel.writtenBefore.add(sent)
+                channel.writtenBeforeCarried.add(sent)
             }
         }
         // One call writes, and one asks for unread bytes.
@@ -511,11 +513,11 @@ extension Effect {
     }
 
     /// The number of notifications and reported losses in the effect's frame.
-    fileprivate var content: SentSignals.Recent {
+    fileprivate var content: SentSignals.SignalContent {
         switch self {
-        case .deliver: SentSignals.Recent(notifications: 1)
-        case .dropped(_, let count, _, _, _): SentSignals.Recent(losses: count)
-        default: SentSignals.Recent()
+        case .deliver: SentSignals.SignalContent(notifications: 1)
+        case .dropped(_, let count, _, _, _): SentSignals.SignalContent(losses: count)
+        default: SentSignals.SignalContent()
         }
     }
 }
@@ -525,6 +527,6 @@ extension [Effect] {
     fileprivate var revoked: Set<ObserverID>? {
         if isEmpty { return nil }
         return Set(
-            flatMap { word -> [ObserverID] in if case .revoked(_, let observers) = word { observers } else { [] } })
+            flatMap { signal -> [ObserverID] in if case .revoked(_, let observers) = signal { observers } else { [] } })
     }
 }

@@ -121,7 +121,7 @@ final class CallQueue {
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
-    private var lines = FairQueue<AccountID, Call>()
+    private var accountQueues = FairQueue<AccountID, Call>()
     /// The rows at the ends of their queues, the oldest first. The next calls of the same connections are appended to
     /// them.
     #if !DEBUG && !CARILLON_METER
@@ -133,14 +133,14 @@ final class CallQueue {
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
-    private var places: [UniqueName: AccountID] = [:]
+    private var queueAccounts: [UniqueName: AccountID] = [:]
     /// The size of the waiting single messages, in bytes, and its last value in the connection's read limit
-    /// (``tellConnection()``). Rows do not count, because they are copies and not memory of the connection.
+    /// (``updateReadLimit()``). Rows do not count, because they are copies and not memory of the connection.
     private var byteCount = 0
-    private var byteCountTold = 0
+    private var byteCountInLimit = 0
     /// The size of the messages, in bytes, that wait in ``Callers`` until their callers are identified.
-    var keptElsewhere = 0 {
-        didSet { tellConnection() }
+    var bytesInCallers = 0 {
+        didSet { updateReadLimit() }
     }
     /// The number of waiting calls that may still be served in this interval. Under backpressure it is the number of
     /// notifications that the slowest congested observer was sent in the last interval; otherwise it is unlimited.
@@ -164,7 +164,7 @@ final class CallQueue {
     /// so calls of other processes can still be kept.
     private var oversized: Message?
     /// The calls that are served in parts, with their unserved remainders.
-    private let parts: CallsInParts
+    private let parts: SlicedCalls
     /// Serves a message that has waited.
     var serve: ((Message) -> Void)!
     /// Takes some posts from a channel. Returns their number, and whether there are more.
@@ -176,10 +176,10 @@ final class CallQueue {
     var onRefusedPosts: ((UniqueName, Int) -> Void)!
     /// Called with the poster and the number of lost posts, before the losses are reported to observers.
     var onLostPosts: (UniqueName, Int) -> Void = { _, _ in }
-    /// Whether ``takeAtGlance(_:)`` may be used: the service is running, and no earlier message waits in ``Callers``.
-    var mayTakeAtGlance: (() -> Bool)!
-    /// Called for each call that ``takeAtGlance(_:)`` queued or lost.
-    var onGlance: (() -> Void)!
+    /// Whether ``takeUndecoded(_:)`` may be used: the service is running, and no earlier message waits in ``Callers``.
+    var mayTakeUndecoded: (() -> Bool)!
+    /// Called for each call that ``takeUndecoded(_:)`` queued or lost.
+    var onUndecodedCall: (() -> Void)!
     /// Called after each part of a call with the number of posts in it; the delivery sources may then send notifications.
     /// Returns whether they have sent any.
     var onPart: ((Int) -> Bool)!
@@ -190,7 +190,7 @@ final class CallQueue {
     ///   - driver: the driver that performs the effects of the calls.
     ///   - parts: the calls that are served in parts.
     ///   - connection: the connection that receives the calls; the caller keeps it.
-    init(of driver: CenterDriver, _ parts: CallsInParts, on connection: Connection) {
+    init(of driver: CenterDriver, _ parts: SlicedCalls, on connection: Connection) {
         self.driver = driver
         self.parts = parts
         parts.isContinued = true
@@ -198,7 +198,8 @@ final class CallQueue {
         source = ReadySource(
             on: connection.context, priority: .of(.waitingCalls),
             isReady: { [unowned self] in
-                !isStopped && !lines.isEmpty && credit > 0 && !isWriting && !inbox.isBehind(at: connection.context.now)
+                !isStopped && !accountQueues.isEmpty && credit > 0 && !isWriting
+                    && !inbox.isBehind(at: connection.context.now)
             },
             run: { [unowned self] in serve(for: Self.timeAtRest) })
         driver.onBackpressure = { [unowned self] in start() }
@@ -216,27 +217,27 @@ final class CallQueue {
         // A call with descriptors is refused in any case. Refused at once, it keeps no descriptors open in the queue.
         guard !call.hasDescriptors else { return serve() }
         #if CARILLON_PLANTED
-            let account = place(
+            let account = queueAccount(
                 of: caller, paidBy: PlantedFault.strikes(.unfairQueue) ? AccountID.user(0) : account)
         #else
-            let account = place(of: caller, paidBy: account)
+            let account = queueAccount(of: caller, paidBy: account)
         #endif
         let start = connection.context.now
         let most = driver.center.isUnderBackpressure ? Self.maxAtOnceUnderBackpressure : nil
         guard !isStopped,
             mayServe(account, at: start, most: most),
             // The remainder of a large `PostMany` call may have to wait, and only one oversized call may.
-            oversized == nil || !call.hasMember(PostMany.member) || hasRoom(for: call, of: caller)
+            oversized == nil || !call.hasMember(PostMany.member) || fitsQuota(for: call, of: caller)
         else {
             keep(call, of: caller, account)
             return true
         }
         defer {
             let posts = parts.takePostCount()
-            lines.note(connection.context.now - start, of: account, more: posts)
+            accountQueues.note(connection.context.now - start, of: account, more: posts)
             // The call was served in part: its remainder waits like a new call.
             if parts.hasBegun(call) {
-                if oversized == nil, !hasRoom(for: call, of: caller) { oversized = call }
+                if oversized == nil, !fitsQuota(for: call, of: caller) { oversized = call }
                 append(Call(call, of: caller, account))
                 _ = onPart(posts)
             }
@@ -245,7 +246,7 @@ final class CallQueue {
     }
 
     /// Whether the quota has space for a call.
-    private func hasRoom(for call: Message, of caller: UniqueName) -> Bool {
+    private func fitsQuota(for call: Message, of caller: UniqueName) -> Bool {
         driver.center.mayKeepCall(
             of: caller, byteCount: Call.cost(inRow: call.byteCount) + Call.overhead, wantsAnswer: !call.expectsNoReply)
     }
@@ -254,14 +255,14 @@ final class CallQueue {
     /// same connection wait already, as for most calls of a flood.
     ///
     /// - Returns: false if the call must be decoded and passed to ``take(_:of:_:serve:)``.
-    func takeAtGlance(_ call: ArrivingCall) -> Bool {
-        guard !isStopped, let row = openRows.first(where: { call.isFrom($0.caller) }), mayTakeAtGlance() else {
+    func takeUndecoded(_ call: ArrivingCall) -> Bool {
+        guard !isStopped, let row = openRows.first(where: { call.isFrom($0.caller) }), mayTakeUndecoded() else {
             return false
         }
         let cost = Call.cost(inRow: call.byteCount)
         guard driver.center.mayKeepCall(of: row.caller, byteCount: cost, wantsAnswer: !call.expectsNoReply) else {
             guard lose(call, of: row.caller) else { return false }
-            onGlance()
+            onUndecodedCall()
             return true
         }
         guard row.row.byteCount < Call.maxBytesOfRow else { return false }
@@ -269,7 +270,7 @@ final class CallQueue {
         row.row.append(call)
         row.charged += cost
         _ = driver.center.callIsKeptBehindOthers(of: row.caller, byteCount: cost)
-        onGlance()
+        onUndecodedCall()
         return true
     }
 
@@ -277,14 +278,14 @@ final class CallQueue {
     func take(_ channel: Channel) {
         let start = connection.context.now
         let most = driver.center.isUnderBackpressure ? Self.maxAtOnceUnderBackpressure : nil
-        let account = place(of: channel.client, paidBy: channel.account)
+        let account = queueAccount(of: channel.client, paidBy: channel.account)
         guard
-            lines.mayServe(account, at: start, most: most, under: inbox.isBehind(at: start) ? .reading : .none)
+            accountQueues.mayServe(account, at: start, most: most, under: inbox.isBehind(at: start) ? .reading : .none)
         else {
             return keep(channel)
         }
         let (count, _) = serveChannel(channel)
-        lines.note(connection.context.now - start, of: account, more: max(0, count - 1))
+        accountQueues.note(connection.context.now - start, of: account, more: max(0, count - 1))
         // A post that waits was posted in part. Queued here, its remainder precedes later calls of the client.
         if channel.waiting != nil { keep(channel) }
     }
@@ -296,10 +297,14 @@ final class CallQueue {
     func keep(_ channel: Channel, first isFirst: Bool = false) {
         guard isFirst || !channel.isQueued else { return }
         channel.isQueued = true
-        let call = Call(channel, place(of: channel.client, paidBy: channel.account))
+        let call = Call(channel, queueAccount(of: channel.client, paidBy: channel.account))
         charge(call)
         closeRows { $0.account == call.account }
-        if isFirst { lines.prepend(call, of: call.account) } else { lines.append(call, of: call.account) }
+        if isFirst {
+            accountQueues.prepend(call, of: call.account)
+        } else {
+            accountQueues.append(call, of: call.account)
+        }
         start()
     }
 
@@ -313,7 +318,7 @@ final class CallQueue {
     ///   - signal: the bus's signal that the connection has ended.
     ///   - serve: handles the end; runs only if that happens at once.
     func takeEnd(_ signal: Message, of caller: UniqueName, _ account: AccountID, serve: () -> Void) {
-        let account = place(of: caller, paidBy: account)
+        let account = queueAccount(of: caller, paidBy: account)
         let start = connection.context.now
         let isKept = driver.center.keepsCalls(of: caller) || driver.center.leavesInSlices(caller)
         guard !isKept, isStopped || mayServe(account, at: start, most: nil) else {
@@ -322,14 +327,14 @@ final class CallQueue {
             return append(Call(signal, of: caller, account))
         }
         serve()
-        lines.note(connection.context.now - start, of: account)
+        accountQueues.note(connection.context.now - start, of: account)
     }
 
     /// Returns the account in whose queue a caller's next entry belongs. While calls of the caller wait, this is the
     /// account of those calls, even if the bus has since reported another one. Otherwise calls of one connection could
     /// overtake each other.
-    private func place(of caller: UniqueName, paidBy account: AccountID) -> AccountID {
-        places.isEmpty ? account : places[caller] ?? account
+    private func queueAccount(of caller: UniqueName, paidBy account: AccountID) -> AccountID {
+        queueAccounts.isEmpty ? account : queueAccounts[caller] ?? account
     }
 
     /// Returns the work that competes with serving now.
@@ -342,7 +347,7 @@ final class CallQueue {
     /// - Parameter most: the maximum of the account's calls in a slot; nil for any number.
     private func mayServe(_ account: AccountID, at now: Instant, most: Int?) -> Bool {
         connection.outgoingBytes <= Self.maxUnwrittenAtAll
-            && lines.mayServe(account, at: now, most: most, under: pressure(at: now))
+            && accountQueues.mayServe(account, at: now, most: most, under: pressure(at: now))
     }
 
     /// Whether a connection has ended and its end is still queued. Replies to its waiting calls then reach nobody.
@@ -397,9 +402,9 @@ final class CallQueue {
 
     /// Releases the memory of connections that are gone (E8).
     func releaseMemory() {
-        places.releaseMemory()
+        queueAccounts.releaseMemory()
         left.releaseMemory()
-        lines.releaseMemory()
+        accountQueues.releaseMemory()
     }
 
     // MARK: Keeping
@@ -407,7 +412,7 @@ final class CallQueue {
     /// Queues a call, or loses it if the quota has no space for it.
     private func keep(_ message: Message, of caller: UniqueName, _ account: AccountID) {
         noteReading(message.byteCount)
-        guard hasRoom(for: message, of: caller) else { return lose(message, of: caller) }
+        guard fitsQuota(for: message, of: caller) else { return lose(message, of: caller) }
         let call = Call(nil, of: caller, account)
         guard call.row.append(message) else { return append(Call(message, of: caller, account)) }
         append(call)
@@ -424,7 +429,7 @@ final class CallQueue {
     private func append(_ call: Call) {
         charge(call)
         closeRows { $0.account == call.account || $0.caller == call.caller }
-        lines.append(call, of: call.account)
+        accountQueues.append(call, of: call.account)
         start()
     }
 
@@ -443,21 +448,21 @@ final class CallQueue {
             driver.perform { effects in
                 driver.center.callIsKept(of: call.caller, byteCount: call.charged, effects: &effects)
             }
-            places[call.caller] = call.account
+            queueAccounts[call.caller] = call.account
         }
         byteCount += call.byteCount
-        tellConnection()
+        updateReadLimit()
     }
 
     /// Removes and returns the next entry to serve, and ends its charge. A row yields its first call as a single message.
     private func pop() -> Call? {
-        guard let call = lines.popNext() else { return nil }
+        guard let call = accountQueues.popNext() else { return nil }
         if !call.row.isEmpty { return popFirst(of: call) }
         // The only signals in the queue report the end of a connection.
         if call.message?.kind == .signal { left.remove(call.caller) }
         noteTaken(call.charged, of: call.caller)
         byteCount -= call.byteCount
-        tellConnection()
+        updateReadLimit()
         return call
     }
 
@@ -469,7 +474,7 @@ final class CallQueue {
             cost = row.charged
             closeRows { $0 === row }
         } else {
-            lines.prepend(row, of: row.account)
+            accountQueues.prepend(row, of: row.account)
         }
         row.charged -= cost
         noteTaken(cost, of: row.caller)
@@ -479,15 +484,15 @@ final class CallQueue {
     /// Ends the charge for an entry or a call of a row.
     private func noteTaken(_ cost: Int, of caller: UniqueName) {
         driver.center.callIsTaken(of: caller, byteCount: cost)
-        if !driver.center.keepsCalls(of: caller) { places[caller] = nil }
+        if !driver.center.keepsCalls(of: caller) { queueAccounts[caller] = nil }
     }
 
     /// Raises the connection's read limit by the size of the waiting messages, which the connection still counts as
     /// received. Small changes are skipped to save calls.
-    private func tellConnection() {
-        let byteCount = byteCount + keptElsewhere
-        guard abs(byteCount - byteCountTold) > Self.readAhead / 4 || byteCount == 0 else { return }
-        byteCountTold = byteCount
+    private func updateReadLimit() {
+        let byteCount = byteCount + bytesInCallers
+        guard abs(byteCount - byteCountInLimit) > Self.readAhead / 4 || byteCount == 0 else { return }
+        byteCountInLimit = byteCount
         connection.maxReceivedBytes = Self.readAhead + byteCount
     }
 
@@ -511,12 +516,12 @@ final class CallQueue {
             if credit < .max { credit -= min(count, credit) }
             if isMore {
                 charge(call)
-                lines.prepend(call, of: call.account)
+                accountQueues.prepend(call, of: call.account)
             } else if call.message === oversized {
                 oversized = nil
             }
             var now = connection.context.now
-            lines.noteTurn(now - before)
+            accountQueues.chargeWaiting(now - before)
             // `now` is read again after the callback, so that no account pays for deliveries that were sent in it.
             if isMore, onPart(call.channel == nil ? count - 1 : count) { now = connection.context.now }
             before = now
@@ -541,7 +546,7 @@ final class CallQueue {
         guard timer == nil, !isStopped else { return }
         timer = .timer(milliseconds: Self.interval, on: connection.context, priority: .of(.control)) { [unowned self] in
             intervalEnded()
-            guard lines.isEmpty, lost.isEmpty, !driver.center.isUnderBackpressure else {
+            guard accountQueues.isEmpty, lost.isEmpty, !driver.center.isUnderBackpressure else {
                 return .keep
             }
             timer = nil
@@ -561,7 +566,7 @@ final class CallQueue {
         let sent = driver.center.isUnderBackpressure ? driver.center.checkBackpressure() : 0
         credit = driver.center.isUnderBackpressure ? max(Self.leastInInterval, sent) : .max
         if inbox.isBehind(at: now) {
-            serveBesideReading()
+            serveWhileReadingIsBehind()
         } else if isWriting {
             serve(for: Self.leastTimeInInterval, upTo: Self.maxUnwrittenAtAll)
         } else {
@@ -572,7 +577,7 @@ final class CallQueue {
     }
 
     /// Serves waiting calls while reading is behind, in a work slice that is a part of the time for reading.
-    private func serveBesideReading() {
+    private func serveWhileReadingIsBehind() {
         let part =
             readingTime == .zero
             ? Self.leastTimeInInterval : min(readingTime / Self.partOfReading, Self.leastTimeInInterval)

@@ -23,7 +23,7 @@ import CarillonWire
 /// Threads: only that of the service's main loop.
 final class ClientProber {
     /// The window that a probe is for. A client with a channel has two.
-    enum Line {
+    enum ProbedWindow {
         /// The window of notifications and, without a channel, of replies.
         case client
         /// The window of replies on the bus to a client that has a channel.
@@ -33,10 +33,10 @@ final class ClientProber {
     /// The main connection.
     private let bus: any MessageBus
     /// Called when a client has answered a Ping.
-    var onAnswer: ((ClientName, Line) -> Void)?
+    var onAnswer: ((ClientName, ProbedWindow) -> Void)?
     /// Called when the bus refused a probe of a client because of a limit. By then all errors of the bus for earlier
     /// signals have been received.
-    var onRefusal: ((ClientName, Line) -> Void)?
+    var onRefusal: ((ClientName, ProbedWindow) -> Void)?
     /// The barrier ahead of each Ping.
     private let barrier: BusBarrier
     /// The number of barriers that have not arrived, for each client.
@@ -48,7 +48,7 @@ final class ClientProber {
     private static let maxRetries = 5
     /// The time after which an unanswered Ping is sent again, in milliseconds. It doubles each time, so that a client
     /// that is stopped for a day does not get thousands of Pings.
-    private static let patience = (first: Int32(60_000), last: Int32(3_600_000))
+    private static let timeout = (first: Int32(60_000), last: Int32(3_600_000))
 
     private static let form = MessageForm.methodCall(
         path: "/", interface: "org.freedesktop.DBus.Peer", member: "Ping", signature: "")
@@ -63,8 +63,8 @@ final class ClientProber {
     }
 
     /// Probes a client behind all messages that were sent to it so far. ``onAnswer`` follows when it has read them.
-    func probe(_ client: ClientName, of line: Line = .client) {
-        probe(client, line, retry: 0)
+    func probe(_ client: ClientName, of window: ProbedWindow = .client) {
+        probe(client, window, retry: 0)
     }
 
     /// Cancels the pending retries for a client that has left.
@@ -82,21 +82,21 @@ final class ClientProber {
     var keptCount: Int { retries.count + barriers.count }
 
     /// Whether a probe of the client still waits for its barrier, so that the bus may hold earlier messages to the client.
-    func isOnTheWay(to client: ClientName) -> Bool { barriers[client] != nil }
+    func mayBeInBus(to client: ClientName) -> Bool { barriers[client] != nil }
 
     /// Sends the barrier of a probe, and the Ping when the barrier has arrived.
     ///
     /// - Parameter retry: the number of refusals of the probe so far.
-    private func probe(_ client: ClientName, _ line: Line, retry: Int) {
+    private func probe(_ client: ClientName, _ window: ProbedWindow, retry: Int) {
         barriers[client, default: 0] += 1
         barrier.pass { [weak self] result in
             guard let self else { return }
             let left = barriers[client, default: 1] - 1
             barriers[client] = left > 0 ? left : nil
             switch result {
-            case .success: ping(client, line, over: barrier.control ?? bus, retry: retry)
+            case .success: ping(client, window, over: barrier.control ?? bus, retry: retry)
             case .failure(let error) where error.name == BusError.disconnectedName: break
-            case .failure: refused(client, line, retry: retry)
+            case .failure: refused(client, window, retry: retry)
             }
         }
     }
@@ -107,31 +107,31 @@ final class ClientProber {
     ///   - retry: the number of refusals of the probe so far.
     ///   - patience: the timeout, in milliseconds.
     private func ping(
-        _ client: ClientName, _ line: Line, over bus: any MessageBus, retry: Int,
-        patience: Int32 = ClientProber.patience.first
+        _ client: ClientName, _ window: ProbedWindow, over bus: any MessageBus, retry: Int,
+        timeout: Int32 = ClientProber.timeout.first
     ) {
         let ping = Message(laidOut: Self.form.message(to: client, size: 0) { _ in })
-        let end = bus.context.now + .milliseconds(patience)
-        bus.call(ping, timeout: .milliseconds(patience)) { [weak self, weak bus] result in
+        let end = bus.context.now + .milliseconds(timeout)
+        bus.call(ping, timeout: .milliseconds(timeout)) { [weak self, weak bus] result in
             guard let self else { return }
             switch result {
             #if CARILLON_PLANTED
                 case .failure(let error)
                 where error.name == BusError.limitsExceededName && PlantedFault.strikes(.refusedPing):
-                    onAnswer?(client, line)
+                    onAnswer?(client, window)
             #endif
             case .failure(let error) where error.name == BusError.limitsExceededName:
                 // The bus has no space left for messages to this client, so the client did not get the Ping.
-                refused(client, line, retry: retry)
+                refused(client, window, retry: retry)
             case .failure(let error) where error.name == BusError.disconnectedName: break
             // A timeout is reported as the error NoReply. A client can return the same error, but only before the time is
             // over.
             case .failure(let error) where error.name == BusError.noReplyName && self.bus.context.now >= end:
                 guard let bus else { return }
-                self.ping(client, line, over: bus, retry: retry, patience: min(patience * 2, Self.patience.last))
+                self.ping(client, window, over: bus, retry: retry, timeout: min(timeout * 2, Self.timeout.last))
             default:
                 forgetPassedRetries(of: client)
-                onAnswer?(client, line)
+                onAnswer?(client, window)
             }
         }
     }
@@ -144,13 +144,13 @@ final class ClientProber {
     }
 
     /// Reports the refusal of a probe, and schedules its repetition.
-    private func refused(_ client: ClientName, _ line: Line, retry: Int) {
+    private func refused(_ client: ClientName, _ window: ProbedWindow, retry: Int) {
         // The reply to this call arrives behind the bus's errors for signals that were sent before.
-        bus.passBus { [weak self] _ in self?.onRefusal?(client, line) }
+        bus.passBus { [weak self] _ in self?.onRefusal?(client, window) }
         retries[client, default: []].removeAll { !$0.isPending }
         retries[client, default: []].append(
             .once(milliseconds: 1000 << UInt32(retry), on: bus.context, priority: .of(.control)) { [unowned self] in
-                probe(client, line, retry: min(retry + 1, Self.maxRetries))
+                probe(client, window, retry: min(retry + 1, Self.maxRetries))
             })
     }
 }

@@ -15,12 +15,12 @@ struct FairQueue<Caller: Hashable, Item> {
 
     /// The queue of one caller, and the use of its share. Properties that every call uses are without Swift's run-time
     /// check of overlapping accesses in release builds.
-    private final class Line {
+    private final class CallerQueue {
         #if !DEBUG && !CARILLON_METER
             @exclusivity(unchecked)
         #endif
         var items = Deque<Item>()
-        /// The number of the slot that `used`, `part` and `count` are about.
+        /// The number of the slot that `used`, `share` and `count` are about.
         #if !DEBUG && !CARILLON_METER
             @exclusivity(unchecked)
         #endif
@@ -34,7 +34,7 @@ struct FairQueue<Caller: Hashable, Item> {
         #if !DEBUG && !CARILLON_METER
             @exclusivity(unchecked)
         #endif
-        var part = Duration.zero
+        var share = Duration.zero
         /// The number of the caller's items in that slot.
         #if !DEBUG && !CARILLON_METER
             @exclusivity(unchecked)
@@ -71,11 +71,11 @@ struct FairQueue<Caller: Hashable, Item> {
     private static var turnTime: Duration { .microseconds(500) }
 
     /// The queues of all known callers, also empty ones.
-    private var lines: [Caller: Line] = [:]
+    private var queues: [Caller: CallerQueue] = [:]
     /// The queue that was looked up last, as a cache.
-    private var last: (caller: Caller, line: Line)?
+    private var last: (caller: Caller, queue: CallerQueue)?
     /// The queues with waiting items, in the order of rotation.
-    private var turns = Deque<Line>()
+    private var rotation = Deque<CallerQueue>()
     /// The number of the current slot, and its beginning.
     private var slot: UInt64 = 1
     private var slotStart: Instant?
@@ -86,17 +86,17 @@ struct FairQueue<Caller: Hashable, Item> {
     /// The time that the first queue of the rotation has used of its ``turnTime``.
     private var turnUsed = Duration.zero
     /// The queue whose item is being served.
-    private var current: Line?
+    private var current: CallerQueue?
     /// The number of waiting items.
     private(set) var count = 0
 
     var isEmpty: Bool { count == 0 }
 
     /// Releases the memory of callers that were forgotten (E8).
-    mutating func releaseMemory() { lines.releaseMemory() }
+    mutating func releaseMemory() { queues.releaseMemory() }
 
     /// Whether items of the caller wait.
-    func isWaiting(_ caller: Caller) -> Bool { lines[caller]?.items.isEmpty == false }
+    func isWaiting(_ caller: Caller) -> Bool { queues[caller]?.items.isEmpty == false }
 
     /// Counts a new item of the caller, and returns whether it may be served at once. If it is served, call
     /// ``note(_:of:more:)`` afterwards; otherwise call ``append(_:of:)``.
@@ -106,21 +106,21 @@ struct FairQueue<Caller: Hashable, Item> {
     ///   - pressure: the work that competes with serving.
     mutating func mayServe(_ caller: Caller, at now: Instant, most: Int?, under pressure: Pressure = .none) -> Bool {
         begin(at: now)
-        let line = line(of: caller)
-        guard line.items.isEmpty else { return false }
-        let part = max(pressure.timeAtOnce / callersBefore, Self.leastTime)
-        if line.slot != slot {
+        let queue = queue(of: caller)
+        guard queue.items.isEmpty else { return false }
+        let share = max(pressure.timeAtOnce / callersBefore, Self.leastTime)
+        if queue.slot != slot {
             // The use beyond the share of the last slot is carried over. Each slot since then has paid for one share of it.
-            line.used = max(.zero, line.used - line.part)
-            if line.used > .zero {
-                let passed = Int(min(slot - line.slot, Self.maxSlots)) - 1
-                line.used = min(max(.zero, line.used - part * passed), part * (Int(Self.maxSlots) - passed))
+            queue.used = max(.zero, queue.used - queue.share)
+            if queue.used > .zero {
+                let passed = Int(min(slot - queue.slot, Self.maxSlots)) - 1
+                queue.used = min(max(.zero, queue.used - share * passed), share * (Int(Self.maxSlots) - passed))
             }
-            (line.slot, line.count, line.part) = (slot, 0, part)
+            (queue.slot, queue.count, queue.share) = (slot, 0, share)
             callers += 1
         }
-        line.count += 1
-        return line.used < part && line.count <= most ?? .max
+        queue.count += 1
+        return queue.used < share && queue.count <= most ?? .max
     }
 
     /// Charges the caller for an item that ``mayServe(_:at:most:under:)`` allowed.
@@ -129,49 +129,49 @@ struct FairQueue<Caller: Hashable, Item> {
     ///   - time: the time that serving took.
     ///   - more: the number of items that were served with it, such as further posts of one call.
     mutating func note(_ time: Duration, of caller: Caller, more: Int = 0) {
-        guard let line = last?.caller == caller ? last?.line : lines[caller] else { return }
-        line.used += time
-        line.count += more
+        guard let queue = last?.caller == caller ? last?.queue : queues[caller] else { return }
+        queue.used += time
+        queue.count += more
     }
 
     /// Appends an item to the caller's queue.
     mutating func append(_ item: Item, of caller: Caller) {
-        let line = line(of: caller)
-        if line.items.isEmpty { turns.append(line) }
-        line.items.append(item)
+        let queue = queue(of: caller)
+        if queue.items.isEmpty { rotation.append(queue) }
+        queue.items.append(item)
         count += 1
     }
 
-    /// Removes and returns the item to serve next: the oldest of the first queue in the rotation. Call ``noteTurn(_:)``
+    /// Removes and returns the item to serve next: the oldest of the first queue in the rotation. Call ``chargeWaiting(_:)``
     /// when it has been served.
     mutating func popNext() -> Item? {
-        guard let line = turns.first, let item = line.items.popFirst() else { return nil }
+        guard let queue = rotation.first, let item = queue.items.popFirst() else { return nil }
         count -= 1
-        current = line
-        if line.items.isEmpty { turns.popFirst() }
+        current = queue
+        if queue.items.isEmpty { rotation.popFirst() }
         return item
     }
 
     /// Inserts an item at the front of the caller's queue, such as the remainder of an item that ``popNext()`` returned.
     /// The queue being served keeps its position in the rotation.
     mutating func prepend(_ item: Item, of caller: Caller) {
-        let line = line(of: caller)
-        if line.items.isEmpty {
-            if line === current { turns.prepend(line) } else { turns.append(line) }
+        let queue = queue(of: caller)
+        if queue.items.isEmpty {
+            if queue === current { rotation.prepend(queue) } else { rotation.append(queue) }
         }
-        line.items.prepend(item)
+        queue.items.prepend(item)
         count += 1
     }
 
     /// Charges the time for serving an item that ``popNext()`` returned. When its queue is empty or has used its
     /// ``turnTime``, the next queue follows.
-    mutating func noteTurn(_ time: Duration) {
+    mutating func chargeWaiting(_ time: Duration) {
         turnUsed += time
-        let isItsTurn = turns.first === current
+        let isItsTurn = rotation.first === current
         current = nil
         guard !isItsTurn || turnUsed >= Self.turnTime else { return }
         turnUsed = .zero
-        if isItsTurn, let line = turns.popFirst() { turns.append(line) }
+        if isItsTurn, let queue = rotation.popFirst() { rotation.append(queue) }
     }
 
     /// Begins a new slot, if the current one has ended.
@@ -183,22 +183,22 @@ struct FairQueue<Caller: Hashable, Item> {
         callersBefore = max(1, callers)
         callers = 0
         // Callers without waiting items are forgotten when there are many of them.
-        if lines.count > 2 * (callersBefore + turns.count) + 64 {
-            lines = lines.filter { !$0.value.items.isEmpty }
+        if queues.count > 2 * (callersBefore + rotation.count) + 64 {
+            queues = queues.filter { !$0.value.items.isEmpty }
             last = nil
         }
     }
 
     /// Returns the queue of a caller, and makes one for a new caller.
-    private mutating func line(of caller: Caller) -> Line {
-        if let last, last.caller == caller { return last.line }
-        if let line = lines[caller] {
-            last = (caller, line)
-            return line
+    private mutating func queue(of caller: Caller) -> CallerQueue {
+        if let last, last.caller == caller { return last.queue }
+        if let queue = queues[caller] {
+            last = (caller, queue)
+            return queue
         }
-        let line = Line()
-        lines[caller] = line
-        last = (caller, line)
-        return line
+        let queue = CallerQueue()
+        queues[caller] = queue
+        last = (caller, queue)
+        return queue
     }
 }

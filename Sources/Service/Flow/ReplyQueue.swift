@@ -19,9 +19,9 @@ final class ReplyQueue {
     var turn: ((UniqueName, Int) -> DistributedCenter.ReplyTurn)!
     /// Passes the core the positions of the answers to a connection that became tombstones, counted from the end of the
     /// queue; the last answer has position 0.
-    var onVoid: ((UniqueName, [Int]) -> Void)!
+    var onTombstones: ((UniqueName, [Int]) -> Void)!
     /// The answers that wait, by connection.
-    private var kept: [UniqueName: Kept] = [:]
+    private var kept: [UniqueName: KeptAnswers] = [:]
 
     /// A reply that waits.
     private final class Reply {
@@ -44,11 +44,11 @@ final class ReplyQueue {
         case outcome(ChannelAnswer)
         /// A tombstone: an outcome that was sent without the core because its channel ends. It keeps the order equal to
         /// that of the core, and is removed when the core reaches it.
-        case void
+        case tombstone
     }
 
     /// The answers that are kept for one connection, the oldest first.
-    private struct Kept {
+    private struct KeptAnswers {
         /// The outcomes of posts, and the replies to a connection without a channel.
         var answers = Deque<Answer>()
         /// The replies to a connection with a channel. They have a window of their own, because the client may read the
@@ -86,9 +86,9 @@ final class ReplyQueue {
     /// Stores a reply in the queue that the core has chosen for it.
     private func keep(_ reply: Reply, for caller: UniqueName, until turn: DistributedCenter.ReplyTurn) {
         if case .atSendReply = turn {
-            kept[caller, default: Kept()].replies.append(reply)
+            kept[caller, default: KeptAnswers()].replies.append(reply)
         } else {
-            kept[caller, default: Kept()].answers.append(.reply(reply))
+            kept[caller, default: KeptAnswers()].answers.append(.reply(reply))
         }
         kept[caller]?.replyCount += 1
     }
@@ -105,7 +105,7 @@ final class ReplyQueue {
             channel.append(answer)
         } else {
             channel.keptBytes += answer.byteCount
-            kept[channel.client, default: Kept()].answers.append(.outcome(answer))
+            kept[channel.client, default: KeptAnswers()].answers.append(.outcome(answer))
         }
     }
 
@@ -117,7 +117,7 @@ final class ReplyQueue {
         case .outcome(let answer):
             answer.post.channel.keptBytes -= answer.byteCount
             answer.post.channel.append(answer)
-        case .void: break
+        case .tombstone: break
         }
         forgetIfEmpty(caller)
     }
@@ -158,17 +158,17 @@ final class ReplyQueue {
         guard channel.keptBytes > 0, let before = kept[channel.client] else { return }
         channel.keptBytes = 0
         kept[channel.client]?.answers = Deque()
-        var void: [Int] = []
+        var tombstone: [Int] = []
         for (place, answer) in before.answers.enumerated() {
             if case .outcome(let outcome) = answer, outcome.post.channel === channel {
                 channel.append(outcome)
-                kept[channel.client]?.answers.append(.void)
-                void.append(before.answers.count - 1 - place)
+                kept[channel.client]?.answers.append(.tombstone)
+                tombstone.append(before.answers.count - 1 - place)
             } else {
                 kept[channel.client]?.answers.append(answer)
             }
         }
-        onVoid(channel.client, void)
+        onTombstones(channel.client, tombstone)
     }
 
     /// Discards the answers to a connection that has left the bus.

@@ -38,7 +38,7 @@ final class SocketBacklogProbe {
     /// has.
     var onFinding: ((UniqueName, _ hasRead: Bool) -> Void)!
     /// Whether the bus may still hold messages to the connection. Its sockets then do not show whether it has read them.
-    var isOnTheWay: ((UniqueName) -> Bool)!
+    var mayBeInBus: ((UniqueName) -> Bool)!
 
     private unowned let bus: any MessageBus
     private let makeSockets: () -> (any SocketTable)?
@@ -56,26 +56,26 @@ final class SocketBacklogProbe {
     /// Whether `sockets` and `busName` were determined, which happens at the first request.
     private var isPrepared = false
     /// The connections that are probed or were probed, until they leave.
-    private var clients: [UniqueName: Subject] = [:]
+    private var clients: [UniqueName: ProbedConnection] = [:]
     /// The processes of these connections, by process ID; 0 stands for unknown processes.
     private var processes: [UInt32: Process] = [:]
     /// The processes with a question to the kernel, each once, in rotation.
-    private var line = Deque<Process>()
+    private var taskQueue = Deque<Process>()
     /// The number of processes whose questions hold a file descriptor of the service.
-    private var begun = 0
-    /// The processes that wait until ``begun`` is below ``maxBegun``.
-    private var later = Deque<Process>()
+    private var descriptorHolders = 0
+    /// The processes that wait until ``descriptorHolders`` is below ``maxDescriptorHolders``.
+    private var deferredProcesses = Deque<Process>()
     /// Whether a question runs on the worker thread.
     private var isAsking = false
     private var budget = Budget()
     /// The timer until the budget allows the next question.
     private var pause: EventSource?
     /// The findings that have not been reported.
-    private var findings = Deque<(subject: Subject, hasRead: Bool)>()
+    private var findings = Deque<(subject: ProbedConnection, hasRead: Bool)>()
     /// The source that reports findings.
-    private var telling: EventSource?
+    private var findingsSource: EventSource?
     /// The number of the last request (``find(_:)``), counted over all connections. It orders requests and looks.
-    private var lastQuestion: UInt64 = 0
+    private var lastRequest: UInt64 = 0
 
     /// The system calls per second, for all processes together.
     static let systemCallsPerSecond = 10_000
@@ -86,8 +86,8 @@ final class SocketBacklogProbe {
     private static let descriptorsAtOnce = 64
     /// The number of descriptors above which a process counts as invisible, because a longer search would delay others.
     private static let maxDescriptors = 131_072
-    /// The maximum of ``begun``.
-    private static let maxBegun = 16
+    /// The maximum of ``descriptorHolders``.
+    private static let maxDescriptorHolders = 16
     /// The connections of a process that one look covers.
     private static let clientsAtOnce = 256
     /// The findings that are reported at a time, because each may cause a window to be sent.
@@ -114,12 +114,12 @@ final class SocketBacklogProbe {
     private static let pauseWhenStuck = Duration.seconds(3600)
 
     /// A connection that is probed.
-    private final class Subject {
+    private final class ProbedConnection {
         let client: UniqueName
         /// The process of the connection; nil until the bus has returned its id.
         var process: Process?
-        /// The number of the first request about the connection (``lastQuestion``).
-        let firstQuestion: UInt64
+        /// The number of the first request about the connection (``lastRequest``).
+        let firstRequest: UInt64
         /// The number of the last request about the connection.
         var question: UInt64
         /// Whether a finding is due.
@@ -141,7 +141,7 @@ final class SocketBacklogProbe {
 
         init(_ client: UniqueName, question: UInt64, at now: Instant) {
             self.client = client
-            firstQuestion = question
+            firstRequest = question
             self.question = question
             since = now
             unchangedSince = now
@@ -159,7 +159,7 @@ final class SocketBacklogProbe {
         /// Find the sockets that lead to the bus.
         case sort(SocketExamination, through: UInt64, since: Instant)
         /// Find the unread bytes in the sockets to the bus, for these connections.
-        case look(SocketExamination, for: [Subject], through: UInt64)
+        case look(SocketExamination, for: [ProbedConnection], through: UInt64)
 
         /// Whether the task holds a file descriptor of the service, now or with its next part.
         var takesDescriptor: Bool {
@@ -183,14 +183,14 @@ final class SocketBacklogProbe {
         /// The time before which no search begins.
         var nextSearch: Instant
         /// Whether the process is invisible.
-        var isBlind = false
+        var isInvisible = false
         /// The windows that may still pass until `passesEnd`, if the process is invisible.
         var passesLeft = 0
         var passesEnd: Instant
         /// The number of its connections in ``clients``.
         var subjects = 0
         /// The connections that wait for a finding, in their order. Some of them may have stopped waiting.
-        var waiting = Deque<Subject>()
+        var waiting = Deque<ProbedConnection>()
         /// The wait until the next look, in milliseconds.
         var wait = SocketBacklogProbe.firstWait
         var timer: (source: EventSource, end: Instant)?
@@ -198,8 +198,8 @@ final class SocketBacklogProbe {
         var task: Task?
         /// Whether the task holds a file descriptor of the service.
         var needsDescriptor = false
-        /// Whether the process counts in ``begun``.
-        var isBegun = false
+        /// Whether the process counts in ``descriptorHolders``.
+        var isDescriptorHolder = false
         /// The number of descriptors that the current search has examined so far.
         var looked = 0
 
@@ -233,10 +233,10 @@ final class SocketBacklogProbe {
     func find(_ client: UniqueName) {
         prepare()
         let now = bus.context.now
-        lastQuestion += 1
-        let subject = clients[client] ?? Subject(client, question: lastQuestion, at: now)
+        lastRequest += 1
+        let subject = clients[client] ?? ProbedConnection(client, question: lastRequest, at: now)
         let isNew = clients.updateValue(subject, forKey: client) == nil
-        subject.question = lastQuestion
+        subject.question = lastRequest
         subject.since = now
         subject.wasEmpty = false
         subject.unread = nil
@@ -301,7 +301,7 @@ final class SocketBacklogProbe {
     }
 
     /// Lets a connection wait for a finding about its process.
-    private func begin(_ subject: Subject, _ process: Process) {
+    private func begin(_ subject: ProbedConnection, _ process: Process) {
         process.wait = Self.firstWait
         if !subject.isWaiting {
             subject.isWaiting = true
@@ -332,8 +332,8 @@ final class SocketBacklogProbe {
         let now = bus.context.now
         dropIdle(process)
         guard !process.waiting.isEmpty else { return }
-        guard !process.isBlind || process.nextSearch <= now else { return passWindows(process, at: now) }
-        var ready: [Subject] = []
+        guard !process.isInvisible || process.nextSearch <= now else { return passWindows(process, at: now) }
+        var ready: [ProbedConnection] = []
         var isSearchWanted = false
         for _ in 0..<min(process.waiting.count, Self.clientsAtOnce) {
             meter.count()
@@ -341,10 +341,10 @@ final class SocketBacklogProbe {
             let subject = process.waiting.popFirst()!
             guard subject.isWaiting else { continue }
             process.waiting.append(subject)
-            if isOnTheWay(subject.client) {
+            if mayBeInBus(subject.client) {
                 subject.wasEmpty = false
                 subject.unread = nil
-            } else if subject.firstQuestion > process.searchedThrough {
+            } else if subject.firstRequest > process.searchedThrough {
                 isSearchWanted = true
             } else {
                 ready.append(subject)
@@ -355,7 +355,7 @@ final class SocketBacklogProbe {
             process.wait = min(process.wait * 2, Self.longestWaitForBus)
             return schedule(process)
         }
-        ask(process, .look(SocketExamination(of: process.sockets), for: ready, through: lastQuestion))
+        ask(process, .look(SocketExamination(of: process.sockets), for: ready, through: lastRequest))
     }
 
     /// Removes connections that no longer wait from the front of the queue.
@@ -381,7 +381,7 @@ final class SocketBacklogProbe {
             _ = process.waiting.popFirst()
             guard first.isWaiting else { continue }
             process.passesLeft -= 1
-            tell(first, hasRead: false)
+            queueFinding(first, hasRead: false)
         }
         guard !process.waiting.isEmpty else { return }
         process.wait = Self.blindWait
@@ -395,7 +395,7 @@ final class SocketBacklogProbe {
         guard sockets != nil, busName != nil, process.id > 0 else {
             return searchEnded(process, found: [], since: now)
         }
-        ask(process, .list(through: lastQuestion, since: now))
+        ask(process, .list(through: lastRequest, since: now))
     }
 
     /// Takes the result of a search.
@@ -409,7 +409,7 @@ final class SocketBacklogProbe {
     ) {
         let now = bus.context.now
         process.sockets = found
-        process.isBlind = found.isEmpty
+        process.isInvisible = found.isEmpty
         if found.isEmpty { process.searchedThrough = 0 }
         let duration = since.duration(to: now)
         process.nextSearch = now + (found.isEmpty ? pause : max(Self.shortestPause, duration * 2))
@@ -422,30 +422,34 @@ final class SocketBacklogProbe {
         process.task = task
         // Determined here, because the worker thread must not use the task at the same time.
         process.needsDescriptor = task.takesDescriptor
-        if process.isBegun || !process.needsDescriptor { line.append(process) } else { later.append(process) }
+        if process.isDescriptorHolder || !process.needsDescriptor {
+            taskQueue.append(process)
+        } else {
+            deferredProcesses.append(process)
+        }
         askNext()
     }
 
-    /// Counts the process no longer in ``begun``, if its task holds no file descriptor any more.
+    /// Counts the process no longer in ``descriptorHolders``, if its task holds no file descriptor any more.
     private func noteEnd(of process: Process) {
         let goesOn = processes[process.id] === process && process.task != nil && process.needsDescriptor
-        guard process.isBegun, !goesOn else { return }
-        process.isBegun = false
-        begun -= 1
+        guard process.isDescriptorHolder, !goesOn else { return }
+        process.isDescriptorHolder = false
+        descriptorHolders -= 1
     }
 
     /// Runs the next question to the kernel on the worker thread, within the budget.
     private func askNext() {
         guard !isAsking, pause == nil else { return }
         // Processes whose connections have all left are skipped.
-        while let first = line.first, processes[first.id] !== first { noteEnd(of: line.popFirst()!) }
-        while begun < Self.maxBegun, let next = later.popFirst() {
+        while let first = taskQueue.first, processes[first.id] !== first { noteEnd(of: taskQueue.popFirst()!) }
+        while descriptorHolders < Self.maxDescriptorHolders, let next = deferredProcesses.popFirst() {
             guard processes[next.id] === next else { continue }
-            next.isBegun = true
-            begun += 1
-            line.append(next)
+            next.isDescriptorHolder = true
+            descriptorHolders += 1
+            taskQueue.append(next)
         }
-        guard !line.isEmpty else { return }
+        guard !taskQueue.isEmpty else { return }
         if let wait = budget.wait(at: bus.context.now) {
             pause = .once(milliseconds: wait, on: bus.context, priority: .of(.control)) { [unowned self] in
                 pause = nil
@@ -453,7 +457,7 @@ final class SocketBacklogProbe {
             }
             return
         }
-        let process = line.popFirst()!
+        let process = taskQueue.popFirst()!
         guard let task = process.task else { return askNext() }
         guard let sockets else {
             process.task = nil
@@ -535,7 +539,7 @@ final class SocketBacklogProbe {
         ) -> (answer: Answer, cost: Cost) {
             measured(in: sockets) {
                 let before = examination.systemCalls
-                let isMore = examination.goOn(in: sockets)
+                let isMore = examination.runNextPart(in: sockets)
                 return (.examined(isMore: isMore), examination.systemCalls - before)
             }
         }
@@ -580,7 +584,7 @@ final class SocketBacklogProbe {
     ///   - unread: the unread bytes of each socket to the bus that is still connected.
     ///   - last: the last request before the look.
     private func lookEnded(
-        _ process: Process, _ unread: [UInt32: UInt32], for subjects: [Subject], through last: UInt64
+        _ process: Process, _ unread: [UInt32: UInt32], for subjects: [ProbedConnection], through last: UInt64
     ) {
         let now = bus.context.now
         if unread.count < process.sockets.count {
@@ -606,7 +610,7 @@ final class SocketBacklogProbe {
     }
 
     /// Derives a finding about a connection from the result of a look, if the result shows one.
-    private func judge(_ subject: Subject, _ unread: [UInt32: UInt32], isAllRead: Bool, at now: Instant) {
+    private func judge(_ subject: ProbedConnection, _ unread: [UInt32: UInt32], isAllRead: Bool, at now: Instant) {
         guard !isAllRead else {
             subject.others = [:]
             return noteEmpty(subject)
@@ -631,33 +635,33 @@ final class SocketBacklogProbe {
             subject.others.merge(own) { $1 }
         } else {
             subject.standing = own
-            tell(subject, hasRead: false)
+            queueFinding(subject, hasRead: false)
         }
     }
 
     /// Notes that a look has found no unread bytes of a connection. The second time in a row, that is a finding.
-    private func noteEmpty(_ subject: Subject) {
-        if subject.wasEmpty { tell(subject, hasRead: true) } else { subject.wasEmpty = true }
+    private func noteEmpty(_ subject: ProbedConnection) {
+        if subject.wasEmpty { queueFinding(subject, hasRead: true) } else { subject.wasEmpty = true }
     }
 
     /// Queues a finding. It is reported in a later iteration of the loop, ``findingsAtOnce`` in each, so that other events
     /// are handled in between.
-    private func tell(_ subject: Subject, hasRead: Bool) {
+    private func queueFinding(_ subject: ProbedConnection, hasRead: Bool) {
         subject.isWaiting = false
         findings.append((subject, hasRead))
-        if telling == nil { tellSome(after: 0) }
+        if findingsSource == nil { scheduleFindings(after: 0) }
     }
 
     /// Schedules the report of the next findings.
-    private func tellSome(after milliseconds: UInt32) {
-        telling = .once(milliseconds: milliseconds, on: bus.context, priority: .of(.control)) { [unowned self] in
-            telling = nil
+    private func scheduleFindings(after milliseconds: UInt32) {
+        findingsSource = .once(milliseconds: milliseconds, on: bus.context, priority: .of(.control)) { [unowned self] in
+            findingsSource = nil
             for _ in 0..<Self.findingsAtOnce {
                 guard let (subject, hasRead) = findings.popFirst() else { break }
                 // A connection that waits again has a newer request, for which this finding is outdated.
                 if clients[subject.client] === subject, !subject.isWaiting { onFinding(subject.client, hasRead) }
             }
-            if !findings.isEmpty { tellSome(after: 1) }
+            if !findings.isEmpty { scheduleFindings(after: 1) }
         }
     }
 }

@@ -19,7 +19,7 @@ final class SocketExamination: @unchecked Sendable {
     /// skipped.
     private static let maxLeftOut = 64
 
-    /// The sockets to examine; nil once they are in ``left``.
+    /// The sockets to examine; nil once they are in ``remaining``.
     private var sockets: [UInt32]?
     /// The address to which the bus's ends of its connections are bound, in a search for sockets that lead to the bus;
     /// nil in a query for unread bytes.
@@ -29,7 +29,7 @@ final class SocketExamination: @unchecked Sendable {
     /// The result of a search for sockets that lead to the bus, each once.
     private(set) var leadingToBus: [UInt32] = []
     /// The sockets that have not been examined.
-    private var left: Set<UInt32> = []
+    private var remaining: Set<UInt32> = []
     /// The number of listings that have begun.
     private var listings = 0
     /// The listing of the machine's sockets, while there is one.
@@ -48,14 +48,14 @@ final class SocketExamination: @unchecked Sendable {
     var takesDescriptor: Bool { sockets.map { $0.count > Self.socketsAtOnce } ?? (list != nil) }
 
     /// Runs the next part. Returns whether there are more.
-    func goOn(in table: any SocketTable) -> Bool {
+    func runNextPart(in table: any SocketTable) -> Bool {
         if let sockets = sockets.take() {
-            left = Set(sockets)
-            guard left.count > Self.socketsAtOnce else { return askAboutSome(in: table) }
+            remaining = Set(sockets)
+            guard remaining.count > Self.socketsAtOnce else { return lookUpSome(in: table) }
             beginListing(in: table)
             return true
         }
-        guard let list else { return askAboutSome(in: table) }
+        guard let list else { return lookUpSome(in: table) }
         let before = list.systemCalls
         defer { systemCalls += list.systemCalls - before }
         if let some = list.next() {
@@ -63,11 +63,11 @@ final class SocketExamination: @unchecked Sendable {
         } else {
             // The listing has ended. It may have missed some sockets, or have ended early because of an error.
             self.list = nil
-            if left.count > Self.maxLeftOut {
-                if listings < 2 { beginListing(in: table) } else { left = [] }
+            if remaining.count > Self.maxLeftOut {
+                if listings < 2 { beginListing(in: table) } else { remaining = [] }
             }
         }
-        return !left.isEmpty
+        return !remaining.isEmpty
     }
 
     /// Opens a listing of all sockets of the machine, in place of an earlier one.
@@ -77,9 +77,9 @@ final class SocketExamination: @unchecked Sendable {
     }
 
     /// Looks up the next sockets one by one. Returns whether there are more.
-    private func askAboutSome(in table: any SocketTable) -> Bool {
+    private func lookUpSome(in table: any SocketTable) -> Bool {
         for _ in 0..<Self.socketsAtOnce {
-            guard let inode = left.popFirst() else { break }
+            guard let inode = remaining.popFirst() else { break }
             guard let socket = table[inode], let peer = socket.peer else { continue }
             if busName == nil {
                 unread[inode] = socket.unreadBytes
@@ -87,18 +87,18 @@ final class SocketExamination: @unchecked Sendable {
                 leadingToBus.append(inode)
             }
         }
-        return !left.isEmpty
+        return !remaining.isEmpty
     }
 
     /// Takes a socket from a listing. The bound address stands at the bus's end, so a search for sockets that lead to
     /// the bus looks at the listed socket as the other end of an examined one.
     private func note(_ inode: UInt32, _ socket: UnixSocket) {
         if busName == nil {
-            if left.remove(inode) != nil, socket.peer != nil { unread[inode] = socket.unreadBytes }
+            if remaining.remove(inode) != nil, socket.peer != nil { unread[inode] = socket.unreadBytes }
         } else if let peer = socket.peer {
-            if left.remove(peer) != nil, socket.name == busName { leadingToBus.append(peer) }
+            if remaining.remove(peer) != nil, socket.name == busName { leadingToBus.append(peer) }
         } else {
-            left.remove(inode)
+            remaining.remove(inode)
         }
     }
 }

@@ -72,11 +72,11 @@ struct UnixSocket {
 final class UnixSockets: SocketTable, @unchecked Sendable {
     // Sendable: one thread at a time uses it, and the loop hands it over.
     /// The netlink socket for single lookups. Each listing has its own.
-    private let kernel: Kernel
+    private let kernel: NetlinkSocket
 
     /// Opens a netlink socket. Returns nil where that is not possible.
     init?() {
-        guard let kernel = Kernel() else { return nil }
+        guard let kernel = NetlinkSocket() else { return nil }
         self.kernel = kernel
     }
 
@@ -99,17 +99,17 @@ final class UnixSockets: SocketTable, @unchecked Sendable {
 
     func all() -> (any SocketList)? {
         systemCalls += 2
-        return Kernel().flatMap { $0.ask(about: nil) ? List($0) : nil }
+        return NetlinkSocket().flatMap { $0.ask(about: nil) ? List($0) : nil }
     }
 
     /// A listing of the machine's sockets: the answers to one dump request.
     private final class List: SocketList, @unchecked Sendable {
         // Sendable: for the same reason as the table.
-        private let kernel: Kernel
+        private let kernel: NetlinkSocket
         private var isAtEnd = false
         private(set) var systemCalls = 0
 
-        init(_ kernel: Kernel) { self.kernel = kernel }
+        init(_ kernel: NetlinkSocket) { self.kernel = kernel }
 
         func next() -> [(inode: UInt32, socket: UnixSocket)]? {
             guard !isAtEnd else { return nil }
@@ -174,7 +174,7 @@ final class UnixSockets: SocketTable, @unchecked Sendable {
 }
 
 /// A netlink socket for requests of sock_diag(7).
-private final class Kernel {
+private final class NetlinkSocket {
     private let descriptor: Int32
 
     init?() {

@@ -19,14 +19,14 @@ final class PolicyRevocations {
     private let gate: PolicyGate
     /// The queue of clients whose registrations are to be checked, each once. A queued client keeps its position when
     /// policy changes again. Thus each client is reached, however often policy changes.
-    private var line = Deque<UniqueName>()
+    private var clientQueue = Deque<UniqueName>()
     /// The clients in the queue.
     private var waiting: Set<UniqueName> = []
     /// The client that is being checked, with its registrations that are still to be checked.
     private var current: (client: UniqueName, rest: ArraySlice<Registration>)?
     /// Whether a waiting `ReloadConfiguration` call has continued the work since the event source last ran. The source
     /// then skips one run, so that both together do the work of one.
-    private var hasCallGoneOn = false
+    private var hasCallContinued = false
     /// The event source that continues the work.
     private var source: ReadySource!
     /// The maximum number of registrations that are checked at once. Each of them may have to be removed.
@@ -40,8 +40,8 @@ final class PolicyRevocations {
         source = ReadySource(
             on: driver.context, priority: .of(.reading), isReady: { [unowned self] in isPending },
             run: { [unowned self] in
-                if !hasCallGoneOn { goOn() }
-                hasCallGoneOn = false
+                if !hasCallContinued { checkMore() }
+                hasCallContinued = false
             })
     }
 
@@ -49,20 +49,20 @@ final class PolicyRevocations {
     func releaseMemory() { waiting.releaseMemory() }
 
     /// Whether some clients may still have forbidden registrations.
-    var isPending: Bool { current != nil || !line.isEmpty }
+    var isPending: Bool { current != nil || !clientQueue.isEmpty }
 
     /// Starts the check of all clients after a policy change. The first part of it is done when this returns.
     func begin() {
         let isUnderWay = isPending
         for client in driver.center.clientStatuses where waiting.insert(client.name).inserted {
-            line.append(client.name)
+            clientQueue.append(client.name)
         }
         // Work that is under way continues only with the event source, so repeated policy changes cannot speed it up.
-        if !isUnderWay { goOn() }
+        if !isUnderWay { checkMore() }
     }
 
     /// Checks up to ``maxAtOnce`` registrations. A client counts as one more.
-    private func goOn() {
+    private func checkMore() {
         var left = Self.maxAtOnce
         while left > 0 {
             if let (client, rest) = current {
@@ -70,7 +70,7 @@ final class PolicyRevocations {
                 current = some.count < rest.count ? (client, rest.dropFirst(left)) : nil
                 left -= some.count
                 revoke(some, of: client)
-            } else if let client = line.popFirst() {
+            } else if let client = clientQueue.popFirst() {
                 waiting.remove(client)
                 left -= 1
                 // Clients that are not identified yet are checked when they are.
@@ -83,10 +83,10 @@ final class PolicyRevocations {
     }
 
     /// Continues the work in slices of a `ReloadConfiguration` call, which gets its reply when all clients are checked.
-    func serve(_ call: MethodCall, by parts: CallsInParts) {
+    func serve(_ call: MethodCall, by parts: SlicedCalls) {
         parts.begin(call) { [unowned self] _ in
-            goOn()
-            hasCallGoneOn = true
+            checkMore()
+            hasCallContinued = true
             guard !isPending else { return false }
             call.reply()
             return true

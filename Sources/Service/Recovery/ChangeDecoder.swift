@@ -25,8 +25,8 @@ struct ChangeDecoder {
     private var notifications: [UInt64: Notification] = [:]
     /// The last long list of observers of each client.
     private var lists: [ClientName: [ObserverID]] = [:]
-    private var names = ReadNames()
-    private var identities = ReadIdentities()
+    private var names = NameCache()
+    private var identities = IdentityCache()
 
     /// Decodes a record.
     ///
@@ -93,8 +93,8 @@ struct ChangeDecoder {
         case .observersRemoved: return .observersRemoved(client, Set(try reader.readObservers()))
         case .observersRevoked: return .observersRevoked(client, Set(try reader.readObservers()))
         case .revocationsKnown: return .revocationsKnown(client)
-        case .suspension: return .suspension(client, try reader.readWord())
-        case .suspensionOverridden: return .suspensionOverridden(client, try reader.readWord())
+        case .suspension: return .suspension(client, try reader.readOptionalBool())
+        case .suspensionOverridden: return .suspensionOverridden(client, try reader.readOptionalBool())
         case .suspendedByActivity: return .suspendedByActivity(client, try reader.readBool())
         case .suspensionNoticePending: return .suspensionNoticePending(client, try reader.readBool())
         case .interestFollowed: return .interestFollowed(client)

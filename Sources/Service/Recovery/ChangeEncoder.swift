@@ -79,16 +79,16 @@ struct ChangeEncoder {
         case .revocationsKnown(let name): begin(.revocationsKnown, name)
         case .suspension(let name, let isSuspended):
             begin(.suspension, name)
-            records.append(word: isSuspended)
+            records.append(optional: isSuspended)
         case .suspensionOverridden(let name, let isSuspended):
             begin(.suspensionOverridden, name)
-            records.append(word: isSuspended)
+            records.append(optional: isSuspended)
         case .suspendedByActivity(let name, let isSuspended):
             begin(.suspendedByActivity, name)
             records.append(isSuspended)
-        case .suspensionNoticePending(let name, let isOwed):
+        case .suspensionNoticePending(let name, let isPending):
             begin(.suspensionNoticePending, name)
-            records.append(isOwed)
+            records.append(isPending)
         case .interestFollowed(let name): begin(.interestFollowed, name)
         case .valuesFollowed(let name): begin(.valuesFollowed, name)
         case .options(let name, let options):

@@ -15,8 +15,8 @@ extension RecordGroup {
     }
 
     /// Appends a choice of suspension: 0 for none, 1 for false, 2 for true.
-    mutating func append(word: Bool?) {
-        append(word.map { $0 ? 2 : 1 } ?? UInt8(0))
+    mutating func append(optional: Bool?) {
+        append(optional.map { $0 ? 2 : 1 } ?? UInt8(0))
     }
 }
 
@@ -42,7 +42,7 @@ extension RecordReader {
     }
 
     /// Reads a choice of suspension; nil for none.
-    mutating func readWord() throws(RecordReader.Malformed) -> Bool? {
+    mutating func readOptionalBool() throws(RecordReader.Malformed) -> Bool? {
         switch try readUInt8() {
         case 0: return nil
         case 1: return false
@@ -59,7 +59,7 @@ extension RecordReader {
 
 /// A cache of the client names that were read from a log. A log has thousands of records of one client, so each name is
 /// checked and allocated only once.
-struct ReadNames {
+struct NameCache {
     /// The bytes of a name, padded with zeros.
     private struct Key: Hashable {
         let count: Int

@@ -46,9 +46,9 @@ final class DeliveryReceipts {
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
-    private var places = ClientTable<Int>()
+    private var rowIndexes = ClientTable<Int>()
     /// The messages before the barrier that is in flight; empty if none is.
-    private var asked: [Row] = []
+    private var awaitingBarrier: [Row] = []
     /// The timer of the next barrier.
     private var timer: EventSource?
     /// Whether the bus has refused the last barrier.
@@ -81,10 +81,10 @@ final class DeliveryReceipts {
     ) {
         let message = Sent(sequence: sequence, delivered: notifications, dropped: dropped)
         if let number {
-            if let place = places[client, number], place < sent.count, sent[place].client == client {
+            if let place = rowIndexes[client, number], place < sent.count, sent[place].client == client {
                 return sent[place].sent.add(message)
             }
-            places[client, number] = sent.count
+            rowIndexes[client, number] = sent.count
         }
         sent.append(Row(client: client, sent: message))
     }
@@ -98,63 +98,67 @@ final class DeliveryReceipts {
 
     /// Ends an event: sends a barrier behind its messages, now or after the pause.
     func eventEnded() {
-        guard !sent.isEmpty, asked.isEmpty, timer == nil else { return }
-        if let lastAsked, context.now - lastAsked < .milliseconds(Self.pause) { ask(after: Self.pause) } else { ask() }
+        guard !sent.isEmpty, awaitingBarrier.isEmpty, timer == nil else { return }
+        if let lastAsked, context.now - lastAsked < .milliseconds(Self.pause) {
+            sendBarrier(after: Self.pause)
+        } else {
+            sendBarrier()
+        }
     }
 
     /// Sends a barrier behind all messages at once, because the process is about to end.
-    func askNow() {
+    func sendBarrierNow() {
         // A barrier that the bus has refused is repeated only after its pause.
-        guard !sent.isEmpty, asked.isEmpty, !isRefused else { return }
+        guard !sent.isEmpty, awaitingBarrier.isEmpty, !isRefused else { return }
         timer = nil
-        ask()
+        sendBarrier()
     }
 
     /// Whether the bus is known to have carried all messages.
-    var areComplete: Bool { sent.isEmpty && asked.isEmpty }
+    var areComplete: Bool { sent.isEmpty && awaitingBarrier.isEmpty }
 
     /// Releases the memory of clients that are gone (E8).
     func releaseMemory() {
         // All indexes can be removed, because an index only avoids a second row of its client.
-        places.removeAll()
+        rowIndexes.removeAll()
         sent.releaseMemory()
     }
 
     /// Sends the next barrier after a pause.
-    private func ask(after pause: UInt32) {
+    private func sendBarrier(after pause: UInt32) {
         timer = .once(milliseconds: pause, on: context, priority: .of(.control)) { [unowned self] in
             timer = nil
-            ask()
+            sendBarrier()
         }
     }
 
     /// Sends a barrier behind the messages in `sent`.
-    private func ask() {
+    private func sendBarrier() {
         lastAsked = context.now
-        swap(&asked, &sent)
+        swap(&awaitingBarrier, &sent)
         barrier.pass { [weak self] result in self?.passed(result) }
     }
 
     /// Handles the arrival or the refusal of a barrier.
     private func passed(_ result: Result<Void, BusError>) {
-        defer { asked.removeAll(keepingCapacity: asked.count <= Self.maxKept) }
+        defer { awaitingBarrier.removeAll(keepingCapacity: awaitingBarrier.count <= Self.maxKept) }
         switch result {
         case .success:
             isRefused = false
-            onCarried(asked)
-            if !sent.isEmpty { ask(after: Self.pause) }
+            onCarried(awaitingBarrier)
+            if !sent.isEmpty { sendBarrier(after: Self.pause) }
         case .failure(let error) where error.name == BusError.disconnectedName: break
         case .failure:
             // The messages of the refused barrier wait for the next one.
             var all: [ClientName: Sent] = [:]
-            for row in asked + sent { all[row.client, default: Sent()].add(row.sent) }
+            for row in awaitingBarrier + sent { all[row.client, default: Sent()].add(row.sent) }
             isRefused = true
             sent = all.sorted { $0.key < $1.key }.map { Row(client: $0.key, sent: $0.value) }
-            ask(after: Self.retryPause)
+            sendBarrier(after: Self.retryPause)
         }
     }
 
-    /// The capacity of ``asked`` beyond which its memory is released.
+    /// The capacity of ``awaitingBarrier`` beyond which its memory is released.
     private static let maxKept = 256
 }
 

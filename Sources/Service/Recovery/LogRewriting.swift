@@ -30,7 +30,7 @@ final class LogRewriting {
     /// Returns whether a change belongs into the new log.
     private let isWanted: (Change) -> Bool
     /// Whether the whole snapshot is written.
-    private var isTold = false
+    private var isSnapshotWritten = false
     /// The offset in the old log up to which it is covered by the new log.
     private var offset: Int
     /// The size of the old log at the last part, in bytes.
@@ -68,14 +68,14 @@ final class LogRewriting {
     /// - Returns: whether the part was the last.
     /// - Throws: ``FileError``; with the reason `tooLarge` if the snapshot exceeds `most`. The caller then calls
     ///   ``giveUp()``.
-    func goOn(atMost most: Int) throws(FileError) -> Bool {
+    func writePart(atMost most: Int) throws(FileError) -> Bool {
         let least = Self.timesAppended * (old.size - lastSize)
-        if !isTold { try tell(atLeast: least, atMost: most) }
-        if isTold {
+        if !isSnapshotWritten { try writeSnapshotPart(atLeast: least, atMost: most) }
+        if isSnapshotWritten {
             offset = try old.finishReplacing(with: new, from: offset, atMost: max(Self.bytesInPart, least))
         }
         lastSize = old.size
-        return isTold && offset == old.size
+        return isSnapshotWritten && offset == old.size
     }
 
     /// Writes a part of the snapshot.
@@ -83,12 +83,12 @@ final class LogRewriting {
     /// - Parameters:
     ///   - least: the minimum size of the part, in bytes.
     ///   - most: the maximum size of the whole snapshot, in bytes.
-    private func tell(atLeast least: Int, atMost most: Int) throws(FileError) {
+    private func writeSnapshotPart(atLeast least: Int, atMost most: Int) throws(FileError) {
         let start = new.size
         var count = 0
         repeat {
             var failure: FileError?
-            isTold = !snapshot.next(Self.changesInRun) { change in
+            isSnapshotWritten = !snapshot.next(Self.changesInRun) { change in
                 guard failure == nil, isWanted(change) else { return }
                 encoder.encode(change, slot: { slots[$0] ?? 0 }, to: &new.group)
                 do throws(FileError) { try new.recordEnded() } catch { failure = error }
@@ -97,7 +97,7 @@ final class LogRewriting {
             size = new.size
             guard size <= most else { throw new.tooLarge(limit: most) }
             count += Self.changesInRun
-        } while !isTold
+        } while !isSnapshotWritten
             && (size - start < least || size - start < Self.bytesInPart && count < Self.changesInPart)
     }
 

@@ -175,7 +175,7 @@ extension RecordReader {
 
 /// A cache of the last poster's identity that was read from a log. Consecutive records with equal identities share its
 /// memory.
-struct ReadIdentities {
+struct IdentityCache {
     private var last: Identity?
     private var lastWithOrigin: Identity?
 

@@ -6,16 +6,16 @@
 /// their length. A writer calls ``beginRecord()``, the `append` methods and ``endRecord()``. The values are encoded
 /// directly into the memory that is later written, because each queued notification takes two records.
 struct RecordGroup: ~Copyable {
-    private var memory = UnsafeMutableRawPointer.allocate(byteCount: RecordGroup.least, alignment: 8)
+    private var memory = UnsafeMutableRawPointer.allocate(byteCount: RecordGroup.initialCapacity, alignment: 8)
     /// The size of ``memory``, in bytes.
-    private var capacity = RecordGroup.least
+    private var capacity = RecordGroup.initialCapacity
     /// The size of the group, in bytes.
     private(set) var byteCount = 0
     /// The offset of the length of the begun record; nil between two records.
     private var begun: Int?
 
     /// The initial capacity, in bytes.
-    private static let least = 4096
+    private static let initialCapacity = 4096
     /// The capacity, in bytes, beyond which the memory is released and not reused.
     private static let maxKept = 1 << 16
 
@@ -36,7 +36,9 @@ struct RecordGroup: ~Copyable {
         begun = nil
         guard capacity > Self.maxKept else { return }
         memory.deallocate()
-        (memory, capacity) = (UnsafeMutableRawPointer.allocate(byteCount: Self.least, alignment: 8), Self.least)
+        (memory, capacity) = (
+            UnsafeMutableRawPointer.allocate(byteCount: Self.initialCapacity, alignment: 8), Self.initialCapacity
+        )
     }
 
     // MARK: Writing

@@ -65,7 +65,7 @@ final class RecoveryCounters {
     var hasChanges: Bool { !changedSlots.isEmpty }
     /// The distance of changed slots up to which they are written with one system call, together with the slots between
     /// them.
-    private static let nearness: UInt32 = 16
+    private static let maxSlotGap: UInt32 = 16
     /// The content of the file that an earlier process left.
     private var earlier: [UInt64] = []
     /// The field of slot 0 with the number of posts in posters' queues.
@@ -81,7 +81,7 @@ final class RecoveryCounters {
     /// Opens the file, and reads the counters of an earlier process from it. A file that is not valid is replaced.
     ///
     /// - Throws: ``FileError`` when the file can be neither read nor replaced.
-    func takeUp() throws(FileError) {
+    func load() throws(FileError) {
         guard let file = try? files.open(path, for: .table), let size = try? file.size(),
             size <= Self.maxSlots * Self.slotSize, let bytes = try? file.read(at: 0, atMost: size),
             bytes.starts(with: Self.format)
@@ -223,7 +223,7 @@ final class RecoveryCounters {
     func confirm(
         _ sequence: UInt64, delivered: UInt64, dropped: UInt64, withholding count: UInt64 = 0, in slot: UInt32
     ) {
-        self[slot, .confirmed] = min(max(self[slot, .confirmed], sequence), most(withholding: count, in: slot))
+        self[slot, .confirmed] = min(max(self[slot, .confirmed], sequence), maxConfirmed(withholding: count, in: slot))
         self[slot, .delivered] += delivered
         self[slot, .dropped] += dropped
         changedSlots.append(slot)
@@ -237,7 +237,7 @@ final class RecoveryCounters {
         if changedSlots.count > 1 { changedSlots.sort() }
         var (first, last) = (changedSlots[0], changedSlots[0])
         for slot in changedSlots.dropFirst() {
-            if slot - last > Self.nearness {
+            if slot - last > Self.maxSlotGap {
                 try write(first, through: last)
                 first = slot
             }
@@ -251,12 +251,12 @@ final class RecoveryCounters {
 
     /// Records that the last `count` used numbers do not count as carried. ``writeCounts()`` writes it.
     func withhold(_ count: UInt64, in slot: UInt32) {
-        self[slot, .confirmed] = min(self[slot, .confirmed], most(withholding: count, in: slot))
+        self[slot, .confirmed] = min(self[slot, .confirmed], maxConfirmed(withholding: count, in: slot))
         changedSlots.append(slot)
     }
 
     /// Returns the maximum of `confirmed` if the last `count` used numbers do not count as carried.
-    private func most(withholding count: UInt64, in slot: UInt32) -> UInt64 {
+    private func maxConfirmed(withholding count: UInt64, in slot: UInt32) -> UInt64 {
         self[slot, .sequence] - min(count, self[slot, .sequence])
     }
 

@@ -83,12 +83,13 @@ final class RecoveryLog {
     func read(_ body: (UnsafeRawBufferPointer) -> Bool) throws(FileError) -> Int {
         size = try file.size()
         guard size > 0 else { return 0 }
-        var window = Window(file: file)
-        guard let format = try window.bytes(at: 0, count: Self.format.count), format.elementsEqual(Self.format) else {
+        var readBuffer = ReadBuffer(file: file)
+        guard let format = try readBuffer.bytes(at: 0, count: Self.format.count), format.elementsEqual(Self.format)
+        else {
             return size
         }
         var offset = Self.format.count
-        while let frame = try window.bytes(at: offset, count: Self.frameSize) {
+        while let frame = try readBuffer.bytes(at: offset, count: Self.frameSize) {
             let (length, checksum) = frame.withUnsafeBytes { bytes in
                 (
                     Int(UInt32(littleEndian: bytes.loadUnaligned(as: UInt32.self))),
@@ -96,7 +97,8 @@ final class RecoveryLog {
                 )
             }
             let start = offset + Self.frameSize
-            guard length <= min(size - start, Self.maxInGroup), let group = try window.bytes(at: start, count: length),
+            guard length <= min(size - start, Self.maxInGroup),
+                let group = try readBuffer.bytes(at: start, count: length),
                 group.withUnsafeBytes({ Self.fits($0, checksum) && RecordGroup.read($0, body) })
             else { break }
             offset = start + length
@@ -270,7 +272,7 @@ final class RecoveryLog {
 }
 
 /// A read buffer for a file that is read from its beginning to its end.
-private struct Window {
+private struct ReadBuffer {
     private static let size = 1 << 18
     private let file: any StateFile
     /// The buffered bytes, which begin at the offset `start` of the file.

@@ -48,7 +48,7 @@ final class RecoveryStore {
     /// so a crash causes no number to be assigned twice. A reservation per number would cost too many writes.
     private static let block: UInt64 = 4096
     /// The quantity of numbers that are reserved when the store suspends itself, because it can reserve none meanwhile.
-    private static let largeBlock: UInt64 = 1 << 32
+    private static let numbersForSuspension: UInt64 = 1 << 32
     /// The size of a log, in bytes, up to which it is not rewritten however little state it has, unless ``limit`` is
     /// smaller.
     private static let smallSize = 1 << 20
@@ -140,7 +140,7 @@ final class RecoveryStore {
         do throws(FileError) {
             try files.makeDirectory(directory)
             log = try RecoveryLog(path: path, in: files, takesLock: takesLock)
-            try counters.takeUp()
+            try counters.load()
         } catch {
             if error.code == EWOULDBLOCK { throw error }
             suspend(error)
@@ -317,7 +317,7 @@ final class RecoveryStore {
                 withheld[name] = nil
             }
         }
-        if countsWaiting, let client = change.clientWhoseQueueChanges { uncounted.touch(client) }
+        if countsQueueLengths, let client = change.clientWhoseQueueChanges { uncounted.touch(client) }
         switch extent {
         case .nothing: return
         case .whole: break
@@ -379,7 +379,7 @@ final class RecoveryStore {
 
     private func count(_ sequence: UInt64, serial: UInt64, of client: ClientName, _ number: Int?) {
         guard let slot = slot(of: client, number) else { return }
-        if countsWaiting { uncounted.touch(client) }
+        if countsQueueLengths { uncounted.touch(client) }
         counters.count(sequence, serial: serial, in: slot)
     }
 
@@ -412,7 +412,7 @@ final class RecoveryStore {
         case .whole where rewriting == nil && !isLong: break
         case .whole, .withoutQueues:
             attempt { () throws(FileError) in
-                try noteWaiting(in: center)
+                try writeQueueLengths(in: center)
                 if rewriting != nil || isLong { try rewritePart(of: center) }
             }
         }
@@ -441,7 +441,7 @@ final class RecoveryStore {
         guard !isSuspended else { return }
         let isInLog = log != nil && extent == .whole
         attempt { () throws(FileError) in
-            try noteWaiting(in: center)
+            try writeQueueLengths(in: center)
             do throws(FileError) {
                 try rewrite(
                     from: center, numbers: (center.lastSerial, center.lastObserver),
@@ -483,8 +483,8 @@ final class RecoveryStore {
             }
             guard let (work, extent, _) = rewriting else { return }
             // A log without queues is finished only when the queue lengths of all clients are in the counters.
-            guard uncounted.areOnlyTouched else { return work.wait() }
-            guard try work.goOn(atMost: maxRewritten) else { return }
+            guard uncounted.areAllCounted else { return work.wait() }
+            guard try work.writePart(atMost: maxRewritten) else { return }
             rewriting = nil
             rewrittenSize = work.size
             kept(extent)
@@ -619,12 +619,12 @@ final class RecoveryStore {
     /// Whether the queue lengths are kept in the counters, because the log has no queues, or the log that is being
     /// written has none. After a crash the next process reports that many losses. While the log has queues the lengths
     /// are ignored.
-    private var countsWaiting: Bool { extent == .withoutQueues || rewriting?.extent == .withoutQueues }
+    private var countsQueueLengths: Bool { extent == .withoutQueues || rewriting?.extent == .withoutQueues }
 
     /// Writes the queue lengths of the clients whose queues have changed, and of some clients that were not counted
     /// before.
-    private func noteWaiting(in center: DistributedCenter) throws(FileError) {
-        guard countsWaiting else { return uncounted.removeAll() }
+    private func writeQueueLengths(in center: DistributedCenter) throws(FileError) {
+        guard countsQueueLengths else { return uncounted.removeAll() }
         try count(uncounted.next(), in: center)
     }
 
@@ -659,7 +659,7 @@ final class RecoveryStore {
         counters.suspend()
         pending.removeAll()
         uncounted.removeAll()
-        leaveNumbers()
+        reduceToNumbers()
         extent = .nothing(until: retryTime(after: error))
         report(
             "the state can't be saved, so a crash of the service would lose registrations; retrying later: \(error)")
@@ -675,11 +675,11 @@ final class RecoveryStore {
 
     /// Reduces the log to the reserved numbers: an outdated state must not be restored, and no number may be assigned
     /// twice. The file stays locked, because no other process may have the state before this one has ended.
-    private func leaveNumbers() {
+    private func reduceToNumbers() {
         var numbers = RecordGroup()
         encoder.bus(address: address, to: &numbers)
-        reserved.serial += Self.largeBlock
-        reserved.observer += Self.largeBlock
+        reserved.serial += Self.numbersForSuspension
+        reserved.observer += Self.numbersForSuspension
         encoder.numbers(serial: reserved.serial, observer: reserved.observer, to: &numbers)
         log?.reduce(to: numbers)
     }
@@ -712,7 +712,7 @@ final class RecoveryStore {
             wait = Self.firstWait
         } catch {
             counters.suspend()
-            leaveNumbers()
+            reduceToNumbers()
             extent = .nothing(until: retryTime(after: error))
             Log.info("the state still can't be saved: \(error)")
         }

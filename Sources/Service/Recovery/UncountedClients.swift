@@ -15,7 +15,7 @@ struct UncountedClients {
     private static let maxAtOnce = 512
 
     /// Whether each client has been written once, so that at most changed queues are left.
-    var areOnlyTouched: Bool { others.isEmpty }
+    var areAllCounted: Bool { others.isEmpty }
 
     /// Notes that a client's queue may have changed.
     mutating func touch(_ client: ClientName) { touched.insert(client) }

@@ -18,7 +18,7 @@ final class SessionPeer {
     /// The time at which it left or lost its slot, in microseconds as ``Sessions/now``; nil while it has a slot.
     var goneAt: Int64?
     /// The rate limit of its `Wants` and `Understands` signals, which may have long lists.
-    var words = RateLimit(perSecond: 5, burst: 20)
+    var listLimit = RateLimit(perSecond: 5, burst: 20)
     /// The rate limit of answers to its `Here` broadcasts.
     var answers = RateLimit(perSecond: 1, burst: 2)
 
@@ -32,7 +32,7 @@ final class SessionPeer {
     }
 
     /// The progress of a replay of this session's retained values to the other one (R8).
-    enum Telling: Equatable {
+    enum Replay: Equatable {
         /// No replay is due.
         case done
         /// A replay is due. It starts when the queue is empty, so that no value precedes an older post of its name.
@@ -44,36 +44,36 @@ final class SessionPeer {
     /// The names that the session imports from this user, from its `Wants` signal.
     var wants: [NamePattern] = []
     /// The queue of signals to the session, with the window of unacknowledged ones.
-    var line = SessionSendQueue<Item>(SessionPeer.bounds)
-    var telling = Telling.done
+    var queue = SessionSendQueue<Item>(SessionPeer.bounds)
+    var replay = Replay.done
     /// The rate limit of replays to the session.
-    var tellings = RateLimit(perSecond: 1, burst: 5)
+    var replayLimit = RateLimit(perSecond: 1, burst: 5)
     /// The timer that continues a replay, when the rate limit allows it or after other events were handled.
-    var goingOn: EventSource?
+    var replayTimer: EventSource?
     /// Losses that have to be reported to the session by name.
     var losses = SessionLosses()
     /// The timer for acknowledgments. It runs while items wait for one, and after it the signals in flight are given up.
-    var doubt: EventSource?
-    /// The number of consecutive expirations of ``doubt``, with each of which its time doubles.
-    var doubts: UInt32 = 0
+    var ackTimer: EventSource?
+    /// The number of consecutive expirations of ``ackTimer``, with each of which its time doubles.
+    var ackTimeouts: UInt32 = 0
 
     // MARK: Incoming
 
     /// The names wanted from the session that were last sent to it. Nil if it may not have them, so that they are sent
     /// again.
-    var told: [String]? = []
+    var announced: [String]? = []
     /// The sequence number of its last signal.
     var lastNumber: UInt64 = 0
     /// The number of its notifications that were posted in this session.
     var received: UInt64 = 0
     /// The number of its notifications that were lost before they arrived here.
-    var lostThere: UInt64 = 0
+    var lostBeforeArrival: UInt64 = 0
     /// The source that sends the acknowledgment, after all signals that have arrived were handled.
     var confirmation: EventSource?
     /// The rate limit of requests for a replay of its values.
     var questions = RateLimit(perSecond: 1, burst: 5)
     /// The progress of its replays.
-    var values = ToldValues()
+    var values = ReplayProgress()
 
     /// The limits of the window and the queue. With these windows, 64 sessions use at most 16 MiB of the 127 MiB that the
     /// bus keeps for a connection. A queued notification is stored once for all sessions.
@@ -89,25 +89,25 @@ final class SessionPeer {
 
     /// Whether items or values of a replay wait for an acknowledgment.
     var isBlocked: Bool {
-        if case .begun = telling { return !line.hasRoom }
-        return line.isBlocked
+        if case .begun = replay { return !queue.hasRoom }
+        return queue.isBlocked
     }
 
     /// Discards the queue after the loss of the slot. The next signal, if the session gets a slot again, reports the loss.
     ///
     /// - Returns: the number of discarded notifications.
-    func leavePlace() -> UInt64 {
+    func loseSlot() -> UInt64 {
         stop()
-        told = nil
-        telling = .done
-        return line.clear()
+        announced = nil
+        replay = .done
+        return queue.clear()
     }
 
     /// Stops all timers of the session.
-    func stop() { (confirmation, doubt, goingOn) = (nil, nil, nil) }
+    func stop() { (confirmation, ackTimer, replayTimer) = (nil, nil, nil) }
 
     /// Discards large tables of a session without a slot, because many of these are remembered.
-    func forgetMuch() {
+    func discardTables() {
         if wants.reduce(0, { $0 + Self.patternSize + $1.description.utf8.count }) > Self.maxBytesRemembered {
             wants = []
         }
@@ -124,8 +124,8 @@ final class SessionPeer {
         var shown: [String: PropertyList] = [
             "name": .string(name.rawValue),
             "state": .string(userID == nil ? "asking" : isBlocked ? "waiting" : "open"),
-            "queued": .uint32(UInt32(line.waitingCount)), "sent": .uint64(line.sent),
-            "received": .uint64(received), "lost": .uint64(line.lost &+ lostThere),
+            "queued": .uint32(UInt32(queue.waitingCount)), "sent": .uint64(queue.sent),
+            "received": .uint64(received), "lost": .uint64(queue.lost &+ lostBeforeArrival),
             "wants": .array(wants.map { .string($0.description) }),
         ]
         if let userID { shown["uid"] = .uint32(userID) }

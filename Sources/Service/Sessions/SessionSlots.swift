@@ -60,7 +60,7 @@ struct SessionSlots {
         return turnedAway[name] != nil ? .turnedAway : .unknown
     }
 
-    var hasRoomForCandidate: Bool { candidates.count < Self.maxCandidates }
+    var mayAddCandidate: Bool { candidates.count < Self.maxCandidates }
 
     /// Adds a connection that has announced itself as a session. The caller asks the bus for its user.
     mutating func addCandidate(_ name: UniqueName) {
@@ -82,8 +82,8 @@ struct SessionSlots {
         var admission = Admission()
         guard let peer = candidates.removeValue(forKey: name) else { return admission }
         peer.userID = userID
-        admission.displaced = makePlace(for: userID)
-        if hasPlace(for: userID) {
+        admission.displaced = freeSlot(for: userID)
+        if hasFreeSlot(for: userID) {
             seat(peer)
             admission.isAdmitted = true
         } else {
@@ -108,12 +108,12 @@ struct SessionSlots {
     // MARK: Slots
 
     /// Whether there is a free slot that the user may have.
-    private func hasPlace(for userID: UInt32) -> Bool {
+    private func hasFreeSlot(for userID: UInt32) -> Bool {
         peers.count < Self.maxPeers && counts[userID, default: 0] < Self.maxPeersOfUser
     }
 
     /// Takes a slot from the user with the most sessions, if that user has at least two more than this one.
-    private mutating func makePlace(for userID: UInt32) -> SessionPeer? {
+    private mutating func freeSlot(for userID: UInt32) -> SessionPeer? {
         guard peers.count >= Self.maxPeers,
             let most = counts.max(by: { ($0.value, $0.key) < ($1.value, $1.key) }),
             most.value > counts[userID, default: 0] + 1
@@ -140,7 +140,7 @@ struct SessionSlots {
     ///
     /// - Returns: the session that is no longer remembered instead.
     private mutating func turnAway(_ peer: SessionPeer) -> SessionPeer? {
-        peer.forgetMuch()
+        peer.discardTables()
         turnedAway[peer.name] = peer
         waiting.append(peer.name)
         var forgotten: SessionPeer?
@@ -166,7 +166,7 @@ struct SessionSlots {
         defer { for name in passed.reversed() { waiting.prepend(name) } }
         while let name = waiting.popFirst() {
             guard let peer = turnedAway[name], let userID = peer.userID else { continue }
-            guard hasPlace(for: userID) else {
+            guard hasFreeSlot(for: userID) else {
                 passed.append(name)
                 continue
             }

@@ -7,27 +7,27 @@ import CarillonWire
 
 /// The progress of another session's replays. A replay (a snapshot) sends all retained values of the session that this
 /// session wants, between two `Values` signals. Values that a complete replay did not contain have ended.
-struct ToldValues {
+struct ReplayProgress {
     /// The number of replays that have begun. It is the current round.
     private(set) var round: UInt64 = 0
     /// The round of the last complete replay. The session no longer has values that were last sent in an earlier round.
     private(set) var validFrom: UInt64 = 0
     /// Whether a replay is under way.
-    private(set) var isTelling = false
+    private(set) var isReplaying = false
 
     /// Whether a replay was completed, and no other is under way.
-    var isComplete: Bool { round > 0 && !isTelling }
+    var isComplete: Bool { round > 0 && !isReplaying }
 
     /// Takes the beginning of a replay.
     mutating func begin() {
         round += 1
-        isTelling = true
+        isReplaying = true
     }
 
     /// Takes the end of a replay; without a beginning it has no effect.
     mutating func end() {
-        guard isTelling else { return }
-        isTelling = false
+        guard isReplaying else { return }
+        isReplaying = false
         validFrom = round
     }
 }
@@ -49,11 +49,11 @@ struct SessionValues {
     /// The statement of a session that it has a value.
     private struct Claim {
         let peer: SessionPeer
-        /// The session's round of replays at that time (``ToldValues/round``).
+        /// The session's round of replays at that time (``ReplayProgress/round``).
         let round: UInt64
 
         /// Whether the session is present and still has the value.
-        var isThere: Bool { peer.goneAt == nil && round >= peer.values.validFrom }
+        var isValid: Bool { peer.goneAt == nil && round >= peer.values.validFrom }
     }
 
     /// The claims on each value: the first is the owner's, then those of other sessions of the same user.
@@ -69,17 +69,17 @@ struct SessionValues {
     ///
     /// - Parameters:
     ///   - kind: the key of the value.
-    ///   - isTold: whether the value is part of a replay, and was posted earlier.
+    ///   - isReplayed: whether the value is part of a replay, and was posted earlier.
     /// - Returns: whether the value is imported, so that the session is its owner. A replayed value does not replace the
     ///   value of another present session of the user.
-    mutating func claim(_ kind: NotificationKey, for peer: SessionPeer, isTold: Bool) -> Bool {
-        let before = claims[kind] ?? []
-        var rest = before.filter { $0.peer !== peer && $0.isThere }
+    mutating func claim(_ key: NotificationKey, for peer: SessionPeer, isReplayed: Bool) -> Bool {
+        let before = claims[key] ?? []
+        var rest = before.filter { $0.peer !== peer && $0.isValid }
         let claim = Claim(peer: peer, round: peer.values.round)
-        let holder = before.first
-        let isOfOther = isTold && holder.map { $0.peer !== peer && $0.isThere } ?? false
+        let owner = before.first
+        let isOfOther = isReplayed && owner.map { $0.peer !== peer && $0.isValid } ?? false
         rest.insert(claim, at: isOfOther ? min(1, rest.count) : 0)
-        claims[kind] = rest
+        claims[key] = rest
         return !isOfOther
     }
 
@@ -94,18 +94,18 @@ struct SessionValues {
     }
 
     /// Takes the end of a session's value.
-    mutating func release(_ kind: NotificationKey, by peer: SessionPeer) -> Release {
-        let before = claims[kind] ?? []
-        let rest = before.filter { $0.peer !== peer && $0.isThere }
-        claims[kind] = rest.isEmpty ? nil : rest
-        if let holder = before.first, holder.peer !== peer, holder.isThere { return .stays }
+    mutating func release(_ key: NotificationKey, by peer: SessionPeer) -> Release {
+        let before = claims[key] ?? []
+        let rest = before.filter { $0.peer !== peer && $0.isValid }
+        claims[key] = rest.isEmpty ? nil : rest
+        if let owner = before.first, owner.peer !== peer, owner.isValid { return .stays }
         return rest.first.map { .follows($0.peer) } ?? .ends
     }
 
     /// The replays of all present sessions of one user together.
     struct Presence {
         /// The progress of those sessions that support replays.
-        enum Told {
+        enum Announced {
             /// No such session is present.
             case nothing
             /// At least one of them has not completed a replay.
@@ -114,7 +114,7 @@ struct SessionValues {
             case all
         }
 
-        var told = Told.nothing
+        var announced = Announced.nothing
         /// Whether a session is present that does not support replays. Its values are not known.
         var isSilent = false
     }
@@ -127,14 +127,14 @@ struct SessionValues {
     ///   - presence: the replays of the sessions of its user.
     ///   - isSettled: whether all present sessions have had time to announce themselves.
     ///   - now: the time in microseconds, as for ``SessionPeer/goneAt``.
-    func isOver(_ kind: NotificationKey, _ retention: Retention, _ presence: Presence, isSettled: Bool, now: Int64)
+    func isOver(_ key: NotificationKey, _ retention: Retention, _ presence: Presence, isSettled: Bool, now: Int64)
         -> Bool
     {
-        if let holder = claims[kind]?.first {
-            if holder.isThere { return false }
-            if let left = holder.peer.goneAt, now - left < Self.grace { return false }
+        if let owner = claims[key]?.first {
+            if owner.isValid { return false }
+            if let left = owner.peer.goneAt, now - left < Self.grace { return false }
         }
-        switch presence.told {
+        switch presence.announced {
         case .some: return false
         case .nothing: return retention.endsWithSession && isSettled
         case .all: return retention.endsWithSession || !presence.isSilent
@@ -147,11 +147,11 @@ struct SessionValues {
     /// - Parameter now: the time in microseconds.
     mutating func takeFollowers(now: Int64) -> [SessionPeer] {
         var followers: [SessionPeer] = []
-        for (kind, all) in claims {
-            guard let holder = all.first, !holder.isThere, now - (holder.peer.goneAt ?? 0) >= Self.grace,
-                let next = all.dropFirst().first(where: \.isThere)
+        for (key, all) in claims {
+            guard let owner = all.first, !owner.isValid, now - (owner.peer.goneAt ?? 0) >= Self.grace,
+                let next = all.dropFirst().first(where: \.isValid)
             else { continue }
-            claims[kind] = all.filter(\.isThere)
+            claims[key] = all.filter(\.isValid)
             if !followers.contains(where: { $0 === next.peer }) { followers.append(next.peer) }
         }
         return followers
@@ -163,11 +163,11 @@ struct SessionValues {
     ///   - kinds: the keys of the imported values that exist.
     ///   - now: the time in microseconds.
     /// - Returns: the time at which the next absence reaches ``grace``, in microseconds; nil for none.
-    mutating func clean(keeping kinds: Set<NotificationKey>, now: Int64) -> Int64? {
+    mutating func clean(keeping keys: Set<NotificationKey>, now: Int64) -> Int64? {
         claims = claims.compactMapValues { all in
             let rest = all.filter { claim in claim.peer.goneAt.map { now - $0 < Self.grace } ?? true }
             return rest.isEmpty ? nil : rest
-        }.filter { kinds.contains($0.key) }
+        }.filter { keys.contains($0.key) }
         return claims.values.lazy.flatMap { $0.compactMap(\.peer.goneAt) }.min().map { $0 + Self.grace }
     }
 }

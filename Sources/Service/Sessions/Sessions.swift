@@ -77,7 +77,7 @@ final class Sessions {
     /// Whether reading is paused, also of a connection that starts later.
     private var isPaused = false
     /// The connection to the system bus; nil while there is none.
-    private(set) var stay: SystemBusSession?
+    private(set) var systemBusSession: SystemBusSession?
     /// The timer of the next attempt to connect.
     private var retry: EventSource?
     /// The source that releases a closed connection.
@@ -90,9 +90,9 @@ final class Sessions {
     /// The table of the sessions that have each imported value.
     private var values = SessionValues()
     /// The timer of the next check for ended values.
-    private var look: EventSource?
+    private var checkTimer: EventSource?
     /// The time of the next check, in microseconds.
-    private var lookTime: Int64 = 0
+    private var checkTime: Int64 = 0
     /// The time from which all present sessions have had time to announce themselves, in microseconds.
     private var settled: Int64 = 0
     /// The number of refused messages for the log.
@@ -114,7 +114,7 @@ final class Sessions {
         hasBegun = true
         adapt()
         settled = now + Self.timeToSettle
-        lookThrough(after: Self.timeToSettle)
+        checkValues(after: Self.timeToSettle)
     }
 
     /// The time that sessions have to announce themselves after this one has joined the system bus, in microseconds.
@@ -131,7 +131,7 @@ final class Sessions {
     /// system bus.
     func pause(_ isPaused: Bool) {
         self.isPaused = isPaused
-        stay?.pause(isPaused)
+        systemBusSession?.pause(isPaused)
     }
 
     /// Puts rules of the configuration into force.
@@ -142,20 +142,20 @@ final class Sessions {
         guard hasBegun else { return }
         adapt()
         // Values that are exported no more end in other sessions, and values that are exported now are sent.
-        if rules.export != before.export { stay?.tellValuesAgain() }
-        lookThrough(after: 0)
+        if rules.export != before.export { systemBusSession?.replayValuesToAll() }
+        checkValues(after: 0)
     }
 
     /// Sends a notification to all sessions that want it.
     func export(_ notification: ExportedNotification) {
         // The rules may have changed since the post was accepted.
-        guard rules.exports(notification.name), let stay else { return noteLoss(1, "to other sessions") }
-        stay.export(notification)
+        guard rules.exports(notification.name), let systemBusSession else { return noteLoss(1, "to other sessions") }
+        systemBusSession.export(notification)
     }
 
     /// Sends the end of a retained value to the sessions that may have it.
     func exportEnded(_ kind: NotificationKey) {
-        if rules.exports(kind.name) { stay?.exportEnded(kind) }
+        if rules.exports(kind.name) { systemBusSession?.exportEnded(kind) }
     }
 
     // MARK: Connection to the system bus
@@ -163,12 +163,12 @@ final class Sessions {
     /// Connects to the system bus or leaves it, as the rules require.
     private func adapt() {
         guard rules.areNeeded, machine.connectToSystemBus != nil else {
-            if stay != nil { Log.notice("left the system bus: [Sessions] exports and imports nothing") }
+            if systemBusSession != nil { Log.notice("left the system bus: [Sessions] exports and imports nothing") }
             (retry, attempts) = (nil, 0)
             leave()
             return
         }
-        if let stay { stay.rulesChanged() } else if retry?.isPending != true { join() }
+        if let systemBusSession { systemBusSession.rulesChanged() } else if retry?.isPending != true { join() }
     }
 
     /// Tries to connect to the system bus.
@@ -177,10 +177,12 @@ final class Sessions {
         do throws(BusError) {
             // With the priority of deliveries, so that imported notifications do not precede those of this session.
             let connection = try connect(context, .of(.delivery))
-            let stay = SystemBusSession(connection, of: self) { [unowned self] error in ended(because: error) }
-            self.stay = stay
-            stay.pause(isPaused)
-            stay.start()
+            let systemBusSession = SystemBusSession(connection, of: self) { [unowned self] error in
+                ended(because: error)
+            }
+            self.systemBusSession = systemBusSession
+            systemBusSession.pause(isPaused)
+            systemBusSession.start()
         } catch {
             ended(because: error)
         }
@@ -191,7 +193,7 @@ final class Sessions {
         if attempts > 0 { Log.notice("reconnected to the system bus") }
         attempts = 0
         settled = now + Self.timeToSettle
-        lookThrough(after: Self.timeToSettle)
+        checkValues(after: Self.timeToSettle)
     }
 
     /// Takes the end of the connection or a failed attempt, and schedules the next attempt.
@@ -221,11 +223,11 @@ final class Sessions {
 
     /// Closes the connection to the system bus.
     private func leave() {
-        guard let left = stay else { return }
-        stay = nil
+        guard let left = systemBusSession else { return }
+        systemBusSession = nil
         let count = left.close()
         if count > 0 { noteLoss(count, "to other sessions") }
-        lookThrough(after: SessionValues.grace)
+        checkValues(after: SessionValues.grace)
         // This may run inside a callback of the connection, which is therefore released in the next iteration of the loop.
         release = .once(milliseconds: 0, on: context) { [unowned self] in
             withExtendedLifetime(left) {}
@@ -262,14 +264,14 @@ final class Sessions {
         let identity = try identity(of: userID)
         let kind = NotificationKey(name: notification.name, object: notification.object, origin: identity.origin)
         let isKept = notification.options.isKept
-        let isWanted = options.retention == nil || values.claim(kind, for: peer, isTold: isKept)
+        let isWanted = options.retention == nil || values.claim(kind, for: peer, isReplayed: isKept)
         if !isKept || isWanted && !isSame(center.value(of: kind), notification, options) {
             try post(Imported(notification: notification, options: options, identity: identity))
             counts.received += 1
         }
         guard options.retention != nil else { return }
         // Claims on values that have ended are removed at a check. An early check bounds their number.
-        if values.count > 2 * maxValues { lookThrough(after: 0) }
+        if values.count > 2 * maxValues { checkValues(after: 0) }
     }
 
     /// Whether a retained value is equal to a notification from a replay.
@@ -292,7 +294,7 @@ final class Sessions {
         let kind = NotificationKey(name: name, object: object, origin: try identity(of: userID).origin)
         switch values.release(kind, by: peer) {
         case .stays: break
-        case .follows(let other): stay?.askForValues(other)
+        case .follows(let other): systemBusSession?.askForValues(other)
         // The value of this key may no longer be the imported one, if a program here has posted another one since.
         case .ends: if center.value(of: kind)?.retention.isFromSession == true { center.remove([kind]) }
         }
@@ -301,13 +303,13 @@ final class Sessions {
     /// Schedules a check for imported values that have ended.
     ///
     /// - Parameter time: the delay in microseconds; at least ``leastPause``.
-    func lookThrough(after time: Int64) {
+    func checkValues(after time: Int64) {
         let due = now + max(time, Self.leastPause)
-        guard look == nil || due < lookTime else { return }
-        lookTime = due
-        look = .once(milliseconds: UInt32((due - now + 999) / 1000), on: context) { [unowned self] in
-            look = nil
-            lookThrough()
+        guard checkTimer == nil || due < checkTime else { return }
+        checkTime = due
+        checkTimer = .once(milliseconds: UInt32((due - now + 999) / 1000), on: context) { [unowned self] in
+            checkTimer = nil
+            checkValues()
         }
     }
 
@@ -317,16 +319,16 @@ final class Sessions {
     private static let maxRemovedAtOnce = 256
 
     /// Removes imported values that have ended, and schedules the next check.
-    private func lookThrough() {
+    private func checkValues() {
         guard let center else { return }
         let (now, kept) = (now, center.valuesFromSessions)
         maxValues = max(Self.leastValues, kept.count)
-        for peer in values.takeFollowers(now: now) { stay?.askForValues(peer) }
+        for peer in values.takeFollowers(now: now) { systemBusSession?.askForValues(peer) }
         let next = values.clean(keeping: Set(kept.map(\.notification.kind)), now: now)
         var users: [String: (id: UInt32, presence: SessionValues.Presence)] = [:]
         for userID in rules.imports.keys {
             guard let user = (try? identity(of: userID))?.origin?.user else { continue }
-            users[user] = (userID, stay?.presence(of: userID) ?? SessionValues.Presence())
+            users[user] = (userID, systemBusSession?.presence(of: userID) ?? SessionValues.Presence())
         }
         let over = kept.map { ($0.notification.kind, $0.retention) }.filter { kind, retention in
             guard let user = kind.origin?.user.flatMap({ users[$0] }), rules.keeps(kind.name, of: user.id) else {
@@ -335,9 +337,9 @@ final class Sessions {
             return values.isOver(kind, retention, user.presence, isSettled: now >= settled, now: now)
         }.map(\.0)
         center.remove(over.prefix(Self.maxRemovedAtOnce))
-        if over.count > Self.maxRemovedAtOnce { lookThrough(after: 0) }
-        if let next { lookThrough(after: next - now) }
-        if now < settled { lookThrough(after: settled - now) }
+        if over.count > Self.maxRemovedAtOnce { checkValues(after: 0) }
+        if let next { checkValues(after: next - now) }
+        if now < settled { checkValues(after: settled - now) }
     }
 
     /// The number of imported values at the last check, but at least ``leastValues``. Twice as many claims cause a check.
@@ -380,16 +382,18 @@ final class Sessions {
     }
 
     /// The numbers of entries in the connection's tables, for tests of leaks.
-    var kept: [(what: String, count: Int)] { stay?.kept ?? [] }
+    var kept: [(what: String, count: Int)] { systemBusSession?.kept ?? [] }
 
     /// The value of the property `Sessions` on the session bus.
     var shown: [String: PropertyList] {
-        let state = stay.map { $0.isThere ? "joined" : "joining" } ?? (rules.areNeeded && hasBegun ? "waiting" : "off")
+        let state =
+            systemBusSession.map { $0.hasJoined ? "joined" : "joining" }
+            ?? (rules.areNeeded && hasBegun ? "waiting" : "off")
         func list(_ patterns: [NamePattern]) -> PropertyList { .array(patterns.map { .string($0.description) }) }
         var shown: [String: PropertyList] = [
             "state": .string(state), "sent": .uint64(counts.sent), "received": .uint64(counts.received),
             "lost": .uint64(counts.lost), "refused": .uint64(counts.refused),
-            "peers": .array((stay?.shown ?? []).map { .dictionary($0) }),
+            "peers": .array((systemBusSession?.shown ?? []).map { .dictionary($0) }),
         ]
         if !rules.export.isEmpty { shown["export"] = list(rules.export) }
         if !rules.imports.isEmpty {

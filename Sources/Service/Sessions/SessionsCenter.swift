@@ -42,12 +42,12 @@ final class SessionsCenter: Sessions.Center {
         driver.center.valueForSessions(after: after, through: through)
     }
 
-    func value(of kind: NotificationKey) -> DistributedCenter.Kept? { driver.center.value(of: kind) }
+    func value(of key: NotificationKey) -> DistributedCenter.Kept? { driver.center.value(of: key) }
 
-    func remove(_ kinds: ArraySlice<NotificationKey>) {
-        guard !kinds.isEmpty else { return }
+    func remove(_ keys: ArraySlice<NotificationKey>) {
+        guard !keys.isEmpty else { return }
         driver.perform { effects in
-            for kind in kinds { _ = driver.center.removeRetained(kind, effects: &effects) }
+            for key in keys { _ = driver.center.removeRetained(key, effects: &effects) }
         }
     }
 

@@ -51,7 +51,7 @@ extension SystemBusSession {
         let isNotification = message.hasMember(SessionNotification.member)
         let isOther = [RemovedSignal.member, ValuesSignal.member, LostSignal.member].contains(where: message.hasMember)
         guard isNotification || isOther else { return }
-        guard let userID = peer.userID, places.standing(of: peer.name) == .session else {
+        guard let userID = peer.userID, slots.standing(of: peer.name) == .session else {
             return owner.noteRefusal(
                 of: peer.name, peer.userID,
                 peer.userID == nil ? "its user is not verified yet" : "too many sessions")
@@ -132,7 +132,7 @@ extension SystemBusSession {
                 peer.values.begin()
             } else {
                 peer.values.end()
-                owner.lookThrough(after: 0)
+                owner.checkValues(after: 0)
             }
         } else {
             let lost = try LostSignal(message)
@@ -142,12 +142,12 @@ extension SystemBusSession {
             let total = lost.entries.reduce(0) { UInt64(clamping: UInt128($0) + UInt128($1.count)) }
             try note(lost.number, lost: total, from: peer, userID)
             guard isAllowed else { return }
-            var told = lost.entries.filter { owner.rules.imports($0.name, of: userID) }
-            for index in told.indices {
-                told[index].count =
-                    allowances[userID, default: Allowance()].takeLosses(told[index].count, at: now)
+            var announced = lost.entries.filter { owner.rules.imports($0.name, of: userID) }
+            for index in announced.indices {
+                announced[index].count =
+                    allowances[userID, default: Allowance()].takeLosses(announced[index].count, at: now)
             }
-            owner.center?.lose(told)
+            owner.center?.lose(announced)
         }
     }
 
@@ -173,7 +173,7 @@ extension SystemBusSession {
         let hole = number - peer.lastNumber - 1
         let count = UInt64(clamping: UInt128(hole) + UInt128(lost))
         guard count > 0 else { return }
-        peer.lostThere = UInt64(clamping: UInt128(peer.lostThere) + UInt128(count))
+        peer.lostBeforeArrival = UInt64(clamping: UInt128(peer.lostBeforeArrival) + UInt128(count))
         owner.noteLoss(count, "of \(peer.name)")
         if hole > 0 { askForValues(peer) }
     }
@@ -201,7 +201,7 @@ extension SystemBusSession {
 
     /// Handles the signal `Understands`: the features of a session. Features that this service does not have are ignored.
     func takeFeatures(_ message: Message, of peer: SessionPeer) {
-        guard peer.words.take(at: now), message.byteCount <= Self.maxBytesOfFeatures,
+        guard peer.listLimit.take(at: now), message.byteCount <= Self.maxBytesOfFeatures,
             let understands = try? UnderstandsSignal(message)
         else {
             return owner.noteRefusal(of: peer.name, peer.userID, "its list of features exceeds the limit")

@@ -11,33 +11,33 @@ import CarillonWire
 extension SystemBusSession {
     /// Sends the changed lists of wanted names after a change of the rules.
     func rulesChanged() {
-        for peer in sessions { tellWants(to: peer) }
+        for peer in sessions { sendWants(to: peer) }
     }
 
     /// Sends a notification to all sessions that import its name.
     func export(_ notification: ExportedNotification) {
         for peer in sessions where wants(notification.name, peer) {
             #if CARILLON_PLANTED
-                if peer.line.isBlocked, PlantedFault.strikes(.busySessionPassedOver) { continue }
+                if peer.queue.isBlocked, PlantedFault.strikes(.busySessionPassedOver) { continue }
             #endif
             append(.notification(notification), byteCount: size(of: notification), to: peer)
         }
-        giveWay()
+        trimQueues()
     }
 
     /// Sends the end of a retained value to the sessions that may have it.
-    func exportEnded(_ kind: NotificationKey) {
+    func exportEnded(_ key: NotificationKey) {
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.valueEndUntold) { return }
         #endif
-        for peer in sessions where peer.understandsValues && wants(kind.name, peer) {
-            append(.ended(kind), byteCount: kind.name.utf8.count + kind.object.utf8.count + Self.overhead, to: peer)
+        for peer in sessions where peer.understandsValues && wants(key.name, peer) {
+            append(.ended(key), byteCount: key.name.utf8.count + key.object.utf8.count + Self.overhead, to: peer)
         }
-        giveWay()
+        trimQueues()
     }
 
     /// The sessions sorted by name, so that the same events have the same results in every process.
-    private var sessions: [SessionPeer] { places.peers.values.sorted { $0.name < $1.name } }
+    private var sessions: [SessionPeer] { slots.peers.values.sorted { $0.name < $1.name } }
 
     /// Whether a session imports a name from this user.
     private func wants(_ name: String, _ peer: SessionPeer) -> Bool {
@@ -62,30 +62,30 @@ extension SystemBusSession {
     /// Appends an item to the queue of a session, and sends as much as its window allows.
     private func append(_ item: SessionPeer.Item, byteCount: Int, to peer: SessionPeer) {
         let isNotification = if case .notification = item { true } else { false }
-        let dropped = changeLine(of: peer) {
-            $0.line.append(item, byteCount: byteCount, countsAsLoss: isNotification)
+        let dropped = changeQueue(of: peer) {
+            $0.queue.append(item, byteCount: byteCount, countsAsLoss: isNotification)
         }
         noteDropped(dropped, of: peer)
         pump(peer)
     }
 
     /// Runs `change`, which changes the queue of a session, and updates the total size of the queues.
-    func changeLine<Result>(of peer: SessionPeer, _ change: (SessionPeer) -> Result) -> Result {
-        let before = peer.line.waitingBytes
+    func changeQueue<Result>(of peer: SessionPeer, _ change: (SessionPeer) -> Result) -> Result {
+        let before = peer.queue.waitingBytes
         defer {
-            waitingBytes += peer.line.waitingBytes - before
+            waitingBytes += peer.queue.waitingBytes - before
             owner.center?.bytesForSessions = waitingBytes
         }
         return change(peer)
     }
 
     /// Discards the oldest items of the largest queue, while the total size of the queues exceeds its maximum.
-    private func giveWay() {
+    private func trimQueues() {
         let most = maxWaitingBytes
         while waitingBytes > most,
-            let largest = sessions.max(by: { $0.line.waitingBytes < $1.line.waitingBytes })
+            let largest = sessions.max(by: { $0.queue.waitingBytes < $1.queue.waitingBytes })
         {
-            noteDropped(changeLine(of: largest) { $0.line.dropFirst() }.map { [$0] } ?? [], of: largest)
+            noteDropped(changeQueue(of: largest) { $0.queue.dropFirst() }.map { [$0] } ?? [], of: largest)
         }
     }
 
@@ -97,8 +97,8 @@ extension SystemBusSession {
             case .notification(let notification):
                 count += 1
                 if peer.understandsLosses { peer.losses.add(notification) }
-                if notification.retention != nil { tellValues(to: peer) }
-            case .ended: tellValues(to: peer)
+                if notification.retention != nil { scheduleReplay(to: peer) }
+            case .ended: scheduleReplay(to: peer)
             }
         }
         if count > 0 { owner.noteLoss(count, "to the slow consumer \(peer.name)") }
@@ -109,18 +109,18 @@ extension SystemBusSession {
     /// Sends as much to a session as its window allows: first reports of losses, then a replay that has begun or may begin,
     /// then the queue. Runs the timer for acknowledgments while something waits for one.
     func pump(_ peer: SessionPeer) {
-        while peer.line.hasRoom, sendLosses(to: peer) || sendValue(to: peer) || sendNext(to: peer) {}
-        guard peer.isBlocked else { return peer.doubt = nil }
-        guard peer.doubt == nil else { return }
-        let pause = min(Self.firstDoubt << min(peer.doubts, 16), Self.longestDoubt)
-        peer.doubt = .once(milliseconds: pause, on: bus.context) { [unowned self, unowned peer] in
-            peer.doubt = nil
-            peer.doubts += 1
+        while peer.queue.hasRoom, sendLosses(to: peer) || sendValue(to: peer) || sendNext(to: peer) {}
+        guard peer.isBlocked else { return peer.ackTimer = nil }
+        guard peer.ackTimer == nil else { return }
+        let pause = min(Self.firstAckTimeout << min(peer.ackTimeouts, 16), Self.longestAckTimeout)
+        peer.ackTimer = .once(milliseconds: pause, on: bus.context) { [unowned self, unowned peer] in
+            peer.ackTimer = nil
+            peer.ackTimeouts += 1
             // The signals in flight may be lost, and no longer count as in flight. If they are lost, the other session detects
             // a gap in the sequence numbers. Values among them are sent again by a replay.
-            peer.line.giveUp()
+            peer.queue.giveUp()
             Log.info("\(peer.name) on the system bus acknowledges nothing: sending one message at a time")
-            tellValues(to: peer)
+            scheduleReplay(to: peer)
             pump(peer)
         }
     }
@@ -129,11 +129,11 @@ extension SystemBusSession {
     ///
     /// - Returns: whether an item was sent.
     private func sendNext(to peer: SessionPeer) -> Bool {
-        guard let (item, number, lost) = changeLine(of: peer, { $0.line.next() }) else { return false }
+        guard let (item, number, lost) = changeQueue(of: peer, { $0.queue.next() }) else { return false }
         switch item {
         case .notification(let notification): send(notification, number, lost: lost, to: peer)
-        case .ended(let kind):
-            bus.send(RemovedSignal(number, name: kind.name, object: kind.object).message(to: peer.name))
+        case .ended(let key):
+            bus.send(RemovedSignal(number, name: key.name, object: key.object).message(to: peer.name))
         }
         return true
     }
@@ -144,25 +144,25 @@ extension SystemBusSession {
     private func sendLosses(to peer: SessionPeer) -> Bool {
         #if CARILLON_PLANTED
             if !peer.losses.isEmpty, PlantedFault.strikes(.sessionLossUnreported) {
-                (_, _) = (peer.losses.take(), peer.line.takeUnreported())
+                (_, _) = (peer.losses.take(), peer.queue.takeUnreported())
                 return false
             }
         #endif
-        guard !peer.losses.isEmpty, let number = peer.line.next(byteCount: Self.overhead) else { return false }
-        _ = peer.line.takeUnreported()
+        guard !peer.losses.isEmpty, let number = peer.queue.next(byteCount: Self.overhead) else { return false }
+        _ = peer.queue.takeUnreported()
         bus.send(LostSignal(number, peer.losses.take()).message(to: peer.name))
         return true
     }
 
     /// Discards all queues at the end, and reports the discarded notifications to each session. The report is one signal,
     /// regardless of the window.
-    func tellLastLosses() {
+    func reportLastLosses() {
         for peer in sessions where peer.understandsLosses {
-            while let item = changeLine(of: peer, { $0.line.dropFirst() }) {
+            while let item = changeQueue(of: peer, { $0.queue.dropFirst() }) {
                 if case .notification(let notification) = item { peer.losses.add(notification) }
             }
             guard !peer.losses.isEmpty else { continue }
-            bus.send(LostSignal(peer.line.last(byteCount: Self.overhead), peer.losses.take()).message(to: peer.name))
+            bus.send(LostSignal(peer.queue.last(byteCount: Self.overhead), peer.losses.take()).message(to: peer.name))
         }
     }
 
@@ -217,10 +217,10 @@ extension SystemBusSession {
 
     /// Takes a session's acknowledgment of all signals up to a number.
     func confirmed(upTo number: UInt64, by peer: SessionPeer) {
-        guard peer.line.confirm(upTo: number) else {
+        guard peer.queue.confirm(upTo: number) else {
             return owner.noteRefusal(of: peer.name, peer.userID, "it acknowledges a message that was not sent")
         }
-        (peer.doubt, peer.doubts) = (nil, 0)
+        (peer.ackTimer, peer.ackTimeouts) = (nil, 0)
         pump(peer)
     }
 
@@ -228,55 +228,55 @@ extension SystemBusSession {
 
     /// Replays the values to all sessions after a change of the names for export. Values that are exported no more then end
     /// in the other sessions, because the replay does not contain them.
-    func tellValuesAgain() {
+    func replayValuesToAll() {
         for peer in sessions {
-            tellValues(to: peer)
+            scheduleReplay(to: peer)
             pump(peer)
         }
     }
 
     /// Makes a replay of all values to a session due, because the session may lack some.
-    private func tellValues(to peer: SessionPeer) {
+    private func scheduleReplay(to peer: SessionPeer) {
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.valuesUntold) { return }
         #endif
-        if peer.understandsValues, !peer.wants.isEmpty { peer.telling = .due }
+        if peer.understandsValues, !peer.wants.isEmpty { peer.replay = .due }
     }
 
     /// Sends the next signal of a replay: its beginning, a value, or its end.
     ///
     /// - Returns: whether a signal was sent; false also if the replay is continued later.
     private func sendValue(to peer: SessionPeer) -> Bool {
-        guard let center = owner.center, peer.goingOn == nil else { return false }
-        switch peer.telling {
+        guard let center = owner.center, peer.replayTimer == nil else { return false }
+        switch peer.replay {
         case .done: return false
         case .due:
-            guard peer.line.waitingCount == 0 else { return false }
-            guard peer.tellings.take(at: now) else {
-                return goOn(with: peer, after: peer.tellings.time(until: 1, at: now))
+            guard peer.queue.waitingCount == 0 else { return false }
+            guard peer.replayLimit.take(at: now) else {
+                return goOn(with: peer, after: peer.replayLimit.time(until: 1, at: now))
             }
-            guard let number = peer.line.next(byteCount: Self.overhead) else { return false }
+            guard let number = peer.queue.next(byteCount: Self.overhead) else { return false }
             bus.send(ValuesSignal(number, isBeginning: true).message(to: peer.name))
-            peer.telling = .begun(after: 0, through: center.newestSerial)
+            peer.replay = .begun(after: 0, through: center.newestSerial)
             return true
         case .begun(var after, let through):
             for _ in 0..<Self.maxLookedAt {
                 guard let (value, serial) = center.valueForSessions(after: after, through: through) else {
-                    guard let number = peer.line.next(byteCount: Self.overhead) else { return false }
+                    guard let number = peer.queue.next(byteCount: Self.overhead) else { return false }
                     bus.send(ValuesSignal(number, isBeginning: false).message(to: peer.name))
-                    peer.telling = .done
+                    peer.replay = .done
                     return true
                 }
                 after = serial
                 guard owner.rules.exports(value.name), wants(value.name, peer),
                     value.expiry.map({ $0 > owner.uptime }) ?? true
                 else { continue }
-                guard let number = peer.line.next(byteCount: size(of: value)) else { return false }
+                guard let number = peer.queue.next(byteCount: size(of: value)) else { return false }
                 send(value, isKept: true, number, to: peer)
-                peer.telling = .begun(after: after, through: through)
+                peer.replay = .begun(after: after, through: through)
                 return true
             }
-            peer.telling = .begun(after: after, through: through)
+            peer.replay = .begun(after: after, through: through)
             return goOn(with: peer, after: 0)
         }
     }
@@ -289,9 +289,9 @@ extension SystemBusSession {
     /// - Parameter time: the delay in microseconds.
     /// - Returns: false, because nothing is sent now.
     private func goOn(with peer: SessionPeer, after time: Int64) -> Bool {
-        peer.goingOn = .once(milliseconds: UInt32((time + 999) / 1000), on: bus.context) {
+        peer.replayTimer = .once(milliseconds: UInt32((time + 999) / 1000), on: bus.context) {
             [unowned self, unowned peer] in
-            peer.goingOn = nil
+            peer.replayTimer = nil
             pump(peer)
         }
         return false
@@ -299,20 +299,20 @@ extension SystemBusSession {
 
     /// Handles the signal `Wants`: the names that a session imports from this user. A replay of the values follows.
     func takeWants(_ message: Message, of peer: SessionPeer) {
-        guard peer.words.take(at: now), message.byteCount <= 2 * SessionsWire.maxWantedBytes,
+        guard peer.listLimit.take(at: now), message.byteCount <= 2 * SessionsWire.maxWantedBytes,
             let wants = try? WantsSignal(message),
             wants.names.count <= SessionsWire.maxWanted
         else { return owner.noteRefusal(of: peer.name, peer.userID, "its list of wanted names exceeds the limit") }
         // A text that is no pattern here may be one in a later version of the sender, so it is ignored.
         peer.wants = wants.names.compactMap(NamePattern.init)
-        guard places.standing(of: peer.name) != .turnedAway else { return peer.forgetMuch() }
-        tellValues(to: peer)
-        if places.standing(of: peer.name) == .session { pump(peer) }
+        guard slots.standing(of: peer.name) != .turnedAway else { return peer.discardTables() }
+        scheduleReplay(to: peer)
+        if slots.standing(of: peer.name) == .session { pump(peer) }
     }
 
     /// Starts to send to a session that got a slot.
     func welcome(_ peer: SessionPeer) {
-        tellValues(to: peer)
+        scheduleReplay(to: peer)
         pump(peer)
     }
 }

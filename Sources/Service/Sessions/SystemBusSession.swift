@@ -27,7 +27,7 @@ final class SystemBusSession {
     /// Answers introspection calls.
     private let exporter = ObjectExporter(path: SessionsWire.path, interface: SessionsWire.table)
     /// The other sessions and candidates.
-    private(set) var places = SessionSlots()
+    private(set) var slots = SessionSlots()
     /// The candidates about which the bus is yet to be asked.
     private var unasked = Deque<UniqueName>()
     /// The number of questions to the bus without an answer.
@@ -49,11 +49,11 @@ final class SystemBusSession {
     /// The rate limit of questions to the bus about connections.
     private var questions = RateLimit(perSecond: 500, burst: 500)
     /// The timer of a pause in reading, because the rate limit was reached or the session bus is congested.
-    private var rest: EventSource?
+    private var readingPause: EventSource?
     /// Whether reading is paused by the owner.
     private var isPaused = false
     /// The timer after which `Here` is broadcast again, because a connection was passed over.
-    private var again: EventSource?
+    private var rebroadcastTimer: EventSource?
     /// The number of such broadcasts in a row, with each of which the pause before the next one doubles.
     private var misses: UInt32 = 0
     /// The time at which a connection was last passed over, in microseconds.
@@ -61,7 +61,7 @@ final class SystemBusSession {
     /// Whether the connection has ended or was closed.
     private var isOver = false
     /// Whether the connection has joined the bus and can receive the broadcasts of other sessions.
-    private(set) var isThere = false
+    private(set) var hasJoined = false
     /// The message serial of the last notification. Notifications are encoded directly with a serial from the upper half
     /// of the range; the connection numbers all other messages in the lower half.
     var lastSerial = firstSerial
@@ -77,10 +77,10 @@ final class SystemBusSession {
     private static let restOfWriting: UInt32 = 5
     /// The time of ``clearing``, in milliseconds.
     private static let clearingPause: UInt32 = 1000
-    /// The first and the longest time that a session has for an acknowledgment (``SessionPeer/doubt``), in milliseconds.
-    static let firstDoubt: UInt32 = 10_000
-    static let longestDoubt: UInt32 = 600_000
-    /// The first and the longest time of ``again``, in milliseconds.
+    /// The first and the longest time that a session has for an acknowledgment (``SessionPeer/ackTimer``), in milliseconds.
+    static let firstAckTimeout: UInt32 = 10_000
+    static let longestAckTimeout: UInt32 = 600_000
+    /// The first and the longest time of ``rebroadcastTimer``, in milliseconds.
     private static let firstPause: UInt32 = 1000
     private static let longestPause: UInt32 = 60_000
 
@@ -105,7 +105,7 @@ final class SystemBusSession {
             bus.addMatch(SessionsWire.matchRule) { [weak self] result in
                 guard let self, !isOver else { return }
                 if case .failure(let error) = result { return end(error) }
-                isThere = true
+                hasJoined = true
                 applyPause()
                 owner.joined()
                 // Sent behind the match rule. If two sessions join at once, at least one then receives the other's signal.
@@ -128,16 +128,16 @@ final class SystemBusSession {
     func close() -> UInt64 {
         let isLast = !isOver
         isOver = true
-        (rest, again, clearing, postponement) = (nil, nil, nil, nil)
-        let before = places.all.reduce(0) { $0 + $1.line.lost }
-        if isLast { tellLastLosses() }
-        for peer in places.all {
-            peer.line.clear()
+        (readingPause, rebroadcastTimer, clearing, postponement) = (nil, nil, nil, nil)
+        let before = slots.all.reduce(0) { $0 + $1.queue.lost }
+        if isLast { reportLastLosses() }
+        for peer in slots.all {
+            peer.queue.clear()
             peer.stop()
             peer.goneAt = now
         }
-        let count = places.all.reduce(0) { $0 + $1.line.lost } - before
-        places = SessionSlots()
+        let count = slots.all.reduce(0) { $0 + $1.queue.lost } - before
+        slots = SessionSlots()
         owner.center?.bytesForSessions = 0
         return count
     }
@@ -150,7 +150,7 @@ final class SystemBusSession {
 
     /// Pauses or resumes the connection. It is not paused before the bus has answered AddMatch, because a paused connection
     /// would not read the answer.
-    private func applyPause() { (bus as? Connection)?.isPaused = (isPaused && isThere) || rest != nil }
+    private func applyPause() { (bus as? Connection)?.isPaused = (isPaused && hasJoined) || readingPause != nil }
 
     /// The time in microseconds (``Sessions/now``).
     var now: Int64 { owner.now }
@@ -169,11 +169,11 @@ final class SystemBusSession {
         guard message.kind == .signal, message.hasInterface(SessionsWire.interface), message.hasPath(SessionsWire.path),
             let sender = message.sender, sender != bus.uniqueName
         else { return false }
-        if !readings.take(at: now) { takeRest() }
-        if owner.center?.isWriting == true { takeRest(Self.restOfWriting) }
+        if !readings.take(at: now) { pauseReading() }
+        if owner.center?.isWriting == true { pauseReading(Self.restOfWriting) }
         if message.hasMember(HereSignal.member) {
-            heard(of: sender, isBroadcast: message.destination == nil)
-        } else if let peer = places[sender], message.destination != nil {
+            takeHere(of: sender, isBroadcast: message.destination == nil)
+        } else if let peer = slots[sender], message.destination != nil {
             if message.hasMember(TakenSignal.member) {
                 if let taken = try? TakenSignal(message) { confirmed(upTo: taken.number, by: peer) }
             } else if message.hasMember(WantsSignal.member) {
@@ -190,15 +190,15 @@ final class SystemBusSession {
     }
 
     /// Whether reading pauses because of the rate or of the session bus, for tests.
-    var isResting: Bool { rest != nil }
+    var isResting: Bool { readingPause != nil }
 
     /// Pauses reading, because messages arrive faster than they can be handled or written to the session bus. Unread messages
     /// wait in the system bus, which limits them for each connection.
-    private func takeRest(_ milliseconds: UInt32 = SystemBusSession.restTime) {
-        guard rest == nil else { return }
-        rest = .once(milliseconds: milliseconds, on: bus.context) { [unowned self] in
-            rest = nil
-            if owner.center?.isWriting == true { takeRest(Self.restOfWriting) }
+    private func pauseReading(_ milliseconds: UInt32 = SystemBusSession.restTime) {
+        guard readingPause == nil else { return }
+        readingPause = .once(milliseconds: milliseconds, on: bus.context) { [unowned self] in
+            readingPause = nil
+            if owner.center?.isWriting == true { pauseReading(Self.restOfWriting) }
             applyPause()
         }
         applyPause()
@@ -209,10 +209,10 @@ final class SystemBusSession {
     /// Takes the signal `Here` of another session.
     ///
     /// - Parameter isBroadcast: whether the signal is a broadcast, which is answered, and not itself an answer.
-    private func heard(of name: UniqueName, isBroadcast: Bool) {
-        switch places.standing(of: name) {
+    private func takeHere(of name: UniqueName, isBroadcast: Bool) {
+        switch slots.standing(of: name) {
         case .session:
-            guard let peer = places[name] else { return }
+            guard let peer = slots[name] else { return }
             // A session that broadcasts again may have missed signals, so it is answered again.
             if isBroadcast, peer.answers.take(at: now) { greet(peer, answers: true) }
         // The bus was asked already.
@@ -228,8 +228,8 @@ final class SystemBusSession {
     ///
     /// - Returns: false if there are too many candidates or questions.
     private func begin(_ name: UniqueName) -> Bool {
-        guard places.hasRoomForCandidate, questions.take(at: now) else { return false }
-        places.addCandidate(name)
+        guard slots.mayAddCandidate, questions.take(at: now) else { return false }
+        slots.addCandidate(name)
         unasked.append(name)
         return true
     }
@@ -239,7 +239,7 @@ final class SystemBusSession {
     private func postpone(_ name: UniqueName) {
         if let passedOver = postponed.insert(name) {
             unanswered.remove(passedOver)
-            missed()
+            rebroadcastLater()
         }
         guard postponement == nil else { return }
         postponement = .once(milliseconds: Self.postponementTime, on: bus.context) { [unowned self] in
@@ -256,7 +256,7 @@ final class SystemBusSession {
     /// Asks the bus about the next candidates, up to ``maxAsking`` at a time.
     private func askNext() {
         while asking < Self.maxAsking, let name = unasked.popFirst() {
-            guard places.standing(of: name) == .candidate else { continue }
+            guard slots.standing(of: name) == .candidate else { continue }
             asking += 1
             // The match rule for the departure is sent ahead of the question. Thus a connection that leaves in between is
             // noticed: the question fails, or the departure is announced.
@@ -272,20 +272,20 @@ final class SystemBusSession {
 
     /// Takes the bus's answer about a candidate: its user ID, or an error.
     private func learned(_ name: UniqueName, _ answer: Result<UInt32?, BusError>) {
-        guard places.standing(of: name) == .candidate else { return }
+        guard slots.standing(of: name) == .candidate else { return }
         guard case .success(let userID?) = answer else {
             forget(name)
             // If the bus could not answer although the connection exists, a session may be passed over.
-            if case .failure(let error) = answer, error.name != BusError.nameHasNoOwnerName { missed() }
+            if case .failure(let error) = answer, error.name != BusError.nameHasNoOwnerName { rebroadcastLater() }
             return
         }
-        let admission = places.identify(name, as: userID)
+        let admission = slots.identify(name, as: userID)
         if let displaced = admission.displaced { lost(displaced, "to a session of another user") }
         if let forgotten = admission.forgotten {
             end(forgotten)
-            missed()
+            rebroadcastLater()
         }
-        guard admission.isAdmitted, let peer = places[name] else { return }
+        guard admission.isAdmitted, let peer = slots[name] else { return }
         joined(peer)
     }
 
@@ -302,7 +302,7 @@ final class SystemBusSession {
     /// - Parameter why: the reason for the log, the end of its sentence.
     private func lost(_ peer: SessionPeer, _ why: String) {
         Log.info("\(peer.name) on the system bus, a session of user \(peer.userID ?? 0), lost its slot \(why)")
-        let count = changeLine(of: peer) { $0.leavePlace() }
+        let count = changeQueue(of: peer) { $0.loseSlot() }
         if count > 0 { owner.noteLoss(count, "to \(peer.name), which lost its slot,") }
         noteLeft(peer)
         if let userID = peer.userID, allowances[userID] != nil { clearLater() }
@@ -315,18 +315,18 @@ final class SystemBusSession {
     private func greet(_ peer: SessionPeer, answers: Bool) {
         if answers {
             bus.send(HereSignal().message(to: peer.name))
-            peer.told = []
+            peer.announced = []
         }
-        tellWants(to: peer)
+        sendWants(to: peer)
     }
 
     /// Sends a session the names that are imported from its user, and this service's features, if they have changed since
     /// they were last sent. A session that gets its wanted names replays its values.
-    func tellWants(to peer: SessionPeer) {
+    func sendWants(to peer: SessionPeer) {
         guard let userID = peer.userID else { return }
         let wants = (owner.rules.imports[userID] ?? []).map(\.description)
-        guard wants != peer.told else { return }
-        peer.told = wants
+        guard wants != peer.announced else { return }
+        peer.announced = wants
         bus.send(UnderstandsSignal(Self.features).message(to: peer.name))
         bus.send(WantsSignal(wants).message(to: peer.name))
     }
@@ -337,35 +337,35 @@ final class SystemBusSession {
     /// Asks a session for a replay of its retained values, because signals were lost. The request is the list of wanted
     /// names, sent once more.
     func askForValues(_ peer: SessionPeer) {
-        guard peer.understandsValues, peer.told?.isEmpty == false, peer.questions.take(at: now) else { return }
-        peer.told = nil
-        tellWants(to: peer)
+        guard peer.understandsValues, peer.announced?.isEmpty == false, peer.questions.take(at: now) else { return }
+        peer.announced = nil
+        sendWants(to: peer)
     }
 
     /// Notes that a session has left or lost its slot. After ``SessionValues/grace`` its values are checked, and end if the
     /// session has not come back.
     private func noteLeft(_ peer: SessionPeer) {
         peer.goneAt = now
-        owner.lookThrough(after: SessionValues.grace)
+        owner.checkValues(after: SessionValues.grace)
     }
 
     /// Returns the state of the replays of a user's sessions, as far as this session wants names of them.
     func presence(of userID: UInt32) -> SessionValues.Presence {
-        let sessions = places.peers.values.filter { $0.userID == userID && $0.told?.isEmpty == false }
-        let telling = sessions.filter(\.understandsValues)
+        let sessions = slots.peers.values.filter { $0.userID == userID && $0.announced?.isEmpty == false }
+        let replaying = sessions.filter(\.understandsValues)
         return SessionValues.Presence(
-            told: telling.isEmpty ? .nothing : telling.allSatisfy(\.values.isComplete) ? .all : .some,
-            isSilent: telling.count < sessions.count)
+            announced: replaying.isEmpty ? .nothing : replaying.allSatisfy(\.values.isComplete) ? .all : .some,
+            isSilent: replaying.count < sessions.count)
     }
 
     /// Takes the departure of a connection from the system bus, or a failed question about it.
     private func forget(_ name: UniqueName) {
-        let wasSession = places.standing(of: name) == .session
-        let (left, admitted) = places.remove(name)
+        let wasSession = slots.standing(of: name) == .session
+        let (left, admitted) = slots.remove(name)
         guard let peer = left else { return }
         end(peer)
         if wasSession {
-            _ = changeLine(of: peer) { $0.line.clear() }
+            _ = changeQueue(of: peer) { $0.queue.clear() }
             noteLeft(peer)
         }
         if wasSession, let userID = peer.userID {
@@ -390,7 +390,7 @@ final class SystemBusSession {
         guard clearing == nil else { return }
         clearing = .once(milliseconds: Self.clearingPause, on: bus.context) { [unowned self] in
             clearing = nil
-            let (present, now) = (Set(places.peers.values.compactMap(\.userID)), now)
+            let (present, now) = (Set(slots.peers.values.compactMap(\.userID)), now)
             allowances = allowances.filter { present.contains($0.key) || !$0.value.isFull(at: now) }
             if !present.isSuperset(of: allowances.keys) { clearLater() }
         }
@@ -398,16 +398,16 @@ final class SystemBusSession {
 
     /// Schedules a broadcast of `Here`, because a session was passed over: a limit was reached, or the bus did not answer.
     /// All sessions answer the broadcast. It follows after 1 s, in repeated cases after pauses that double up to 60 s.
-    private func missed() {
-        guard again == nil else { return }
+    private func rebroadcastLater() {
+        guard rebroadcastTimer == nil else { return }
         // After two minutes without such an event the pauses start again at 1 s.
         let now = now
         if now - lastMiss > 2 * 1000 * Int64(Self.longestPause) { misses = 0 }
         lastMiss = now
         let pause = min(Self.firstPause << min(misses, 16), Self.longestPause)
         misses += 1
-        again = .once(milliseconds: pause, on: bus.context) { [unowned self] in
-            again = nil
+        rebroadcastTimer = .once(milliseconds: pause, on: bus.context) { [unowned self] in
+            rebroadcastTimer = nil
             bus.send(HereSignal().message(to: nil))
         }
     }
@@ -415,13 +415,13 @@ final class SystemBusSession {
     /// The numbers of entries in the tables, for tests of leaks.
     var kept: [(what: String, count: Int)] {
         [
-            ("sessions", places.kept.sessions), ("sessions without a slot", places.kept.turnedAway),
-            ("sessions without a user yet", places.kept.candidates), ("sessions without an answer", unanswered.count),
+            ("sessions", slots.kept.sessions), ("sessions without a slot", slots.kept.turnedAway),
+            ("sessions without a user yet", slots.kept.candidates), ("sessions without an answer", unanswered.count),
             ("questions about sessions", unasked.count + postponed.count), ("rate limits of users", allowances.count),
             ("match rules for sessions", departures.keptCount),
         ]
     }
 
     /// The other sessions, as the property `Sessions` shows them.
-    var shown: [[String: PropertyList]] { places.shown.map(\.shown) }
+    var shown: [[String: PropertyList]] { slots.shown.map(\.shown) }
 }

@@ -9,9 +9,9 @@ import CarillonWire
 /// the bus has closed the connection of the service, ``ServiceLink`` therefore tests the size of the largest message in
 /// flight. The test uses a connection of its own, which the bus may close, and sends the message to that connection
 /// itself.
-final class SizeTest {
+final class MessageSizeTest {
     /// The size in bytes that every bus carries.
-    static let harmless = 16 << 10
+    static let safeSize = 16 << 10
     /// The bytes that are added to the size for the message header and for parts that the core counts approximately.
     private static let margin = 1024
 

@@ -7,7 +7,7 @@ import CarillonDBus
 ///
 /// Examples are `PostMany`, a post that replaces many queued posts, and `ReloadConfiguration`. Until its last slice a
 /// call stays in the ``CallQueue``, and later calls of the same caller wait behind it.
-final class CallsInParts {
+final class SlicedCalls {
     /// Serves a slice of a call, and sends the reply with the last slice. Returns whether it was the last slice.
     typealias Part = (WorkSlice) -> Bool
 

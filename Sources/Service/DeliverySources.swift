@@ -14,7 +14,7 @@ import CarillonMainLoop
 /// Two rules keep reading and sending in balance. Reading has a higher priority than the default mode, so a flood of
 /// arriving messages would stop its deliveries; after ``maxReadAhead`` messages one portion is sent nevertheless. Posts
 /// of the style *asap* have the priority of reading, so after each portion they pause for four times its duration.
-final class DeliveryTurns {
+final class DeliverySources {
     /// The maximum number of messages, or of queued posts, in one dispatch of a source. Then the loop checks more
     /// urgent sources again.
     private static let perDispatch = 32
@@ -23,7 +23,7 @@ final class DeliveryTurns {
     private static let maxReadAhead = 128
     /// The number of calls put into the call queue without decoding that count as one read message, because that takes
     /// little time. Each of them counts as a message again when it is served.
-    private static let glancesInMessage: UInt64 = 8
+    private static let undecodedCallsPerMessage: UInt64 = 8
     /// The number of messages that a slice of a large call counts as, because a slice takes some milliseconds.
     private static let messagesInPart = 64
     /// The number of receivers from which a post counts as such a slice.
@@ -33,10 +33,10 @@ final class DeliveryTurns {
     private static let quietMilliseconds: UInt32 = 50
     /// The pause of *asap* posts after a portion, as a multiple of the time that the portion took. While messages
     /// arrive, *asap* posts therefore get a fifth of the time.
-    private static let partOfReading = 4
+    private static let asapPauseFactor = 4
     /// The number of checks for idleness after which *whenIdle* posts are made although messages arrived between the
     /// checks. A trickle of messages thus delays them by at most 2 s (40 checks of 50 ms).
-    private static let maxLooks = 40
+    private static let maxIdleChecks = 40
 
     private unowned let driver: CenterDriver
     private let context: MainContext
@@ -50,16 +50,16 @@ final class DeliveryTurns {
     /// The timer of the next check for idleness.
     private var quietTimer: EventSource?
     /// The number of checks since ``expectIdleness()``.
-    private var looks = 0
+    private var idleChecks = 0
     /// Whether an idle period has begun in which *whenIdle* posts are made.
     private var isIdle = false
     /// The end of the pause of *asap* posts.
-    private var endOfRest: SuspendingClock.Instant
+    private var asapPauseEnd: SuspendingClock.Instant
 
     init(of driver: CenterDriver, on context: MainContext) {
         self.driver = driver
         self.context = context
-        endOfRest = context.now
+        asapPauseEnd = context.now
         for lane in DeliveryLane.allCases {
             sources.append(
                 ReadySource(
@@ -79,7 +79,7 @@ final class DeliveryTurns {
             ReadySource(
                 on: context, priority: .of(.queuedAsap),
                 isReady: { [unowned self] in
-                    driver.center.hasQueuedPosts(.asap) && context.now >= endOfRest
+                    driver.center.hasQueuedPosts(.asap) && context.now >= asapPauseEnd
                 },
                 run: { [unowned self] in postAsap() }))
         // Also in the pause while there is nothing to read.
@@ -99,14 +99,14 @@ final class DeliveryTurns {
     /// Notes a message from the bus, which is handled next.
     func noteActivity() {
         activity += 1
-        _ = goAhead(of: 1)
+        _ = noteReadAhead(of: 1)
     }
 
     /// Notes a call that was put into the call queue, or lost, without being decoded (``CallQueue``).
-    func noteGlance() {
+    func noteUndecodedCall() {
         activity += 1
-        guard activity % Self.glancesInMessage == 0 else { return }
-        _ = goAhead(of: 1)
+        guard activity % Self.undecodedCallsPerMessage == 0 else { return }
+        _ = noteReadAhead(of: 1)
     }
 
     /// Notes that a slice of a large call was served.
@@ -114,16 +114,16 @@ final class DeliveryTurns {
     /// - Parameter posts: the number of posts in the slice, each of which counts as one message. 0 means a slice of
     ///   another call, which counts as ``messagesInPart`` messages.
     /// - Returns: whether messages were sent, because too many messages were read ahead.
-    func notePart(posts: Int) -> Bool { goAhead(of: posts > 0 ? posts : Self.messagesInPart) }
+    func notePart(posts: Int) -> Bool { noteReadAhead(of: posts > 0 ? posts : Self.messagesInPart) }
 
     /// Notes a post. A post with very many receivers takes milliseconds, so it counts as a slice.
     func notePost(receivers: Int) {
-        if receivers >= Self.manyReceivers { _ = goAhead(of: Self.messagesInPart) }
+        if receivers >= Self.manyReceivers { _ = noteReadAhead(of: Self.messagesInPart) }
     }
 
     /// Counts messages that are read ahead of due deliveries, and sends a portion of these when the count exceeds the
     /// maximum. Returns whether it sent.
-    private func goAhead(of messages: Int) -> Bool {
+    private func noteReadAhead(of messages: Int) -> Bool {
         guard driver.center.isReady(.standard) else { return false }
         readAhead += messages
         guard readAhead > Self.maxReadAhead else { return false }
@@ -142,7 +142,7 @@ final class DeliveryTurns {
     /// Starts to wait for idleness, because *whenIdle* posts are queued.
     func expectIdleness() {
         guard quietTimer?.isPending != true, !isIdle else { return }
-        looks = 0
+        idleChecks = 0
         startQuietTimer()
     }
 
@@ -152,8 +152,8 @@ final class DeliveryTurns {
             milliseconds: Self.quietMilliseconds, on: context, priority: .of(.queuedWhenIdle)
         ) { [unowned self] in
             // The timer has the lowest priority, so it runs only when no other source is ready.
-            looks += 1
-            if seen == activity || looks >= Self.maxLooks { beginIdleness() } else { startQuietTimer() }
+            idleChecks += 1
+            if seen == activity || idleChecks >= Self.maxIdleChecks { beginIdleness() } else { startQuietTimer() }
         }
     }
 
@@ -165,7 +165,7 @@ final class DeliveryTurns {
     private func postWhileIdle() {
         guard isIdle else { return }
         // A message that arrived meanwhile ends the idle period. The remaining posts wait for the next one.
-        let isInterrupted = activity != activityWhenIdle && looks < Self.maxLooks
+        let isInterrupted = activity != activityWhenIdle && idleChecks < Self.maxIdleChecks
         if !isInterrupted { post(.whenIdle) }
         guard isInterrupted || !driver.center.hasQueuedPosts(.whenIdle) else { return }
         isIdle = false
@@ -176,7 +176,7 @@ final class DeliveryTurns {
         let start = context.now
         post(.asap)
         let now = context.now
-        endOfRest = now + (now - start) * Self.partOfReading
+        asapPauseEnd = now + (now - start) * Self.asapPauseFactor
     }
 
     private func post(_ style: PostingStyle) {

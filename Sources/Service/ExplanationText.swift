@@ -7,7 +7,7 @@ import CarillonCore
 ///
 /// ``CenterHandlers/explain(_:_:)`` fills in the facts, and ``sentences`` makes the text. The facts are the core's
 /// explanation, the policy, and the state of the desktop.
-struct Reasons {
+struct ExplanationText {
     let client: ClientName
     /// The name of the notification in question; empty to explain the client's state in general.
     let name: String
@@ -30,9 +30,9 @@ struct Reasons {
     /// The information about other applications in the answer.
     enum Others {
         /// The caller may see other applications. `active`: the one with the active window; nil if that is not known.
-        case told(active: ActiveApplication?)
+        case known(active: ActiveApplication?)
         /// The caller may not see other applications, so the answer does not mention them (P2).
-        case untold
+        case withheld
     }
 
     /// The maximum number of observers with a sentence of their own.
@@ -63,24 +63,26 @@ struct Reasons {
     /// The first sentence: the best fate that the notification has with any of the client's observers.
     private var verdict: String {
         guard !registrations.isEmpty else {
-            return "\(who) has no observer, so it gets nothing."
+            return "\(clientDescription) has no observer, so it gets nothing."
         }
-        guard !name.isEmpty else { return "\(who) has \(count(registrations.count, "observer"))." }
+        guard !name.isEmpty else { return "\(clientDescription) has \(count(registrations.count, "observer"))." }
         let what = "\(quoted(name))\(object.isEmpty ? " without an object" : " of \(quoted(object))")"
         guard let best = explanation.matches.map(\.fate).min(by: { $0.rank < $1.rank }) else {
-            return "\(who) would not get \(what): none of its \(count(registrations.count, "observer")) matches."
+            return
+                "\(clientDescription) would not get \(what): none of its \(count(registrations.count, "observer")) matches."
         }
         switch best {
-        case .sent: return "\(who) would get \(what) now."
-        case .waitsForReading: return "\(who) would get \(what) when it reads."
-        case .waitsForInterval: return "\(who) would get \(what), or a newer one, at the end of an interval."
-        case .waitsForResuming: return "\(who) would get \(what) when it is resumed."
-        case .dropped: return "\(who) would not get \(what): it is suspended."
+        case .sent: return "\(clientDescription) would get \(what) now."
+        case .waitsForReading: return "\(clientDescription) would get \(what) when it reads."
+        case .waitsForInterval:
+            return "\(clientDescription) would get \(what), or a newer one, at the end of an interval."
+        case .waitsForResuming: return "\(clientDescription) would get \(what) when it is resumed."
+        case .dropped: return "\(clientDescription) would not get \(what): it is suspended."
         }
     }
 
     /// The client with its process.
-    private var who: String {
+    private var clientDescription: String {
         process.map { "\(client) (\($0.name), process \($0.id))" } ?? "\(client)"
     }
 
@@ -93,10 +95,10 @@ struct Reasons {
         case .sent:
             let when =
                 switch (others, match.isBehindUrgent) {
-                case (.untold, _): "in its turn"
-                case (.told, true):
+                case (.withheld, _): "in its turn"
+                case (.known, true):
                     "after notifications of more urgent run-loop modes than \(options.runLoopMode.rawValue)"
-                case (.told, false): "now"
+                case (.known, false): "now"
                 }
             let rate = interval > 0 ? ", but at most one per name and object in \(interval) ms" : ""
             return "\(subject) gets \(it) \(when)\(rate)."
@@ -141,9 +143,10 @@ struct Reasons {
             // The name matches, so the object differs.
             guard let wanted = registration.object else { return nil }
             if object.isEmpty { return "it requires an object, and the notification has none" }
-            return isAlmost(wanted, object) ? "the object differs in case or white space" : "it observes another object"
+            return isNearMatch(wanted, object)
+                ? "the object differs in case or white space" : "it observes another object"
         }
-        if isAlmost(wanted, name) { return "the name differs in case or white space" }
+        if isNearMatch(wanted, name) { return "the name differs in case or white space" }
         if isPattern(wanted) {
             return "names are compared whole, and this one looks like a pattern; an empty name observes all names"
         }
@@ -151,7 +154,7 @@ struct Reasons {
     }
 
     /// Whether texts differ only in white space and the case of ASCII letters. Takes linear time.
-    private func isAlmost(_ one: String, _ other: String) -> Bool {
+    private func isNearMatch(_ one: String, _ other: String) -> Bool {
         func folded(_ text: String) -> some Sequence<UInt8> {
             text.utf8.lazy.filter { $0 > UInt8(ascii: " ") }
                 .map { (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains($0) ? $0 | 0x20 : $0 }
@@ -197,14 +200,14 @@ struct Reasons {
 
     /// The program that overrides the suspension; "somebody" if the caller may not see it.
     private func author(_ override: SuspensionOverride) -> String {
-        guard let author = override.author, case .told = others else { return "somebody" }
+        guard let author = override.author, case .known = others else { return "somebody" }
         let process = override.identity?.process.map { "\($0), " } ?? ""
         return override.identity?.processID.map { "\(process)process \($0)," } ?? "\(author)"
     }
 
     /// The application with the active window, as a part of a sentence; empty if the caller may not see it.
     private var activeWindow: String {
-        guard case .told(let active) = others else { return "" }
+        guard case .known(let active) = others else { return "" }
         return switch active {
         case .process(let id, let name)?:
             "; the active window is that of \(name.isEmpty ? "" : "\(name), ")process \(id)"
@@ -249,7 +252,7 @@ struct Reasons {
     /// The number of queued posts of the name and object that the service has not made yet.
     private var queuedPosts: String? {
         // The posts belong to other applications, which a sandbox may not see (P2).
-        if case .untold = others { return nil }
+        if case .withheld = others { return nil }
         let styles = PostingStyle.allCases.compactMap { style in
             explanation.queuedPosts[style].map { "\($0) \(style.rawValue)" }
         }
@@ -278,10 +281,10 @@ struct Reasons {
         let lost = explanation.status.dropped
         guard lost > 0 else { return nil }
         let reason = explanation.lastLoss.map { ", last for \($0.rawValue)" } ?? ""
-        let told =
+        let known =
             explanation.isLossReported ? "The signal Dropped reported this" : "Dropped will report this when it reads"
         return "\(count(Int(clamping: lost), "notification")) for it \(lost == 1 ? "was" : "were") lost\(reason). "
-            + "\(told)."
+            + "\(known)."
     }
 
     // MARK: Formatting
