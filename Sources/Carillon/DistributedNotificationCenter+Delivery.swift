@@ -14,7 +14,7 @@ extension DistributedNotificationCenter {
             state.statistics.received += 1
             return state.observers.observers(of: keys)
         }
-        let received = Received(notification, isShared: observers.count > 1)
+        let received = ReceivedNotification(notification, isShared: observers.count > 1)
         // Observers may have different threads. Observers of the same thread are called in this order.
         for observer in observers {
             let lost = observer.target.deliver(byteCount: received.byteCount) { [weak self] in

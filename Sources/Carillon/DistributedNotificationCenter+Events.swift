@@ -34,13 +34,13 @@ extension DistributedNotificationCenter {
         // Without a handler and a local notification, the delivery would have no effect.
         guard hasEventHandlers || localNotification(for: event) != nil else { return }
         // Weak: if no loop runs, an undelivered event must not keep the center and its thread alive.
-        noteOverflow(target(for: nil).deliver(byteCount: 256) { [weak self] in self?.tell(event) })
+        noteOverflow(target(for: nil).deliver(byteCount: 256) { [weak self] in self?.callHandlers(event) })
     }
 
     private var hasEventHandlers: Bool { state.withLock { !$0.eventHandlers.isEmpty } }
 
     /// Calls the handlers with an event, and posts its local notification. Threads: the delivery thread of observers.
-    func tell(_ event: Event) {
+    func callHandlers(_ event: Event) {
         for handler in state.withLock({ $0.eventHandlers.sorted { $0.key < $1.key }.map(\.value) }) { handler(event) }
         if let notification = localNotification(for: event) {
             NotificationCenter.default.post(
@@ -67,11 +67,11 @@ extension DistributedNotificationCenter {
         // `wait`: the time until the next event; nil if an earlier call has scheduled it. `count`: the number of losses so
         // far if a log message is due.
         let (wait, count): (Duration?, UInt64?) = state.withLock { state in
-            let untold = state.unreportedOverflow
+            let unreported = state.unreportedOverflow
             state.unreportedOverflow += UInt64(lost)
             let count = Log.throttle(&state.statistics.overflowed, times: UInt64(lost))
-            if untold / 16_384 != state.unreportedOverflow / 16_384 { return (.zero, count) }
-            guard untold == 0 else { return (nil, count) }
+            if unreported / 16_384 != state.unreportedOverflow / 16_384 { return (.zero, count) }
+            guard unreported == 0 else { return (nil, count) }
             return (state.nextOverflow.map { max(.zero, $0 - now) } ?? .zero, count)
         }
         if let count {
@@ -84,7 +84,7 @@ extension DistributedNotificationCenter {
     }
 
     /// The minimum time between two events about losses.
-    private static let pauseOfOverflows = Duration.seconds(1)
+    private static let minOverflowInterval = Duration.seconds(1)
 
     /// Delivers the event about dropped notifications, with their number at the moment of the delivery. The delivery itself
     /// may push out other notifications, which the next event reports.
@@ -93,10 +93,10 @@ extension DistributedNotificationCenter {
             guard let self else { return }
             let count = state.withLock { state in
                 defer { state.unreportedOverflow = 0 }
-                if state.unreportedOverflow > 0 { state.nextOverflow = .now + Self.pauseOfOverflows }
+                if state.unreportedOverflow > 0 { state.nextOverflow = .now + Self.minOverflowInterval }
                 return state.unreportedOverflow
             }
-            if count > 0 { tell(.mayHaveMissedNotifications(.overflow(count: count))) }
+            if count > 0 { callHandlers(.mayHaveMissedNotifications(.overflow(count: count))) }
         }
         state.withLock { state in
             state.statistics.overflowed += UInt64(alsoLost)

@@ -20,7 +20,7 @@ extension DistributedNotificationCenter {
     public func flush(timeout: TimeInterval) -> Bool {
         let posted = statistics.posted
         guard !link.isUnused else { return noteFlushed(posted, true) }
-        let answer = Answer()
+        let answer = BarrierAnswer()
         submit(.barrier { answer.set($0) })
         return noteFlushed(posted, answer.wait(seconds: timeout), within: timeout)
     }
@@ -127,7 +127,7 @@ extension DistributedNotificationCenter {
         guard state.withLock({ $0.stalledAt }) != link.progress else {
             return reportUnsent("the service has accepted none of them since the program waited for it")
         }
-        let answer = Answer()
+        let answer = BarrierAnswer()
         submit(.barrier { answer.set($0) })
         var isTaken: Bool?
         var progress: UInt64?
@@ -151,18 +151,18 @@ extension DistributedNotificationCenter {
 }
 
 /// The answer to a barrier, which the bus thread sets and a blocked thread awaits.
-private final class Answer: Sendable {
+private final class BarrierAnswer: Sendable {
     private let value = Locked<Bool?>(nil)
-    private let isThere = DispatchSemaphore(value: 0)
+    private let semaphore = DispatchSemaphore(value: 0)
 
     func set(_ value: Bool) {
         self.value.withLock { $0 = value }
-        isThere.signal()
+        semaphore.signal()
     }
 
     /// Waits for the answer, and returns nil after the timeout.
     func wait(seconds: TimeInterval) -> Bool? {
-        _ = isThere.wait(timeout: .now() + seconds)
+        _ = semaphore.wait(timeout: .now() + seconds)
         return value.withLock { $0 }
     }
 }

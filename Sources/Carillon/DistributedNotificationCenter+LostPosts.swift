@@ -22,7 +22,7 @@ extension DistributedNotificationCenter {
         /// The minimum time between two events.
         fileprivate static let pause = Duration.seconds(1)
         /// The time after which a due event counts as dropped from a full delivery queue, and is delivered again.
-        fileprivate static let patience = Duration.seconds(10)
+        fileprivate static let redeliveryDelay = Duration.seconds(10)
 
         fileprivate mutating func add(_ error: DistributedNotificationError) {
             if errors.count < Self.maxErrors, !errors.contains(error) { errors.append(error) }
@@ -30,14 +30,14 @@ extension DistributedNotificationCenter {
 
         /// Whether the due event was probably dropped.
         fileprivate func isOverdue(at now: SuspendingClock.Instant) -> Bool {
-            due.map { now - $0 >= Self.patience } ?? false
+            due.map { now - $0 >= Self.redeliveryDelay } ?? false
         }
 
         /// Schedules an event.
         ///
         /// - Returns: the time until the event; nil if one is scheduled and not overdue.
         fileprivate mutating func schedule(at now: SuspendingClock.Instant) -> Duration? {
-            if let due, now - due < Self.patience { return nil }
+            if let due, now - due < Self.redeliveryDelay { return nil }
             let wait = max(.zero, (earliest ?? now) - now)
             due = now + wait
             return wait
@@ -57,18 +57,18 @@ extension DistributedNotificationCenter {
             return Log.throttle(&state.statistics.uncertainPosts, times: UInt64(count))
         }
         if let total { Log.warning("posts may be lost (\(total) so far): \(reason)") }
-        announce { $0.uncertain += count }
+        scheduleReport { $0.uncertain += count }
     }
 
     /// Counts and reports posts that failed, because there is no service or it refused them. Threads: any.
     func noteFailedPosts(_ count: Int, _ error: DistributedNotificationError) {
         countFailedPosts(count, error)
-        announce { $0.add(error) }
+        scheduleReport { $0.add(error) }
     }
 
     /// Counts and reports a post that was refused before it left the process. Each such post has its own event, because
     /// the mistake is the program's. Threads: any.
-    func noteRefusedPost(_ error: DistributedNotificationError) {
+    func reportRefusedPost(_ error: DistributedNotificationError) {
         if case .tooManyUnsentPosts = error { return noteFailedPosts(1, error) }
         countFailedPosts(1, error)
         report(.postFailed(error))
@@ -84,11 +84,11 @@ extension DistributedNotificationCenter {
     }
 
     /// Records losses for an event, and schedules the event. Without handlers, no event is necessary.
-    private func announce(_ add: (inout UnreportedLostPosts) -> Void) {
+    private func scheduleReport(_ add: (inout UnreportedLostPosts) -> Void) {
         let wait = state.withLock { state -> Duration? in
             guard !state.eventHandlers.isEmpty else { return nil }
-            add(&state.unannouncedPosts)
-            return state.unannouncedPosts.schedule(at: .now)
+            add(&state.unreportedLostPosts)
+            return state.unreportedLostPosts.schedule(at: .now)
         }
         guard let wait else { return }
         guard wait > .zero else { return deliverLosses() }
@@ -100,13 +100,13 @@ extension DistributedNotificationCenter {
     private func deliverLosses() {
         let lost = target(for: nil).deliver(byteCount: 256) { [weak self] in
             guard let self else { return }
-            for event in state.withLock({ $0.unannouncedPosts.take(at: .now) }) { tell(event) }
+            for event in state.withLock({ $0.unreportedLostPosts.take(at: .now) }) { callHandlers(event) }
         }
         noteOverflow(lost)
         // A full delivery queue may drop the event. It is delivered again if that has not happened after ten seconds.
-        DispatchQueue.global().asyncAfter(deadline: .now() + UnreportedLostPosts.patience / .seconds(1)) {
+        DispatchQueue.global().asyncAfter(deadline: .now() + UnreportedLostPosts.redeliveryDelay / .seconds(1)) {
             [weak self] in
-            guard let self, state.withLock({ $0.unannouncedPosts.isOverdue(at: .now) }) else { return }
+            guard let self, state.withLock({ $0.unreportedLostPosts.isOverdue(at: .now) }) else { return }
             deliverLosses()
         }
     }

@@ -61,13 +61,13 @@ extension DistributedNotificationCenter {
         _ target: Target, _ method: ObserverMethod<Target>, _ name: Foundation.Notification.Name?, _ object: String?,
         _ behavior: SuspensionBehavior, _ context: MainContext?, _ modes: Set<CarillonMainLoop.RunLoopMode>
     ) {
-        let place: any DeliveryTarget
+        let deliveryTarget: any DeliveryTarget
         /// Whether each call checks that it runs on the main actor.
         var isChecked = false
         // Not an overload for `@MainActor`: the compiler accepts either method for either overload, and silently drops
         // the isolation.
         switch method.isolation(of: target) {
-        case nil: place = context.map { self.target(for: $0, modes: modes) } ?? self.target(for: nil)
+        case nil: deliveryTarget = context.map { self.target(for: $0, modes: modes) } ?? self.target(for: nil)
         case let actor? where actor === MainActor.shared:
             guard context == nil || context == .default else {
                 return noteRefusedObserver(
@@ -77,14 +77,14 @@ extension DistributedNotificationCenter {
             // With the common modes, the main-thread target runs the method. With other modes, the default context runs it;
             // any thread may run that context, so each call is checked.
             isChecked = context != nil && modes != [.common]
-            place = isChecked ? self.target(for: .default, modes: modes) : MainThreadTarget.shared
+            deliveryTarget = isChecked ? self.target(for: .default, modes: modes) : MainThreadTarget.shared
         case let actor?:
             return noteRefusedObserver(
                 name: name, object: object,
                 .unsupportedOption(reason: "a method of \(type(of: actor)) can't observe; only the main actor's can"))
         }
         let reference = WeakTarget(target)
-        add(methodOf: target, name: name, object: object, behavior, to: place) { [isChecked] received in
+        add(methodOf: target, name: name, object: object, behavior, to: deliveryTarget) { [isChecked] received in
             if isChecked { MainActor.preconditionIsolated("a method of the main actor observes in a context") }
             // The strong reference keeps the target alive for as long as its method runs.
             guard let target = reference.target else { return false }

@@ -114,7 +114,7 @@ extension DistributedNotificationCenter {
         name: Foundation.Notification.Name?, object: Any?, suspensionBehavior: SuspensionBehavior,
         runLoopMode: CarillonMainLoop.RunLoopMode = .default, wantsRetained: Bool = false,
         minimumInterval: Duration = .zero, on target: any DeliveryTarget,
-        using block: @escaping @Sendable (Received) -> Void
+        using block: @escaping @Sendable (ReceivedNotification) -> Void
     ) -> Observation {
         let token = ObserverToken()
         add(
@@ -173,7 +173,7 @@ extension DistributedNotificationCenter {
         _ token: ObserverToken, name: Foundation.Notification.Name?, object: Any?, _ behavior: SuspensionBehavior,
         _ mode: CarillonMainLoop.RunLoopMode = .default, _ wantsRetained: Bool = false,
         _ minimumInterval: Duration = .zero, to target: any DeliveryTarget,
-        _ block: @escaping @Sendable (Received) -> Void
+        _ block: @escaping @Sendable (ReceivedNotification) -> Void
     ) {
         do throws(DistributedNotificationError) {
             let key = try key(name: name, object: object, behavior, mode, wantsRetained, minimumInterval)
@@ -188,7 +188,8 @@ extension DistributedNotificationCenter {
     /// - Parameter call: calls the method; false if the object is gone.
     func add(
         methodOf owner: some AnyObject, name: Foundation.Notification.Name?, object: String?,
-        _ behavior: SuspensionBehavior, to target: any DeliveryTarget, _ call: @escaping @Sendable (Received) -> Bool
+        _ behavior: SuspensionBehavior, to target: any DeliveryTarget,
+        _ call: @escaping @Sendable (ReceivedNotification) -> Bool
     ) {
         do throws(DistributedNotificationError) {
             let key = try key(name: name, object: object, behavior)
@@ -216,7 +217,7 @@ extension DistributedNotificationCenter {
                 runLoopMode: mode, wantsRetained: wantsRetained,
                 minimumInterval: try milliseconds(of: minimumInterval)),
             // An observer of retained values has a registration of its own, because the service sends the values behind it.
-            number: wantsRetained ? nextRetainedKey() : 0)
+            number: wantsRetained ? nextRetainedNumber() : 0)
     }
 
     /// Returns an interval in milliseconds, rounded up.
@@ -228,10 +229,10 @@ extension DistributedNotificationCenter {
         return milliseconds
     }
 
-    private func nextRetainedKey() -> UInt64 {
+    private func nextRetainedNumber() -> UInt64 {
         state.withLock { state in
-            state.lastRetainedKey += 1
-            return state.lastRetainedKey
+            state.lastRetainedNumber += 1
+            return state.lastRetainedNumber
         }
     }
 

@@ -27,7 +27,7 @@ extension DistributedNotificationCenter: NotificationPosting {
     ///   - object: a `String`, or nil.
     ///   - userInfo: property-list values with `String` keys (N3).
     public func post(name: Foundation.Notification.Name, object: Any?, userInfo: [AnyHashable: Any]? = nil) {
-        postNoting(name, object: object, userInfo: userInfo, options: [])
+        postOrReport(name, object: object, userInfo: userInfo, options: [])
     }
 
     /// Posts a notification.
@@ -37,7 +37,7 @@ extension DistributedNotificationCenter: NotificationPosting {
         _ name: Foundation.Notification.Name, object: String?, userInfo: [AnyHashable: Any]? = nil,
         deliverImmediately: Bool
     ) {
-        postNoting(name, object: object, userInfo: userInfo, options: deliverImmediately ? .deliverImmediately : [])
+        postOrReport(name, object: object, userInfo: userInfo, options: deliverImmediately ? .deliverImmediately : [])
     }
 
     /// Posts a notification with options.
@@ -45,17 +45,17 @@ extension DistributedNotificationCenter: NotificationPosting {
         _ name: Foundation.Notification.Name, object: String?, userInfo: [AnyHashable: Any]? = nil,
         options: Options = []
     ) {
-        postNoting(name, object: object, userInfo: userInfo, options: options)
+        postOrReport(name, object: object, userInfo: userInfo, options: options)
     }
 
     /// Posts a notification, and reports a refusal instead of throwing.
-    private func postNoting(
+    private func postOrReport(
         _ name: Foundation.Notification.Name, object: Any?, userInfo: [AnyHashable: Any]?, options: Options
     ) {
         do throws(DistributedNotificationError) {
             try send(name, object: object, userInfo: userInfo, options: try wireOptions(options))
         } catch {
-            noteRefusedPost(error)
+            reportRefusedPost(error)
         }
     }
 
@@ -201,7 +201,7 @@ extension DistributedNotificationCenter: NotificationPosting {
     ) throws(DistributedNotificationError) -> OutgoingPost {
         try check(name: name)
         let object = try text(ofObject: object)
-        return try laidOut(
+        return try encodedPost(
             name, object: object, entries: try UserInfoEncoder.entries(of: userInfo ?? [:]), options: options)
     }
 
@@ -211,7 +211,7 @@ extension DistributedNotificationCenter: NotificationPosting {
     ///   - name: a name that passed ``check(name:)``.
     ///   - object: the result of ``text(ofObject:)``.
     ///   - entries: the entries of the userInfo.
-    func laidOut(
+    func encodedPost(
         _ name: Foundation.Notification.Name, object: String?, entries: [(key: String, value: PropertyList)],
         options: PostOptions
     ) throws(DistributedNotificationError) -> OutgoingPost {

@@ -43,7 +43,7 @@ extension DistributedNotificationCenter {
     /// - Parameter object: an `NSString`. With an object of another class the sequence is empty, which is logged and
     ///   counted.
     public func notifications(named name: Foundation.Notification.Name, object: AnyObject) -> Notifications {
-        let object = Carried(object)
+        let object = CrossThreadBox(object)
         return Notifications(
             readers: Readers { [weak self] in
                 self?.reader(
@@ -56,7 +56,7 @@ extension DistributedNotificationCenter {
     func readers(
         _ name: Foundation.Notification.Name?, _ object: String?, _ suspensionBehavior: SuspensionBehavior,
         retained: Bool = false, minimumInterval: Duration = .zero, bufferLimit: Int
-    ) -> Readers<Received> {
+    ) -> Readers<ReceivedNotification> {
         Readers { [weak self] in
             self?.reader(
                 name: name, object: object, suspensionBehavior: suspensionBehavior, retained: retained,
@@ -71,8 +71,8 @@ extension DistributedNotificationCenter {
     func reader(
         name: Foundation.Notification.Name?, object: Any?, suspensionBehavior: SuspensionBehavior,
         retained: Bool = false, minimumInterval: Duration = .zero, bufferLimit: Int
-    ) -> Readers<Received>.Reader {
-        let buffer = ReaderBuffer<Received>(count: bufferLimit)
+    ) -> Readers<ReceivedNotification>.Reader {
+        let buffer = ReaderBuffer<ReceivedNotification>(count: bufferLimit)
         // The observer's block owns the finisher, which ends the reader when it is released: if the observer is refused,
         // is removed, or ends with its center.
         let observation = observation(
@@ -87,7 +87,7 @@ extension DistributedNotificationCenter {
     }
 
     /// A box that carries the caller's object into a closure that may run on another thread.
-    private struct Carried: @unchecked Sendable {
+    private struct CrossThreadBox: @unchecked Sendable {
         // Sendable: the object is only read. An object that is not a text is refused, and a text does not change.
         let value: AnyObject
 
@@ -102,7 +102,7 @@ extension DistributedNotificationCenter {
         public typealias Element = Foundation.Notification
         public typealias Failure = Never
 
-        fileprivate let readers: Readers<Received>
+        fileprivate let readers: Readers<ReceivedNotification>
 
         public struct AsyncIterator: AsyncIteratorProtocol {
             fileprivate var iterator: WithOrigins.AsyncIterator
@@ -133,13 +133,13 @@ extension DistributedNotificationCenter {
         public typealias Element = (notification: Foundation.Notification, origin: Origin)
         public typealias Failure = Never
 
-        fileprivate let readers: Readers<Received>
+        fileprivate let readers: Readers<ReceivedNotification>
 
         public struct AsyncIterator: AsyncIteratorProtocol {
-            private let reader: Readers<Received>.Reader
+            private let reader: Readers<ReceivedNotification>.Reader
             private var turn = ReaderTurn()
 
-            fileprivate init(_ reader: Readers<Received>.Reader) { self.reader = reader }
+            fileprivate init(_ reader: Readers<ReceivedNotification>.Reader) { self.reader = reader }
 
             public mutating func next() async -> Element? {
                 await next(isolation: nil)
@@ -150,7 +150,9 @@ extension DistributedNotificationCenter {
                 await nextReceived(isolation: actor).map { ($0.notification, $0.origin) }
             }
 
-            fileprivate mutating func nextReceived(isolation actor: isolated (any Actor)?) async -> Received? {
+            fileprivate mutating func nextReceived(isolation actor: isolated (any Actor)?) async
+                -> ReceivedNotification?
+            {
                 await turn.begin(isolation: actor)
                 return await reader.next(isolation: actor)
             }

@@ -81,7 +81,7 @@ public final class DistributedNotificationCenter: Sendable {
         var hasLostPosts = false
         var exitTimeout: TimeInterval = 2
         /// The lost posts that no event has reported.
-        var unannouncedPosts = UnreportedLostPosts()
+        var unreportedLostPosts = UnreportedLostPosts()
         /// The number of notifications dropped in this process that no event has reported.
         var unreportedOverflow: UInt64 = 0
         /// The earliest time of the next event about them; nil for any time.
@@ -93,7 +93,7 @@ public final class DistributedNotificationCenter: Sendable {
         var eventHandlers: [UInt64: @Sendable (Event) -> Void] = [:]
         var lastEventHandler: UInt64 = 0
         /// The last number of an observer that receives retained values and so has a registration of its own.
-        var lastRetainedKey: UInt64 = 0
+        var lastRetainedNumber: UInt64 = 0
     }
 
     let state = Locked(State())

@@ -10,7 +10,7 @@ import CarillonCollections
 /// within ``Limits`` (E1).
 ///
 /// **Batches (F1).** With ``few`` or more posts in flight, further posts accumulate until an answer arrives or the
-/// batch is full. They then leave together. Any other request, and ``hurry()``, make the accumulated posts leave at
+/// batch is full. They then leave together. Any other request, and ``flushBatch()``, make the accumulated posts leave at
 /// once.
 ///
 /// **Silent posts** ask for no answer of their own (``SilentPosts``).
@@ -99,7 +99,7 @@ public struct Outbox<Request> {
     private var waitingPosts = 0
     /// The number of waiting requests that may not wait for a batch; while there are any, posts do not accumulate.
     private var waitingUrgently = 0
-    /// The number of requests at the head of the queue that leave without waiting for a batch, after ``hurry()``.
+    /// The number of requests at the head of the queue that leave without waiting for a batch, after ``flushBatch()``.
     private var urgentHead = 0
     /// The reason why requests wait; nil if they may leave.
     private var hold: Hold?
@@ -174,10 +174,12 @@ public struct Outbox<Request> {
 
     /// Whether a post without a completion may bypass the queue on the bus. The queue would send it at once, alone and
     /// without asking for an answer.
-    var mayPass: Bool { waiting.isEmpty && unconfirmed + 1 < Self.few && sinceConfirmation + 1 < Self.confirmEvery }
+    var mayBypassOnBus: Bool {
+        waiting.isEmpty && unconfirmed + 1 < Self.few && sinceConfirmation + 1 < Self.confirmEvery
+    }
 
     /// Counts a post that bypassed the queue on the bus.
-    mutating func passed() {
+    mutating func countBusBypass() {
         unconfirmed += 1
         sinceConfirmation += 1
         silent.add(1)
@@ -187,15 +189,15 @@ public struct Outbox<Request> {
     var mayBypassOnChannel: Bool { waiting.isEmpty && unconfirmed + 1 < Self.few }
 
     /// Counts a post that bypassed the queue over a channel.
-    mutating func passedOnOwnWay() {
+    mutating func countChannelBypass() {
         unconfirmed += 1
     }
 
     /// Whether posts accumulate, as the last call of ``next(_:)`` found.
-    var isPilingUp: Bool { hold == .batch }
+    var isAccumulating: Bool { hold == .batch }
 
     /// Lets the requests that wait now leave without waiting for a batch.
-    mutating func hurry() { urgentHead = waiting.count }
+    mutating func flushBatch() { urgentHead = waiting.count }
 
     /// The permitted form of posts, which depends on the support of the service and the state of the connection.
     enum Posting {
@@ -230,10 +232,10 @@ public struct Outbox<Request> {
             hold = .batch
             return nil
         }
-        let most = areTogether ? Self.maxTogether : 1
+        let maxRequests = areTogether ? Self.maxTogether : 1
         var requests: [Request] = []
         var (bytes, wantsAnswer) = (0, false)
-        while let next = waiting.first, requests.isEmpty || next.kind.isPost, requests.count < most,
+        while let next = waiting.first, requests.isEmpty || next.kind.isPost, requests.count < maxRequests,
             unconfirmed < Self.window, requests.isEmpty || bytes + next.byteCount <= Self.maxBytesTogether
         {
             bytes += next.byteCount
@@ -335,7 +337,7 @@ public struct Outbox<Request> {
     }
 
     /// Changes posts of a confirmation: they ask for no answer of their own after all.
-    mutating func leaveSilently(_ count: Int, of confirmation: inout Confirmation) {
+    mutating func makeSilent(_ count: Int, of confirmation: inout Confirmation) {
         silent.add(count)
         confirmation.silent += count
     }

@@ -43,7 +43,7 @@ struct Registrations {
     private var askedCount = 0
     /// The numbers that a newer service assigned than the one in the last comparison. It took over the name before the
     /// call arrived, so these numbers do not show that it knows earlier registrations.
-    private var ofAnother: Set<ObserverID> = []
+    private var assignedByOther: Set<ObserverID> = []
     private var lastOrder: UInt64 = 0
 
     var isEmpty: Bool { entries.isEmpty }
@@ -51,10 +51,10 @@ struct Registrations {
     /// Whether the service in the last comparison has taken over at least one registration of its predecessor.
     /// Registrations that the program added at this service itself do not count. If false, the service may not know the
     /// program, and then numbers its notifications from one.
-    private(set) var areAnyRemembered = false
+    private(set) var hasInherited = false
 
     /// Whether a request for a registration is in flight, so that its number is not known.
-    var areAnyAsked: Bool { askedCount > 0 }
+    var hasPendingRequests: Bool { askedCount > 0 }
 
     func key(of id: ObserverID) -> RegistrationKey? { keys[id] }
 
@@ -98,7 +98,7 @@ struct Registrations {
         case .wanted, .asked:
             set(.known(id), of: key)
             keys[id] = key
-            if isAnother { ofAnother.insert(id) }
+            if isAnother { assignedByOther.insert(id) }
             return true
         }
     }
@@ -121,7 +121,7 @@ struct Registrations {
     /// Forgets all numbers after a change of the bus connection, because no service there knows this program.
     mutating func reset() {
         keys = [:]
-        ofAnother = []
+        assignedByOther = []
         askedCount = 0
         for key in entries.keys { entries[key]!.state = .wanted }
     }
@@ -141,14 +141,14 @@ struct Registrations {
     ///
     /// - Returns: the registrations to add and to remove at the service.
     mutating func compare(with listed: [ListedObserver]) -> Repair {
-        let (before, ofAnother) = (keys, ofAnother)
+        let (before, assignedByOther) = (keys, assignedByOther)
         reset()
-        areAnyRemembered = false
+        hasInherited = false
         // Known numbers come first: of two registrations for one key, the known one stays.
         for entry in listed {
             guard let key = before[entry.id], entries[key] != nil else { continue }
             _ = added(key, id: entry.id)
-            if !ofAnother.contains(entry.id) { areAnyRemembered = true }
+            if !assignedByOther.contains(entry.id) { hasInherited = true }
         }
         var missing = entries.filter { if case .wanted = $0.value.state { true } else { false } }
             .sorted { $0.value.order < $1.value.order }.map(\.key)

@@ -24,9 +24,9 @@ struct SequenceCheck {
     private var greatestSerial: UInt64 = 0
     /// The last sequence number under the assumption that the new service began to count at 1. Nil when the service is
     /// known to continue the count.
-    private var anew: UInt64?
+    private var restartedCount: UInt64?
     /// The numbers of the last notification that may arrive a second time; nil when none may.
-    private var heard: (sequence: UInt64, serial: UInt64)?
+    private var duplicateLimit: (sequence: UInt64, serial: UInt64)?
     /// The size of the next hole that an earlier `Dropped` signal has already reported.
     private var excused: UInt64 = 0
 
@@ -36,20 +36,20 @@ struct SequenceCheck {
     ///   - sequence: the number in the stream of this client.
     ///   - serial: the number among all posts of the service.
     mutating func check(sequence: UInt64, serial: UInt64) -> Outcome {
-        if let heard, sequence <= heard.sequence, serial <= heard.serial { return .repeated }
+        if let duplicateLimit, sequence <= duplicateLimit.sequence, serial <= duplicateLimit.serial { return .repeated }
         let before = last
-        let (excused, anew) = (excused, anew)
+        let (excused, restartedCount) = (excused, restartedCount)
         greatestSerial = sequence < before.sequence ? serial : max(greatestSerial, serial)
         last = (sequence, serial)
         self.excused = 0
-        self.anew = nil
+        self.restartedCount = nil
         if sequence == before.sequence &+ 1 { return .next }
-        // The same numbers again mean a duplicate. They do not if the count may have begun at 1 (`anew`): such a service
+        // The same numbers again mean a duplicate. They do not if the count may have begun at 1 (`restartedCount`): such a service
         // repeats nothing, and assigns the numbers of earlier services a second time.
-        if anew == nil, sequence == before.sequence, serial == before.serial { return .repeated }
+        if restartedCount == nil, sequence == before.sequence, serial == before.serial { return .repeated }
         // The notification follows the count that it fits: the greater of the two last numbers below its own. A number
         // below both belongs to a new count, and is no loss.
-        let bases = [before.sequence, anew ?? before.sequence]
+        let bases = [before.sequence, restartedCount ?? before.sequence]
         guard let base = bases.filter({ $0 < sequence }).max(), sequence - base - 1 > excused else { return .next }
         return .missing(count: sequence - base - 1 - excused)
     }
@@ -64,7 +64,7 @@ struct SequenceCheck {
             excused = excused &+ count
         } else {
             last = (last.sequence &+ count, 0)
-            anew = anew.map { $0 &+ count }
+            restartedCount = restartedCount.map { $0 &+ count }
         }
     }
 
@@ -72,13 +72,13 @@ struct SequenceCheck {
     /// can't know how much of its content was read, and sends it again.
     mutating func mayRepeat() {
         // While the count may have begun at 1, numbers of the earlier count can't be compared with it.
-        heard = anew == nil ? (last.sequence, greatestSerial) : nil
+        duplicateLimit = restartedCount == nil ? (last.sequence, greatestSerial) : nil
     }
 
     /// Allows the next service to continue the count, or to begin at 1. Called for a service that may not know this client.
     mutating func mayBeginAnew() {
-        anew = 0
-        heard = nil
+        restartedCount = 0
+        duplicateLimit = nil
         // Its serials may have begun at 1 as well, so earlier serials can't identify duplicates.
         greatestSerial = 0
     }
@@ -88,7 +88,7 @@ struct SequenceCheck {
         last = (0, 0)
         greatestSerial = 0
         excused = 0
-        anew = nil
-        heard = nil
+        restartedCount = nil
+        duplicateLimit = nil
     }
 }

@@ -42,7 +42,7 @@ struct ServiceOwners {
     }
 
     /// Records that the present owner is no notification center.
-    mutating func isNoCenter() {
+    mutating func markForeign() {
         isOtherProgram = true
     }
 
@@ -52,7 +52,7 @@ struct ServiceOwners {
     }
 
     /// Whether signals of this sender are trusted.
-    func believes(_ sender: UniqueName) -> Bool {
+    func trusts(_ sender: UniqueName) -> Bool {
         sender == present || former.contains(sender)
     }
 }

@@ -12,11 +12,11 @@ struct Batching {
         case unknown
         /// The first call with a batch is in flight. Later requests wait for its answer, so that the order is kept if
         /// the posts have to be sent again one by one.
-        case onTrial
+        case trialInFlight
         /// The service supports batches.
         case there
         /// The service lacks the method, so posts are sent one by one.
-        case notThere
+        case unsupported
     }
 
     var knowledge = Knowledge.unknown
@@ -35,8 +35,8 @@ struct Batching {
     var posting: Outbox<Request>.Posting {
         switch knowledge {
         case .unknown, .there: .together
-        case .onTrial: .not
-        case .notThere: .oneByOne
+        case .trialInFlight: .not
+        case .unsupported: .oneByOne
         }
     }
 }
@@ -47,12 +47,12 @@ struct Batching {
 /// posts in flight no post waits: a post that is alone in the outbox leaves at once.
 extension ServiceSession {
     /// Starts the timer that limits the waiting time of accumulating posts.
-    func watchPile() {
-        guard batching.batch == nil, let departures = outbox.departuresBeforePile else { return }
+    func limitBatchDelay() {
+        guard batching.batch == nil, let departures = outbox.departuresWhileAccumulating else { return }
         batching.batch = bus.once(milliseconds: Batching.patienceMilliseconds) { [weak self] in
             guard let self else { return }
             batching.batch = nil
-            if outbox.departuresBeforePile == departures { outbox.hurry() }
+            if outbox.departuresWhileAccumulating == departures { outbox.flushBatch() }
             pump()
         }
     }
@@ -70,7 +70,7 @@ extension ServiceSession {
         guard case .unknown = batching.knowledge else { return }
         switch result {
         case .success: batching.knowledge = .there
-        case .failure(let error): if error.meansAnotherProgram { batching.knowledge = .notThere }
+        case .failure(let error): if error.meansAnotherProgram { batching.knowledge = .unsupported }
         }
     }
 
@@ -89,7 +89,7 @@ extension ServiceSession {
         guard wantsAnswer else { return connection.send(message) }
         let confirms = confirms ?? outbox.asks(posts.count)
         if isTrial {
-            batching.knowledge = .onTrial
+            batching.knowledge = .trialInFlight
             // A refused trial sends its posts again, so a stop has to wait for the answer.
             pendingAnswers += 1
         }
@@ -99,11 +99,11 @@ extension ServiceSession {
             let isStillThere = connection === self.connection && connection != nil
             if isTrial {
                 pendingAnswers -= 1
-                if isStillThere, batching.knowledge == .onTrial { batching.knowledge = .unknown }
+                if isStillThere, batching.knowledge == .trialInFlight { batching.knowledge = .unknown }
             }
             if case .failure(let error) = result, isStillThere, error.refusesManyPosts {
                 // An overload passes, and the limit of posts in a call may change later.
-                batching.knowledge = error.meansAnotherProgram ? .notThere : .unknown
+                batching.knowledge = error.meansAnotherProgram ? .unsupported : .unknown
                 // The service made none of these posts. During the trial no later request has left, so the posts can be
                 // sent again in order. Without a trial, a repetition would break the order, so the posts fail.
                 if isTrial {
@@ -124,7 +124,7 @@ extension ServiceSession {
         var confirms = confirms
         // The posts without a completion now ask for no answer, except for the last post.
         if confirms != nil {
-            outbox.leaveSilently(posts.dropLast().count { $0.completion == nil }, of: &confirms!)
+            outbox.makeSilent(posts.dropLast().count { $0.completion == nil }, of: &confirms!)
         }
         for (place, post) in posts.enumerated() {
             // Every post with a completion gets an answer; the last answer confirms all of them.

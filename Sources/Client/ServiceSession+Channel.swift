@@ -33,7 +33,7 @@ struct Channels {
     /// Whether the Ping that settles the messages on the bus is in flight.
     var isSettlingBus = false
     /// The number of waiting barriers that must report failure, because the outcome of a post before them is unknown.
-    var doomedBarriers = 0
+    var failedBarriers = 0
     /// Whether the program read everything that the service wrote to the last channel. The service can't know this, and
     /// reports the frames that may have been unread as possible losses.
     var wasReadToEnd = false
@@ -44,7 +44,7 @@ struct Channels {
     /// - The requested channel, if the bus did not deliver the answer with its socket. Then the losses are real.
     private var pendingLosses: DroppedSignal?
     /// Whether the Ping that decides this is in flight.
-    private var isSettlingDoubt = false
+    private var isLossProbeInFlight = false
     /// The service that answered last.
     private var service: UniqueName?
     /// The number of attempts at the present service that provided no lasting channel.
@@ -52,11 +52,11 @@ struct Channels {
     /// The number of the latest request for a channel.
     private var question = 0
     /// The earliest time of the next attempt; nil for any time.
-    private var notBefore: ContinuousClock.Instant?
+    private var nextAttempt: ContinuousClock.Instant?
     /// The time at which the present channel was opened.
     private var openedAt: ContinuousClock.Instant?
     /// Whether the present service can't provide a channel at all.
-    private var isOutOfTheQuestion = false
+    private var isUnsupported = false
 
     /// The time within which a service that is not busy answers, in milliseconds.
     static let patienceMilliseconds: UInt32 = 1000
@@ -82,28 +82,28 @@ struct Channels {
 
     /// Whether a channel may be requested. The clock is read only when the other conditions hold.
     func mayAsk(at now: () -> ContinuousClock.Instant) -> Bool {
-        guard case .none = phase, !isOutOfTheQuestion, attempts < Self.maxAttempts else { return false }
-        guard let notBefore else { return true }
-        return now() >= notBefore
+        guard case .none = phase, !isUnsupported, attempts < Self.maxAttempts else { return false }
+        guard let nextAttempt else { return true }
+        return now() >= nextAttempt
     }
 
     /// Keeps the losses of an ended channel until it is known which channel they concern.
     ///
     /// - Returns: whether the caller must send the Ping that decides this; false if it is in flight.
-    mutating func doubt(_ signal: DroppedSignal) -> Bool {
-        defer { isSettlingDoubt = true }
+    mutating func deferLosses(_ signal: DroppedSignal) -> Bool {
+        defer { isLossProbeInFlight = true }
         pendingLosses = DroppedSignal(
             count: signal.count + (pendingLosses?.count ?? 0),
             observers: signal.observers + (pendingLosses?.observers ?? []),
             reason: signal.reason)
-        return !isSettlingDoubt
+        return !isLossProbeInFlight
     }
 
     /// Records that this Ping was answered or refused.
-    mutating func doubtIsSettled() { isSettlingDoubt = false }
+    mutating func lossProbeAnswered() { isLossProbeInFlight = false }
 
     /// Returns the kept losses and forgets them.
-    mutating func takeDoubtful() -> DroppedSignal? { pendingLosses.take() }
+    mutating func takePendingLosses() -> DroppedSignal? { pendingLosses.take() }
 
     /// Records a request for a channel.
     ///
@@ -129,14 +129,14 @@ struct Channels {
         ending = nil
         if let openedAt, now - openedAt >= Self.staying { attempts = 0 }
         openedAt = nil
-        notBefore = now + min(Self.firstPause * (1 << min(attempts, 20)), Self.longestPause)
+        nextAttempt = now + min(Self.firstPause * (1 << min(attempts, 20)), Self.longestPause)
         attempts += 1
     }
 
     /// Records that this service never provides a channel.
     mutating func unavailable() {
         phase = .none
-        isOutOfTheQuestion = true
+        isUnsupported = true
     }
 
     /// Records the service that answered. Another service than before may provide a channel, so the attempts start again.
@@ -146,7 +146,7 @@ struct Channels {
         // The change of the service is reported as a gap of its own, so the losses need no report.
         (wasReadToEnd, pendingLosses) = (false, nil)
         if case .asking = phase { phase = .none }
-        (attempts, notBefore, isOutOfTheQuestion) = (0, nil, false)
+        (attempts, nextAttempt, isUnsupported) = (0, nil, false)
     }
 }
 
@@ -167,7 +167,7 @@ extension ServiceSession {
     func lookForChannel() {
         guard wish.value == .channel else {
             // The close waits for the outcomes of all posts, so that no post has to be reported as lost.
-            if let channel = channels.channel, channel.sender.unsettled == 0 {
+            if let channel = channels.channel, channel.sender.postsInFlight == 0 {
                 channel.close("the program no longer wants it")
             }
             return
@@ -193,14 +193,14 @@ extension ServiceSession {
             stopHoldingPosts()
             // The service answers in order: its later reports do not concern an earlier channel.
             channels.wasReadToEnd = false
-            let pendingLosses = channels.takeDoubtful()
+            let pendingLosses = channels.takePendingLosses()
             // A refusal does not mean that there was no channel: the bus may have refused to deliver the answer with the
             // channel's descriptor. The losses may then concern that channel.
             if case .failure = result, let pendingLosses { announce(pendingLosses) }
             do throws(BusError) {
                 let reply = try result.get()
                 guard let service = reply.sender else { throw .invalidArgs("the reply has no sender") }
-                opened(ClientChannel(try bus.channelLine(in: reply), from: service), after: sent)
+                opened(ClientChannel(try bus.channelStream(in: reply), from: service), after: sent)
             } catch {
                 refused(error)
             }
@@ -211,14 +211,14 @@ extension ServiceSession {
     /// Keeps the losses until it is known which channel they concern, and sends a Ping that decides this. The service
     /// answers in order. If the answer to the request for a channel is still missing when the Ping is answered, the bus
     /// did not deliver it. The losses then concern the undelivered channel.
-    func doubt(_ signal: DroppedSignal) {
-        guard channels.doubt(signal), let connection else { return }
+    func deferLosses(_ signal: DroppedSignal) {
+        guard channels.deferLosses(signal), let connection else { return }
         connection.call(Self.ping) { [weak self, weak connection] result in
             // The end of a connection is reported as a gap of its own.
             guard let self, connection === self.connection else { return }
-            channels.doubtIsSettled()
+            channels.lossProbeAnswered()
             // A refusal may arrive out of order.
-            guard case .success = result, let pendingLosses = channels.takeDoubtful() else { return }
+            guard case .success = result, let pendingLosses = channels.takePendingLosses() else { return }
             announce(pendingLosses)
         }
     }
@@ -244,9 +244,9 @@ extension ServiceSession {
         channels.takenFromBus = max(channels.takenFromBus, sent)
         channel.onFrame = { [unowned self] frame, mayWait in take(frame, mayWait: mayWait) }
         channel.onTurn = { [unowned self] in pump() }
-        channel.onClosing = { [unowned self, unowned channel] reason, passesOver in
+        channel.onClosing = { [unowned self, unowned channel] reason, discardsFrames in
             // Frames that can't be understood are discarded, and may contain notifications.
-            if passesOver { receiver.mayHaveMissed(.undecodable(reason)) }
+            if discardsFrames { receiver.mayHaveMissed(.undecodable(reason)) }
             channels.ending = bus.once(milliseconds: Channels.endingMilliseconds) { [unowned channel] in
                 channel.finish("the service did not end it in time")
             }
@@ -281,7 +281,8 @@ extension ServiceSession {
             channel.send(posts)
             return true
         }
-        guard channel.sender.unsettled == 0, let (requests, confirms) = outbox.next(.not), let request = requests.first
+        guard channel.sender.postsInFlight == 0, let (requests, confirms) = outbox.next(.not),
+            let request = requests.first
         else { return false }
         sendOnBus(request, confirms: confirms)
         return true
@@ -291,7 +292,7 @@ extension ServiceSession {
     /// messages on the bus. After that, posts may leave over the channel.
     private func settleBus() {
         // While the first batch is on trial, its posts may have to be sent again on the bus; a Ping does not cover that.
-        guard !channels.isSettlingBus, batching.knowledge != .onTrial, let connection else { return }
+        guard !channels.isSettlingBus, batching.knowledge != .trialInFlight, let connection else { return }
         channels.isSettlingBus = true
         let sent = channels.sentOnBus
         pendingAnswers += 1
@@ -326,13 +327,13 @@ extension ServiceSession {
     ///
     /// - Parameter mayWait: whether the frame may wait for the number of a registration, which arrives on the bus. It may
     ///   not when the channel is read to its end.
-    private func take(_ frame: ClientChannel.Frame, mayWait: Bool) -> ClientChannel.Taking {
+    private func take(_ frame: ClientChannel.Frame, mayWait: Bool) -> ClientChannel.FrameResult {
         switch frame.kind {
         case .notification:
             guard let notification = ArrivedNotification(channelBody: frame.body, like: &recent),
                 notification.sequence == frame.number
             else { break }
-            if mayWait, mayComeToBeKnown(notification.observers) { return .notYet }
+            if mayWait, mayBecomeKnown(notification.observers) { return .notYet }
             received(notification)
             return .taken
         case .outcome:
@@ -347,7 +348,7 @@ extension ServiceSession {
         case .dropped:
             guard let signal = DroppedSignal(channelBody: frame.body) else { break }
             // A loss needs no observer. A revoked permission concerns certain observers, whose numbers must be known.
-            if mayWait, signal.reason == DroppedSignal.notAllowed, mayComeToBeKnown(signal.observers) { return .notYet }
+            if mayWait, signal.reason == DroppedSignal.notAllowed, mayBecomeKnown(signal.observers) { return .notYet }
             take(signal)
             return .taken
         case .suspensionChanged:
@@ -361,8 +362,8 @@ extension ServiceSession {
 
     /// Whether one of the observers has an unknown number that may still arrive on the bus, in the answer to a
     /// registration.
-    private func mayComeToBeKnown(_ observers: [ObserverID]) -> Bool {
-        registrations.areAnyAsked && observers.contains { registrations.key(of: $0) == nil }
+    private func mayBecomeKnown(_ observers: [ObserverID]) -> Bool {
+        registrations.hasPendingRequests && observers.contains { registrations.key(of: $0) == nil }
     }
 
     // MARK: End of the channel
@@ -384,7 +385,7 @@ extension ServiceSession {
         let (unknown, unsent) = channel.sender.takeFlights()
         outbox.confirmed(unknown.count + unsent.count)
         outbox.putBack(unsent)
-        if !unknown.isEmpty { channels.doomedBarriers = outbox.barriers }
+        if !unknown.isEmpty { channels.failedBarriers = outbox.barriers }
         receiver.transportChanged(to: .bus, because: reason)
         // These posts are not sent again, because the service may have made them already.
         let error = BusError.disconnected("the channel ended before the answer came: \(reason)")

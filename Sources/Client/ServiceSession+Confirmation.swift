@@ -97,12 +97,12 @@ extension ServiceSession {
     /// Starts the timer that reports a service without answers, because it is stopped or busy for long. The timer runs
     /// while posts are unconfirmed. An answer in the meantime restarts it.
     private func watchSilence() {
-        guard silence == nil, !isSilent, outbox.unsentPosts.unconfirmed > 0 else { return }
+        guard silenceTimer == nil, !isSilent, outbox.unsentPosts.unconfirmed > 0 else { return }
         let answers = answerCount
-        silence = bus.once(milliseconds: Self.patienceMilliseconds) { [weak self] in
+        silenceTimer = bus.once(milliseconds: Self.patienceMilliseconds) { [weak self] in
             guard let self else { return }
-            silence = nil
-            guard case .ready = state else { return announceSilence() }
+            silenceTimer = nil
+            guard case .ready = state else { return reportSilence() }
             guard answerCount == answers else { return watchSilence() }
             let number = question
             describeOwner { [weak self] owner in
@@ -118,7 +118,7 @@ extension ServiceSession {
     func answered() {
         guard case .ready = state else { return }
         answerCount += 1
-        if outbox.unsentPosts.unconfirmed == 0 { silence = nil }
+        if outbox.unsentPosts.unconfirmed == 0 { silenceTimer = nil }
         guard isSilent else { return }
         isSilent = false
         receiver.stateChanged(.connected)

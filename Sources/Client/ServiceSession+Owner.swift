@@ -12,14 +12,14 @@ import CarillonWire
 /// The owner of the service's name: a check against unexpected senders, and a description for error reports.
 extension ServiceSession {
     /// The state of the check whether the bus announced the current owner of the name.
-    enum OwnerDoubt {
+    enum OwnerCheck {
         /// No check is in progress.
         case none
         /// The bus has been asked for the owner.
         case asked
         /// A pause of one second after a check. Any program can send signals that cause a check, so the rate is limited.
         /// `isDue` is true if such a signal arrived during the pause; a check then follows it.
-        case resting(AnyObject, isDue: Bool)
+        case pausing(AnyObject, isDue: Bool)
     }
 
     /// Asks the bus for the owner of the name after a signal of the service's interface came from another sender (E6).
@@ -27,29 +27,29 @@ extension ServiceSession {
     ///
     /// - The sender is another program, and the signal is forged.
     /// - The sender is the new owner, and its announcement was lost. Some buses drop their own signals to slow readers.
-    func doubtOwner() {
-        switch ownerDoubt {
+    func checkOwner() {
+        switch ownerCheck {
         case .none:
             guard let connection else { return }
-            ownerDoubt = .asked
+            ownerCheck = .asked
             connection.nameOwner(of: Wire.busName) { [weak self, weak connection] result in
                 guard let self, connection === self.connection else { return }
-                restFromDoubt()
+                pauseOwnerChecks()
                 if let owner = result.owner { ownerChanged(to: owner) }
             }
         case .asked: break
-        case .resting(let timer, _): ownerDoubt = .resting(timer, isDue: true)
+        case .pausing(let timer, _): ownerCheck = .pausing(timer, isDue: true)
         }
     }
 
     /// Begins the pause after a check.
-    private func restFromDoubt() {
+    private func pauseOwnerChecks() {
         let timer = bus.once(milliseconds: 1000) { [weak self] in
-            guard let self, case .resting(_, let isDue) = ownerDoubt else { return }
-            ownerDoubt = .none
-            if isDue { doubtOwner() }
+            guard let self, case .pausing(_, let isDue) = ownerCheck else { return }
+            ownerCheck = .none
+            if isDue { checkOwner() }
         }
-        ownerDoubt = .resting(timer, isDue: false)
+        ownerCheck = .pausing(timer, isDue: false)
     }
 
     /// Describes the owner of the name for an error report.

@@ -23,11 +23,11 @@ extension ServiceSession {
             if requests.count == 1, let request = requests.first {
                 sendOnBus(request, confirms: confirms)
             } else {
-                isBusAsked = false
+                isBusReadProbed = false
                 sendTogether(requests.compactMap(\.post), confirms: confirms)
             }
         }
-        watchPile()
+        limitBatchDelay()
         watchPosts()
         // A program with observers has incoming traffic for a channel even without posts.
         if !registrations.isEmpty { lookForChannel() }
@@ -54,7 +54,7 @@ extension ServiceSession {
     func endDirectSending() {
         let count = outbox.endDirectSending()
         guard count > 0 else { return }
-        isBusAsked = false
+        isBusReadProbed = false
         channels.sentOnBus += count
     }
 
@@ -62,7 +62,7 @@ extension ServiceSession {
     ///
     /// - Parameter confirms: the requests that the answer confirms to the outbox; nil when no answer is wanted.
     func sendOnBus(_ request: Request, confirms: Confirmation?) {
-        isBusAsked = false
+        isBusReadProbed = false
         channels.sentOnBus += 1
         switch request {
         case .post(let post): send(post, confirms: confirms)
@@ -71,12 +71,12 @@ extension ServiceSession {
             registrations.want(key)
             sendRegistration(of: key, confirms: confirms)
         case .unregister(let key): if let id = registrations.forget(key) { callUnawaited(.removal(id)) }
-        case .suspend(let word):
-            suspension = word
-            isSuspensionWithdrawn = word == nil
+        case .suspend(let newValue):
+            suspension = newValue
+            isSuspensionWithdrawn = newValue == nil
             callUnawaited(.suspension)
-        case .details(let word):
-            details = word
+        case .details(let newValue):
+            details = newValue
             callUnawaited(.details)
         case .call(let call): send(call)
         case .barrier(let completion): sendBarrier(completion, confirms: confirms)
@@ -90,7 +90,7 @@ extension ServiceSession {
     func settleWithoutService(_ error: ServiceError) {
         // The requests were never sent, so the error must not say that their outcome is unknown.
         let error = error.ofUnsent
-        channels.doomedBarriers = 0
+        channels.failedBarriers = 0
         var silentPosts = 0
         func announceLost() {
             if silentPosts > 0 { receiver.lostPosts(silentPosts, because: error) }
@@ -103,10 +103,10 @@ extension ServiceSession {
                 if let completion = post.completion { completion(.failure(error)) } else { silentPosts += 1 }
             case .register(let key): registrations.want(key)
             case .unregister(let key): _ = registrations.forget(key)
-            case .suspend(let word):
-                suspension = word
-                isSuspensionWithdrawn = word == nil
-            case .details(let word): details = word
+            case .suspend(let newValue):
+                suspension = newValue
+                isSuspensionWithdrawn = newValue == nil
+            case .details(let newValue): details = newValue
             case .call(let call): call.completion(.failure(error))
             case .barrier(let completion):
                 // The answer to the barrier follows the failures of earlier posts.
@@ -207,7 +207,7 @@ extension ServiceSession {
             guard let self else { return }
             defer {
                 // Notifications for this observer may have waited in the channel for its number.
-                channels.channel?.goOn()
+                channels.channel?.retryHeldFrame()
                 if confirms != nil {
                     confirm(confirms, of: number, result)
                     pump()
@@ -242,7 +242,7 @@ extension ServiceSession {
         guard asked == owner else { return }
         registrations.failed(key)
         if isForeign {
-            if case .ready = state { notACenter(because: error) }
+            if case .ready = state { handleForeignOwner(because: error) }
         } else if error.isRefusal {
             // A repetition would be refused again.
             receiver.registrationRefused(key, because: ServiceError(error))
@@ -270,8 +270,8 @@ extension ServiceSession {
     private func sendBarrier(_ completion: @escaping Request.Completion<Bool>, confirms: Confirmation?) {
         guard let connection else { return completion(false) }
         // A post before this barrier has an unknown outcome, because its channel ended.
-        guard channels.doomedBarriers == 0 else {
-            channels.doomedBarriers -= 1
+        guard channels.failedBarriers == 0 else {
+            channels.failedBarriers -= 1
             completion(false)
             // The answer to the barrier was to confirm other requests as well.
             return sendPing(confirms: confirms) { _ in }

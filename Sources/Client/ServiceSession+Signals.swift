@@ -15,8 +15,8 @@ extension ServiceSession {
         }
         guard message.kind == .signal, message.hasInterface(Wire.interface) else { return false }
         // Any program can send such a signal; only those of the service's owners are trusted (E6).
-        guard let sender = message.sender, owners.believes(sender) else {
-            doubtOwner()
+        guard let sender = message.sender, owners.trusts(sender) else {
+            checkOwner()
             return true
         }
         // The service wrote everything in the channel before this signal, so it is handled first.
@@ -52,7 +52,7 @@ extension ServiceSession {
         // Such a report is ignored, except while another channel is requested: it may concern that one.
         if signal.reason == DropReason.channelEnded.rawValue, channels.wasReadToEnd {
             guard case .asking = channels.phase else { return }
-            return doubt(signal)
+            return deferLosses(signal)
         }
         announce(signal)
     }
@@ -84,7 +84,7 @@ extension ServiceSession {
         case .next: break
         case .missing(let count):
             // The hole proves that the undecided losses of an ended channel are real.
-            if let signal = channels.takeDoubtful() {
+            if let signal = channels.takePendingLosses() {
                 receiver.mayHaveMissed(.dropped(count: signal.count, reason: signal.reason))
             } else {
                 receiver.mayHaveMissed(.missing(count: count))

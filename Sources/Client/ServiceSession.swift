@@ -40,7 +40,7 @@ public final class ServiceSession {
     /// Whether calls may make the bus start the service.
     let startsService: Bool
     /// The requested transport: the bus or a channel.
-    let wish: TransportWish
+    let wish: TransportPreference
     let outbox: SharedOutbox
     let receiver: any ServiceReceiver
     /// The connection to the bus; nil while there is none.
@@ -75,7 +75,7 @@ public final class ServiceSession {
     var pendingAnswers = 0
     /// Whether a call to the bus follows the last message that was sent. Its answer proves that the bus has read that
     /// message; ``mayStop()`` waits for it, as one of ``pendingAnswers``.
-    var isBusAsked = true
+    var isBusReadProbed = true
     /// Whether a connection attempt is in progress. Its failure is reported even though the state is already `offline`.
     private var isConnecting = false
     /// Whether a service has answered before. The next `ready` state then follows a replacement, in which notifications
@@ -92,7 +92,7 @@ public final class ServiceSession {
     private var asked: UniqueName?
     /// The timer that reports a silent service as ``ConnectionState/notAnswering(_:)``. It is set while an answer of
     /// the service is awaited.
-    var silence: AnyObject?
+    var silenceTimer: AnyObject?
     /// Whether the program was informed that the service, which was ready before, does not answer.
     var isSilent = false
     /// A counter that changes whenever the service answers.
@@ -102,7 +102,7 @@ public final class ServiceSession {
     /// The posts of an ended service whose outcome is unknown; nil when there are none.
     var unresolved: Unresolved?
     /// The state of the check of the name's owner after a signal of an unexpected sender.
-    var ownerDoubt = OwnerDoubt.none
+    var ownerCheck = OwnerCheck.none
     /// The timer of the next connection attempt or question; nil when none is due.
     private var retry: AnyObject?
     /// A timer that keeps the previous connection alive until its callbacks have returned.
@@ -121,7 +121,8 @@ public final class ServiceSession {
     ///   - outbox: the program's requests; call ``pump()`` after a request was appended.
     ///   - receiver: the receiver of notifications and reports.
     public init(
-        bus: any SessionBus, startsService: Bool = true, wish: TransportWish = TransportWish(), outbox: SharedOutbox,
+        bus: any SessionBus, startsService: Bool = true, wish: TransportPreference = TransportPreference(),
+        outbox: SharedOutbox,
         receiver: any ServiceReceiver
     ) {
         self.bus = bus
@@ -156,14 +157,14 @@ public final class ServiceSession {
         case .greeting, .asking: return outbox.isEmpty && outbox.unresolved == 0
         case .idle, .ready:
             if !outbox.isEmpty {
-                outbox.hurry()
+                outbox.flushBatch()
                 pump()
             }
-            guard outbox.isEmpty, pendingAnswers == 0, (channels.channel?.sender.unsettled ?? 0) == 0 else {
+            guard outbox.isEmpty, pendingAnswers == 0, (channels.channel?.sender.postsInFlight ?? 0) == 0 else {
                 return false
             }
-            guard !isBusAsked, let connection else { return true }
-            isBusAsked = true
+            guard !isBusReadProbed, let connection else { return true }
+            isBusReadProbed = true
             pendingAnswers += 1
             connection.busID { [weak self] _ in self?.pendingAnswers -= 1 }
             return false
@@ -230,12 +231,12 @@ public final class ServiceSession {
         // A failed handshake and the end of its connection are reported separately; the second report is ignored.
         if case .offline = state, !isConnecting { return }
         isConnecting = false
-        silence = nil
+        silenceTimer = nil
         // The channel belongs to the unique name that the bus assigned to this connection.
         endChannel(reason)
         channels = Channels()
         owners.reset()
-        ownerDoubt = .none
+        ownerCheck = .none
         isSuspensionWithdrawn = false
         refusedCalls = RefusedCalls()
         registrations.reset()
@@ -275,13 +276,13 @@ public final class ServiceSession {
         question += 1
         asked = owner
         if asksInPages {
-            askForPiece(behind: [], of: name, on: connection)
+            askForPage(behind: [], of: name, on: connection)
         } else {
             ask(ListObservers(of: name.rawValue), on: connection) { [unowned self] listed, sender in
                 answered(listed, by: sender)
             }
         }
-        guard case .asking = state, silence == nil else { return }
+        guard case .asking = state, silenceTimer == nil else { return }
         awaitAnswer()
     }
 
@@ -300,7 +301,7 @@ public final class ServiceSession {
                 do throws(BusError) {
                     take(try Method.reply(in: reply), reply.sender)
                 } catch {
-                    notACenter(because: error)
+                    handleForeignOwner(because: error)
                 }
             case .failure(let error): askingFailed(error)
             }
@@ -310,7 +311,7 @@ public final class ServiceSession {
     /// Asks for the next page of the list, until a page is empty.
     ///
     /// - Parameter listed: the entries of the previous pages.
-    private func askForPiece(
+    private func askForPage(
         behind listed: [ListedObserver], of name: UniqueName, on connection: any BusConnection
     ) {
         var all = listed
@@ -320,16 +321,18 @@ public final class ServiceSession {
             // Each page must begin after the previous one; otherwise the pages might never end.
             guard first.observer.id > last,
                 zip(piece, piece.dropFirst()).allSatisfy({ $0.observer.id < $1.observer.id })
-            else { return notACenter(because: .invalidArgs("the observers are not in the order of their numbers")) }
+            else {
+                return handleForeignOwner(because: .invalidArgs("the observers are not in the order of their numbers"))
+            }
             all += piece.map(\.observer)
             awaitAnswer()
-            askForPiece(behind: all, of: name, on: connection)
+            askForPage(behind: all, of: name, on: connection)
         }
     }
 
     /// Starts the timer that reports a silent service.
     private func awaitAnswer() {
-        silence = bus.once(milliseconds: Self.patienceMilliseconds) { [weak self] in self?.announceSilence() }
+        silenceTimer = bus.once(milliseconds: Self.patienceMilliseconds) { [weak self] in self?.reportSilence() }
     }
 
     /// Handles the complete list of a service: compares it with the program's registrations, restores differences, and
@@ -340,7 +343,7 @@ public final class ServiceSession {
     private func answered(_ listed: [ListedObserver], by sender: UniqueName?) {
         // An answer of a former owner does not count, because the requests that follow go to the present owner.
         if let owner, owner != sender { return askAgain() }
-        silence = nil
+        silenceTimer = nil
         asksInPages = false
         let isSame = owner == sender
         owners.answered(sender)
@@ -350,7 +353,7 @@ public final class ServiceSession {
         let repair = registrations.compare(with: listed)
         // A service that has none of these registrations may not know this program. It then numbers the program's
         // notifications from one.
-        if !registrations.areAnyRemembered {
+        if !registrations.hasInherited {
             sequence.mayBeginAnew()
             // Such a service knows no earlier suspension either; it reports a suspension that is in force.
             if isSuspendedByService, suspension != true {
@@ -360,7 +363,7 @@ public final class ServiceSession {
         }
         // The service answers in order. If the bus had announced it as the owner, its answer confirms all earlier posts.
         // Posts over a channel are confirmed by their own outcomes.
-        outbox.reset(keeping: channels.channel?.sender.unsettled ?? 0, isTaken: isSame)
+        outbox.reset(keeping: channels.channel?.sender.postsInFlight ?? 0, isTaken: isSame)
         resolveUnresolved()
         isSilent = false
         // The service may be of another version than its predecessor, so its support for batches is unknown.
@@ -380,7 +383,7 @@ public final class ServiceSession {
         for id in repair.surplus { callUnawaited(.removal(id)) }
         for key in repair.missing { sendRegistration(of: key) }
         // A frame in the channel may have waited for the number of a registration.
-        channels.channel?.goOn()
+        channels.channel?.retryHeldFrame()
         sendRequests()
     }
 
@@ -403,7 +406,7 @@ public final class ServiceSession {
     /// before it answered. The last case is retried.
     private func askingFailed(_ error: BusError) {
         if error.meansAnotherProgram {
-            guard asksInPages else { return notACenter(because: error) }
+            guard asksInPages else { return handleForeignOwner(because: error) }
             // The service may be an older version without this method.
             asksInPages = false
             return tryAgainLater { [unowned self] in ask() }
@@ -411,7 +414,7 @@ public final class ServiceSession {
         if error.centerError == .limitExceeded {
             // The service is overloaded, or its list exceeds the size of one answer. Posts wait during the retries of
             // about ten seconds, and then fail.
-            silence = nil
+            silenceTimer = nil
             asksInPages = true
             let isLong = backOff.isLong
             tryAgainLater { [unowned self] in ask() }
@@ -432,21 +435,21 @@ public final class ServiceSession {
     /// - Parameters:
     ///   - reason: the error for the requests.
     ///   - told: the state that is reported to the program.
-    private func becomeAbsent(_ reason: ServiceError, telling told: ConnectionState) {
-        silence = nil
+    private func becomeAbsent(_ reason: ServiceError, telling reportedState: ConnectionState) {
+        silenceTimer = nil
         lastFailure = bus.now
         // An overloaded service exists, and may still take posts that are in flight.
         if case .refused(let error) = reason, error.centerError == .limitExceeded {} else { outbox.reset() }
         giveUpUnresolved(because: "there is no service")
         state = .absent(reason)
-        receiver.stateChanged(told)
+        receiver.stateChanged(reportedState)
         settleWithoutService(reason)
     }
 
     /// Handles an owner of the service's name that does not answer as a notification center. The session asks again
     /// when the name has another owner, and with a later request.
-    func notACenter(because error: BusError) {
-        owners.isNoCenter()
+    func handleForeignOwner(because error: BusError) {
+        owners.markForeign()
         state = .asking
         question += 1
         let number = question
@@ -460,19 +463,20 @@ public final class ServiceSession {
 
     /// Reports that the service does not answer, because it is slow, stopped or still being started. The session keeps
     /// waiting.
-    func announceSilence() {
-        silence = nil
+    func reportSilence() {
+        silenceTimer = nil
         guard case .asking = state else { return }
         let number = question
-        let tell = { [weak self] (words: String) in
+        let report = { [weak self] (words: String) in
             guard let self, case .asking = state, number == question else { return }
             receiver.stateChanged(.notAnswering("\(Wire.busName) \(words)"))
         }
         describeOwner { [weak self] owner in
-            if let owner { return tell("is owned by \(owner), which does not answer") }
-            tell("has no owner yet, as the service is still being started")
+            if let owner { return report("is owned by \(owner), which does not answer") }
+            report("has no owner yet, as the service is still being started")
             guard let self, startsService, case .asking = state, number == question else { return }
-            startByManager { refusal in tell("has no owner: systemd does not start \(Wire.unit): \(refusal.message)") }
+            startByManager { refusal in report("has no owner: systemd does not start \(Wire.unit): \(refusal.message)")
+            }
         }
     }
 
@@ -491,7 +495,7 @@ public final class ServiceSession {
         case .asking: if asked != nil { ask() }
         case .absent: if newOwner != nil { ask() }
         case .ready:
-            (silence, isSilent) = (nil, false)
+            (silenceTimer, isSilent) = (nil, false)
             receiver.stateChanged(.connecting)
             ask()
         }

@@ -16,7 +16,7 @@ public protocol SessionBus: AnyObject {
     ///
     /// - Parameter reply: the service's answer, with the descriptor.
     /// - Throws: an error when the answer has no descriptor.
-    func channelLine(in reply: Message) throws(BusError) -> any ChannelLine
+    func channelStream(in reply: Message) throws(BusError) -> any ClientStream
     /// The current time.
     var now: ContinuousClock.Instant { get }
     /// Runs `action` once, from the loop, after this time.
@@ -46,8 +46,8 @@ public final class LoopBus: SessionBus {
         return connection
     }
 
-    public func channelLine(in reply: Message) throws(BusError) -> any ChannelLine {
-        SocketLine(try OpenChannel.reply(in: reply), context: context)
+    public func channelStream(in reply: Message) throws(BusError) -> any ClientStream {
+        SocketStream(try OpenChannel.reply(in: reply), context: context)
     }
 
     public var now: ContinuousClock.Instant { .now }

@@ -12,7 +12,7 @@ import CarillonMainLoop
 /// Threads: any.
 public final class SharedOutbox: Sendable {
     /// The transport over which posting threads may send directly.
-    enum Line {
+    enum DirectPath {
         case bus(DirectSender)
         case channel(ChannelSender)
     }
@@ -21,9 +21,9 @@ public final class SharedOutbox: Sendable {
         var outbox: Outbox<Request>
         var isClosed = false
         /// The lent transport; nil while posts leave through the session.
-        var line: Line?
+        var line: DirectPath?
         /// The number of posts that were sent directly on the bus since the transport was lent.
-        var passedOnBus: UInt64 = 0
+        var directPostsOnBus: UInt64 = 0
         /// Whether the session already has a timer that confirms directly sent posts.
         var isWatched = false
 
@@ -35,16 +35,16 @@ public final class SharedOutbox: Sendable {
             switch line {
             case nil: return nil
             case .bus(let line)?:
-                guard post.completion == nil, outbox.mayPass, line.send(post.message) else { return nil }
-                outbox.passed()
-                passedOnBus += 1
+                guard post.completion == nil, outbox.mayBypassOnBus, line.send(post.message) else { return nil }
+                outbox.countBusBypass()
+                directPostsOnBus += 1
                 defer { isWatched = true }
                 return !isWatched
             case .channel(let line)?:
                 guard outbox.mayBypassOnChannel else { return nil }
                 let passing = line.pass(post)
                 guard passing != .refused else { return nil }
-                outbox.passedOnOwnWay()
+                outbox.countChannelBypass()
                 return passing == .partly
             }
         }
@@ -102,7 +102,7 @@ public final class SharedOutbox: Sendable {
     }
     func requestConfirmation() -> Outbox<Request>.Confirmation? { state.withLock { $0.outbox.requestConfirmation() } }
     /// Lends a transport: posting threads may send over it until ``endDirectSending()``.
-    func lend(_ line: Line) { state.withLock { $0.line = line } }
+    func lend(_ line: DirectPath) { state.withLock { $0.line = line } }
 
     /// Ends the loan: all requests leave through the session from now on.
     ///
@@ -110,17 +110,17 @@ public final class SharedOutbox: Sendable {
     func endDirectSending() -> UInt64 {
         state.withLock { state in
             state.line = nil
-            defer { state.passedOnBus = 0 }
-            return state.passedOnBus
+            defer { state.directPostsOnBus = 0 }
+            return state.directPostsOnBus
         }
     }
 
     /// The number of requests that have left so far, if posts accumulate for a batch; nil otherwise. The session
     /// compares two values to find out whether a batch makes progress.
-    var departuresBeforePile: UInt64? {
-        state.withLock { $0.outbox.isPilingUp ? $0.outbox.departures : nil }
+    var departuresWhileAccumulating: UInt64? {
+        state.withLock { $0.outbox.isAccumulating ? $0.outbox.departures : nil }
     }
-    func hurry() { state.withLock { $0.outbox.hurry() } }
+    func flushBatch() { state.withLock { $0.outbox.flushBatch() } }
     func confirmed(_ count: Int) { state.withLock { $0.outbox.confirmed(count) } }
     func confirmed(_ confirmation: Outbox<Request>.Confirmation) {
         state.withLock { $0.outbox.confirmed(confirmation) }
@@ -128,8 +128,8 @@ public final class SharedOutbox: Sendable {
     func failed(_ confirmation: Outbox<Request>.Confirmation) { state.withLock { $0.outbox.failed(confirmation) } }
     func refused(_ count: Int, isEnding: Bool) { state.withLock { $0.outbox.refused(count, isEnding: isEnding) } }
     func asks(_ count: Int) -> Outbox<Request>.Confirmation { state.withLock { $0.outbox.asks(count) } }
-    func leaveSilently(_ count: Int, of confirmation: inout Outbox<Request>.Confirmation) {
-        state.withLock { $0.outbox.leaveSilently(count, of: &confirmation) }
+    func makeSilent(_ count: Int, of confirmation: inout Outbox<Request>.Confirmation) {
+        state.withLock { $0.outbox.makeSilent(count, of: &confirmation) }
     }
     func reset(keeping count: Int = 0, isTaken: Bool = false) {
         state.withLock { $0.outbox.reset(keeping: count, isTaken: isTaken) }

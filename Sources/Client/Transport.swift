@@ -27,7 +27,7 @@ public enum Transport: String, Hashable, Sendable, CaseIterable {
 
 /// The requested transport of a session: the user's request by the environment, or otherwise the program's. The program
 /// may change it at any time. Threads: any.
-public final class TransportWish: Sendable {
+public final class TransportPreference: Sendable {
     /// The request of the program's user; it takes precedence over the program's request. Nil for none.
     public let ofUser: Transport?
     private let isChannel: Atomic<Bool>

@@ -10,7 +10,7 @@ import Foundation
 /// pays for one nil pointer only.
 final class ContextHandover {
     private let notification: Notification
-    private var carried: Carried<Notification>?
+    private var carried: CrossThreadBox<Notification>?
     /// The memory that the notification takes in the queue of each context. A queue counts it once for all observers of the
     /// post.
     private var payloads: [(delivery: ContextDelivery, payload: ContextDelivery.Payload)] = []
@@ -24,7 +24,7 @@ final class ContextHandover {
     /// - Returns: false when the observer's target or the context is gone, so that the registration can be removed.
     func append(_ registration: Registration, to delivery: ContextDelivery, in modes: ModeSet) -> Bool {
         if let target = registration.target, target.isOver { return false }
-        let carried = self.carried ?? Carried(notification.withoutEndingSender)
+        let carried = self.carried ?? CrossThreadBox(notification.withoutEndingSender)
         self.carried = carried
         let payload = payload(for: delivery, carried.value)
         return delivery.append(byteCount: PayloadSize.ofEntry, payload: payload, in: modes) {

@@ -103,8 +103,8 @@ extension NotificationCenter {
     static func noteLost(_ count: Int) {
         guard count > 0 else { return }
         ContextDelivery.lost.add(UInt64(count), ordering: .relaxed)
-        if let told = timesLost.withLock({ Log.throttle(&$0, times: UInt64(count)) }) {
-            Log.warning("messages are lost, because their observers do not process them in time (\(told) so far)")
+        if let lostCount = timesLost.withLock({ Log.throttle(&$0, times: UInt64(count)) }) {
+            Log.warning("messages are lost, because their observers do not process them in time (\(lostCount) so far)")
         }
     }
 

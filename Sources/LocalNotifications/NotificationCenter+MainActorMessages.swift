@@ -66,8 +66,8 @@ extension NotificationCenter {
         _: Message.Type, of subject: Any?, _ observer: @escaping @MainActor (Message) -> Void
     ) -> ObservationToken {
         observeMessages(named: Message.name, of: subject) { notification in
-            let notification = Carried(notification)
-            let hear: @Sendable () -> Void = {
+            let notification = CrossThreadBox(notification)
+            let callObserver: @Sendable () -> Void = {
                 MainActor.assumeIsolated {
                     let posted = notification.value.userInfo?[NotificationCenter.messageKey] as? Message
                     if let message = posted ?? Message.makeMessage(notification.value) { observer(message) }
@@ -76,10 +76,10 @@ extension NotificationCenter {
             // A message is posted on the main actor. A plain notification of its name may be posted on any thread; then
             // the observer runs later on the main thread.
             if NotificationCenter.isMainActor {
-                hear()
+                callObserver()
             } else {
                 NotificationCenter.noteLost(
-                    MainThreadTarget.shared.deliver(byteCount: PayloadSize.of(notification.value), hear))
+                    MainThreadTarget.shared.deliver(byteCount: PayloadSize.of(notification.value), callObserver))
             }
         }
     }

@@ -79,9 +79,9 @@ extension NotificationCenter {
     ///
     /// - Parameter heard: the block that is called for each of them, on the posting thread.
     func observeMessages(
-        named name: Notification.Name, of subject: Any?, _ heard: @escaping @Sendable (Notification) -> Void
+        named name: Notification.Name, of subject: Any?, _ handler: @escaping @Sendable (Notification) -> Void
     ) -> ObservationToken {
-        ObservationToken(observe(name, object: subject, using: heard), of: self)
+        ObservationToken(observe(name, object: subject, using: handler), of: self)
     }
 }
 

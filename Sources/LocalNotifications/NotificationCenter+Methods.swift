@@ -88,8 +88,8 @@ extension NotificationCenter {
         precondition(
             !isMainActors || queue == nil || queue === OperationQueue.main,
             "a method of the main actor must observe on the main queue")
-        let place: Registration.Place = isMainActors && queue == nil ? .mainActor : .queue(queue)
-        _ = add(name, object, target, place, .method(method, isMainActors))
+        let destination: Registration.Destination = isMainActors && queue == nil ? .mainActor : .queue(queue)
+        _ = add(name, object, target, destination, .method(method, isMainActors))
     }
 
     /// Adds a method that runs on the thread of a main context.

@@ -16,13 +16,13 @@ extension NotificationCenter {
         /// The registrations of observing methods by the address of their object.
         private var targets: [ObjectIdentifier: TargetRegistrations] = [:]
         /// The registrations of observers on main contexts by their context.
-        private var contexts: [ObjectIdentifier: OfContext] = [:]
+        private var contexts: [ObjectIdentifier: ContextEntry] = [:]
         /// The number of insertions until the next search for registrations whose target or sender is gone.
         private var insertionsUntilSweep = 1_024
         /// The last number of a sender that equals nothing.
         private var lastIncomparable: UInt64 = 0
 
-        private struct OfContext {
+        private struct ContextEntry {
             let delivery: ContextDelivery
             var registrations: [Registration] = []
         }
@@ -58,10 +58,10 @@ extension NotificationCenter {
         mutating func insert(_ registration: Registration) -> (dead: [Registration], newContext: ContextDelivery?) {
             registration.position = index.insert(registration, name: registration.name, object: registration.sender)
             var newContext: ContextDelivery?
-            if case .context(let delivery, modes: _) = registration.place {
+            if case .context(let delivery, modes: _) = registration.destination {
                 let id = ObjectIdentifier(delivery)
                 if contexts[id] == nil { newContext = delivery }
-                registration.contextSlot = contexts[id, default: OfContext(delivery: delivery)]
+                registration.contextSlot = contexts[id, default: ContextEntry(delivery: delivery)]
                     .registrations.append(returningSlotOf: registration)
             }
             guard let target = registration.target else { return ([], newContext) }
@@ -92,7 +92,7 @@ extension NotificationCenter {
             registration.position = nil
             registration.markRemoved()
             index.remove(at: position)
-            if case .context(let delivery, modes: _) = registration.place {
+            if case .context(let delivery, modes: _) = registration.destination {
                 contexts[ObjectIdentifier(delivery)]?.registrations
                     .fillGap(at: registration.contextSlot) { $0.contextSlot = $1 }
             }
@@ -132,7 +132,7 @@ extension NotificationCenter {
         }
 
         /// The contexts that have had a registration and have not ended. The center watches for their end.
-        var followed: [ContextDelivery] {
+        var watchedContexts: [ContextDelivery] {
             contexts.values.map(\.delivery)
         }
     }

@@ -62,7 +62,7 @@ extension NotificationCenter {
             add(
                 name, object, nil, .mainActor,
                 .block { notification in
-                    let notification = Carried(notification)
+                    let notification = CrossThreadBox(notification)
                     MainActor.assumeIsolated { block(notification.value) }
                 }))
     }

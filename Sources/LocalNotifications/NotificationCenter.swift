@@ -33,7 +33,7 @@ open class NotificationCenter: NSObject, @unchecked Sendable {
     public required override init() {}
 
     deinit {
-        for delivery in state.withLock({ $0.followed }) { delivery.unfollow(self) }
+        for delivery in state.withLock({ $0.watchedContexts }) { delivery.unfollow(self) }
     }
 
     /// The class of the center and the number of its observers.
@@ -70,13 +70,13 @@ open class NotificationCenter: NSObject, @unchecked Sendable {
     ///   - place: the thread, queue or context that runs the observer.
     /// - Returns: the token of the registration.
     func add(
-        _ name: Notification.Name?, _ object: Any?, _ target: AnyObject?, _ place: Registration.Place,
+        _ name: Notification.Name?, _ object: Any?, _ target: AnyObject?, _ destination: Registration.Destination,
         _ handler: Registration.Handler
     ) -> Token {
         precondition(name?.rawValue.isEmpty != true, "a notification's name must not be empty")
         let sender = Sender(object)
         var dead: [Registration] = []
-        let (token, late, newContext) = state.withLock { state in
+        let (token, swept, newContext) = state.withLock { state in
             var known: Target?
             if let target {
                 let (found, over) = state.target(for: target)
@@ -85,14 +85,14 @@ open class NotificationCenter: NSObject, @unchecked Sendable {
             let sender =
                 sender.isComparable ? sender : Sender(comparedBy: state.incomparableKey())
             let registration = Registration(
-                name: name?.rawValue, sender: sender, target: known, place: place, handler: handler)
+                name: name?.rawValue, sender: sender, target: known, destination: destination, handler: handler)
             let order = state.index.orderOfNext
-            let (late, newContext) = state.insert(registration)
-            return (Token(id, registration.position!, order), late, newContext)
+            let (swept, newContext) = state.insert(registration)
+            return (Token(id, registration.position!, order), swept, newContext)
         }
         // Removed registrations are released here, outside of the lock: their objects may have a `deinit` that uses the
         // center.
-        withExtendedLifetime((dead, late)) {}
+        withExtendedLifetime((dead, swept)) {}
         // The registrations of a context are removed when it ends. The call is outside of the lock, because a context that
         // has ended calls the closure at once.
         newContext?.follow(self) { [weak self] in
@@ -168,14 +168,14 @@ open class NotificationCenter: NSObject, @unchecked Sendable {
         }
         matches.forEach { registration in
             guard !registration.isRemoved else { return }
-            let isThere =
-                switch registration.place {
+            let isAlive =
+                switch registration.destination {
                 case .postingThread: registration.call(notification)
                 case .mainActor: NotificationCenter.callOnMainActor(registration, with: notification)
                 case .operationQueue(let queue): NotificationCenter.call(registration, on: queue, with: notification)
                 case .context(let delivery, let modes): hand(registration, to: delivery, modes)
                 }
-            if !isThere { _ = state.withLock { $0.remove(registration) } }
+            if !isAlive { _ = state.withLock { $0.remove(registration) } }
         }
     }
 
@@ -190,7 +190,7 @@ open class NotificationCenter: NSObject, @unchecked Sendable {
     private static func callOnMainActor(_ registration: Registration, with notification: Notification) -> Bool {
         if isMainActor { return registration.call(notification) }
         guard registration.target?.isOver != true else { return false }
-        let notification = Carried(notification.withoutEndingSender)
+        let notification = CrossThreadBox(notification.withoutEndingSender)
         noteLost(
             MainThreadTarget.shared.deliver(byteCount: PayloadSize.of(notification.value)) {
                 registration.call(notification.value)
@@ -204,14 +204,14 @@ open class NotificationCenter: NSObject, @unchecked Sendable {
     private static func call(
         _ registration: Registration, on queue: OperationQueue, with notification: Notification
     ) -> Bool {
-        let notification = Carried(notification)
-        return WaitingQueues.run(on: queue) { registration.call(notification.value) } ?? true
+        let notification = CrossThreadBox(notification)
+        return SynchronousQueueCalls.run(on: queue) { registration.call(notification.value) } ?? true
     }
 }
 
-extension Registration.Place {
+extension Registration.Destination {
     /// The place of an observer with this queue, or without a queue.
-    static func queue(_ queue: OperationQueue?) -> Registration.Place {
+    static func queue(_ queue: OperationQueue?) -> Registration.Destination {
         guard let queue else { return .postingThread }
         if queue === OperationQueue.main { MainQueueSource.install() }
         return .operationQueue(queue)

@@ -27,7 +27,7 @@ final class QueuedNotification: @unchecked Sendable {
     private let gone = Atomic(false)
 
     init(
-        _ notification: Carried<Notification>, _ style: NotificationQueue.PostingStyle, _ modes: ModeSet,
+        _ notification: CrossThreadBox<Notification>, _ style: NotificationQueue.PostingStyle, _ modes: ModeSet,
         byteCount: Int, pump: QueuePump, store: QueueStore
     ) {
         self.notification = notification.value

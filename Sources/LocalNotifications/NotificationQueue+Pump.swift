@@ -31,9 +31,9 @@ final class QueuePump: Sendable {
         var lanes = ModeLanes<QueuedNotification>()
         /// The number of entries in the lanes whose notification has been taken by its queue. They are skipped, and removed
         /// when they outnumber the others.
-        var holes = 0
+        var tombstones = 0
         /// Whether the source was signaled and has not begun to post since. A second signal is then unnecessary.
-        var isAwake = false
+        var isSignaled = false
     }
 
     private let state = Locked(State())
@@ -101,11 +101,11 @@ final class QueuePump: Sendable {
     /// Adds a notification that the loop is to post. Called on the thread of the context. If the context has ended, the
     /// notification is dropped.
     func append(_ item: QueuedNotification) {
-        let (shallWake, isLate) = state.withLock { state in
+        let (needsSignal, isLate) = state.withLock { state in
             if modes.isEnded { return (false, true) }
             return (state[item.style].append(item), false)
         }
-        if shallWake { source(item.style).signal() }
+        if needsSignal { source(item.style).signal() }
         if isLate { drop([item]) }
     }
 
@@ -115,8 +115,8 @@ final class QueuePump: Sendable {
     }
 
     /// Records that a queue has taken one of the notifications that wait here.
-    func hasHole(_ style: NotificationQueue.PostingStyle) {
-        let removed = state.withLock { $0[style].addHole() }
+    func noteTombstone(_ style: NotificationQueue.PostingStyle) {
+        let removed = state.withLock { $0[style].addTombstone() }
         withExtendedLifetime(removed) {}
     }
 
@@ -126,20 +126,20 @@ final class QueuePump: Sendable {
     /// up its share of this iteration of the loop.
     private func postAll() {
         let limit = state.withLock { state in
-            state.asap.isAwake = false
+            state.asap.isSignaled = false
             return state.asap.lanes.nextNumber
         }
         repeat {
-            let (item, shallWake) = state.withLock { $0.asap.next(in: modes, before: limit) }
+            let (item, needsSignal) = state.withLock { $0.asap.next(in: modes, before: limit) }
             guard let item else { break }
             // An observer may run a nested loop. The signal lets that loop post the remaining notifications.
-            if shallWake { asapSource.signal() }
+            if needsSignal { asapSource.signal() }
             item.store.post(item)
         } while asapSource.hasTimeLeft
         // `isLeft`: notifications remain. `isNew`: only notifications that were enqueued during the pass may be posted.
         let (isLeft, isNew) = state.withLock { state in
-            state.asap.isAwake = !state.asap.lanes.isEmpty
-            guard state.asap.isAwake else { return (false, false) }
+            state.asap.isSignaled = !state.asap.lanes.isEmpty
+            guard state.asap.isSignaled else { return (false, false) }
             let isDone = !state.asap.lanes.hasAllowed(in: modes, before: limit)
             return (true, isDone && state.asap.lanes.hasAllowed(in: modes))
         }
@@ -152,15 +152,15 @@ final class QueuePump: Sendable {
     /// Posts one notification of the style `whenIdle`. The source is then signaled for the next one, and runs only if the
     /// loop is still idle.
     private func postOne() {
-        let (item, shallWake) = state.withLock { state in
-            state.whenIdle.isAwake = false
+        let (item, needsSignal) = state.withLock { state in
+            state.whenIdle.isSignaled = false
             return state.whenIdle.next(in: modes, before: .max)
         }
-        if shallWake { idleSource.signal() }
+        if needsSignal { idleSource.signal() }
         if let item { item.store.post(item) }
         let isLeft = state.withLock { state in
-            state.whenIdle.isAwake = !state.whenIdle.lanes.isEmpty
-            return state.whenIdle.isAwake
+            state.whenIdle.isSignaled = !state.whenIdle.lanes.isEmpty
+            return state.whenIdle.isSignaled
         }
         if isLeft { idleSource.signal() }
     }
@@ -198,13 +198,13 @@ extension QueuePump.Waiting {
     fileprivate mutating func append(_ item: QueuedNotification) -> Bool {
         let isUnannounced = lanes.isUnannounced(item.modes)
         lanes.append(item, in: item.modes)
-        return mustWake() || isUnannounced
+        return claimSignal() || isUnannounced
     }
 
     /// Whether the source has to be signaled, which is then recorded.
-    fileprivate mutating func mustWake() -> Bool {
-        guard !isAwake, !lanes.isEmpty else { return false }
-        isAwake = true
+    fileprivate mutating func claimSignal() -> Bool {
+        guard !isSignaled, !lanes.isEmpty else { return false }
+        isSignaled = true
         return true
     }
 
@@ -215,7 +215,7 @@ extension QueuePump.Waiting {
         in modes: ContextModes, before limit: ModeLanes<QueuedNotification>.Number
     ) -> (QueuedNotification?, Bool) {
         while let item = lanes.popFirst(in: modes, before: limit) {
-            if item.isGone { holes = max(0, holes - 1) } else { return (item, mustWake()) }
+            if item.isGone { tombstones = max(0, tombstones - 1) } else { return (item, claimSignal()) }
         }
         return (nil, false)
     }
@@ -224,16 +224,16 @@ extension QueuePump.Waiting {
     /// are all removed; the cost is constant for each entry, amortized.
     ///
     /// - Returns: the removed entries, which the caller releases outside of the lock.
-    fileprivate mutating func addHole() -> [QueuedNotification] {
-        holes += 1
-        guard holes > 64, holes > lanes.count / 2 else { return [] }
+    fileprivate mutating func addTombstone() -> [QueuedNotification] {
+        tombstones += 1
+        guard tombstones > 64, tombstones > lanes.count / 2 else { return [] }
         var removed: [QueuedNotification] = []
         lanes.removeAll { item in
             if item.isGone { removed.append(item) }
             return item.isGone
         }
-        holes = 0
-        if lanes.isEmpty { isAwake = false }
+        tombstones = 0
+        if lanes.isEmpty { isSignaled = false }
         return removed
     }
 }

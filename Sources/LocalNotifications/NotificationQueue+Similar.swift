@@ -88,10 +88,10 @@ struct SimilarNotifications {
     }
 
     /// Releases the memory of large tables. Called when no notification waits.
-    mutating func forgetTheGone() {
-        byName?.forgetMany()
-        bySender?.forgetMany()
-        byBoth?.forgetMany()
+    mutating func releaseLargeTables() {
+        byName?.removeAllIfLarge()
+        bySender?.removeAllIfLarge()
+        byBoth?.removeAllIfLarge()
     }
 
     /// Searches one table, and builds it first if it does not exist.
@@ -149,7 +149,7 @@ extension SimilarNotifications.Index {
     }
 
     /// Empties the table if it is large. A small one is kept, because allocating it again would cost more.
-    fileprivate mutating func forgetMany() {
+    fileprivate mutating func removeAllIfLarge() {
         guard count > 64 else { return }
         (last, entries) = (nil, [:])
         count = 0

@@ -65,11 +65,11 @@ final class QueueStore: Sendable {
         mask: NotificationQueue.NotificationCoalescing, pump: QueuePump
     ) -> Outcome {
         let size = style == .now ? 0 : PayloadSize.of(notification)
-        let carried = Carried(notification)
+        let carried = CrossThreadBox(notification)
         // At most one notification is replaced in nearly all cases, which then allocates no array.
         var replaced: Removed?
         var (othersReplaced, dropped): ([Removed], [Removed]) = ([], [])
-        let (outcome, told) = state.withLock { state -> (Outcome, UInt64?) in
+        let (outcome, lostCount) = state.withLock { state -> (Outcome, UInt64?) in
             let earlier = mask.isEmpty ? .init() : state.similar.find(carried.value, mask, among: state.order)
             var (style, modes) = (style, modes)
             // Sets of modes are shared objects, so equal ones are usually identical. A greater raw style is more urgent.
@@ -92,11 +92,11 @@ final class QueueStore: Sendable {
             return (.waits(item), dropped.isEmpty ? nil : state.lose(UInt64(dropped.count)))
         }
         // The removed notifications are released after the lock, because a `deinit` of their content may use the queue.
-        if let replaced { replaced.pump.hasHole(replaced.style) }
-        Self.leaveHoles(othersReplaced)
-        Self.leaveHoles(dropped)
-        if let told {
-            Log.warning("a queue dropped notifications that were not posted in time (\(told) so far)")
+        if let replaced { replaced.pump.noteTombstone(replaced.style) }
+        Self.noteTombstones(othersReplaced)
+        Self.noteTombstones(dropped)
+        if let lostCount {
+            Log.warning("a queue dropped notifications that were not posted in time (\(lostCount) so far)")
         }
         return outcome
     }
@@ -106,7 +106,7 @@ final class QueueStore: Sendable {
     /// A notification that was taken from the queue. It is released after the lock, because its sender may end with it and
     /// have a `deinit` that uses the queue.
     fileprivate struct Removed: Sendable {
-        let notification: Carried<Notification>
+        let notification: CrossThreadBox<Notification>
         let pump: QueuePump
         let style: NotificationQueue.PostingStyle
     }
@@ -120,7 +120,7 @@ final class QueueStore: Sendable {
     /// Removes similar notifications.
     func remove(similarTo notification: Notification, mask: NotificationQueue.NotificationCoalescing) {
         guard !mask.isEmpty else { return }
-        let carried = Carried(notification)
+        let carried = CrossThreadBox(notification)
         let removed = state.withLock { state in
             var removed: [Removed] = []
             state.similar.find(carried.value, mask, among: state.order).forEach { item in
@@ -128,7 +128,7 @@ final class QueueStore: Sendable {
             }
             return removed
         }
-        Self.leaveHoles(removed)
+        Self.noteTombstones(removed)
     }
 
     /// Drops a notification that can't be posted any more, because its context is gone.
@@ -149,13 +149,13 @@ final class QueueStore: Sendable {
             state.similar = SimilarNotifications()
             return removed
         }
-        Self.leaveHoles(removed)
+        Self.noteTombstones(removed)
         return removed.count
     }
 
     /// Informs the pumps that their lists contain taken notifications.
-    private static func leaveHoles(_ removed: [Removed]) {
-        for one in removed { one.pump.hasHole(one.style) }
+    private static func noteTombstones(_ removed: [Removed]) {
+        for one in removed { one.pump.noteTombstone(one.style) }
     }
 }
 
@@ -177,8 +177,8 @@ extension QueueStore.State {
         count -= 1
         byteCount -= item.byteCount
         while let first = order.first, first.isGone { order.popFirst() }
-        if count == 0 { similar.forgetTheGone() }
-        return QueueStore.Removed(notification: Carried(notification), pump: item.pump, style: item.style)
+        if count == 0 { similar.releaseLargeTables() }
+        return QueueStore.Removed(notification: CrossThreadBox(notification), pump: item.pump, style: item.style)
     }
 
     /// Counts losses.

@@ -45,10 +45,10 @@ extension NotificationCenter {
         }
 
         public struct Iterator: AsyncIteratorProtocol {
-            private let reader: Readers<Carried<Notification>>.Reader
+            private let reader: Readers<CrossThreadBox<Notification>>.Reader
             private var turn = ReaderTurn()
 
-            fileprivate init(_ reader: Readers<Carried<Notification>>.Reader) { self.reader = reader }
+            fileprivate init(_ reader: Readers<CrossThreadBox<Notification>>.Reader) { self.reader = reader }
 
             public mutating func next() async -> Notification? {
                 await next(isolation: nil)
@@ -62,20 +62,20 @@ extension NotificationCenter {
 
         /// The readers of a sequence, and the count of their losses. It ends with the sequence and its iterators.
         fileprivate final class Source: Sendable {
-            let readers: Readers<Carried<Notification>>
+            let readers: Readers<CrossThreadBox<Notification>>
             let lost: Lost
 
             init(_ center: NotificationCenter, _ name: Notification.Name?, _ object: Any?, _ limit: Int) {
                 let lost = Lost()
                 self.lost = lost
                 // Further readers are created later, when the sender may be gone.
-                let sender = LaterSender(object)
+                let sender = WeakSender(object)
                 readers = Readers { [weak center] in
                     guard let center, case .some(let object) = sender.value else { return nil }
-                    let buffer = ReaderBuffer<Carried<Notification>>(count: limit)
+                    let buffer = ReaderBuffer<CrossThreadBox<Notification>>(count: limit)
                     let observation = center.observe(name, object: object) { notification in
                         let size = PayloadSize.of(notification)
-                        let count = buffer.append(Carried(notification), byteCount: size)
+                        let count = buffer.append(CrossThreadBox(notification), byteCount: size)
                         if count > 0 { lost.value.add(UInt64(count), ordering: .relaxed) }
                     }
                     // The observation ends with its last iterator, and with its task.
@@ -94,7 +94,7 @@ extension NotificationCenter {
 
 /// A weak reference to the sender of a sequence, for iterators that are created later. An object is not kept alive. After
 /// its end the value is nil, so that further iterators receive nothing.
-private struct LaterSender: @unchecked Sendable {
+private struct WeakSender: @unchecked Sendable {
     // Sendable: the runtime guards the weak reference, and a sender that is a value is only compared.
     private weak var object: AnyObject?
     private let isObject: Bool

@@ -40,7 +40,7 @@ private struct Meter {
         let type = _openExistential(value, do: typeOfValue)
         // In an `Any`, a value of more than 24 bytes is stored in a box with a header of 16 bytes.
         if type.isPlain { return type.size > 24 ? type.size + 16 : 0 }
-        if let weighed = value as? any Weighed { return weighed.weigh(&self) }
+        if let weighed = value as? any SizeMeasurable { return weighed.measureContent(&self) }
         let own = type.isObject ? 16 : type.size
         return own + parts(of: Mirror(reflecting: value), withObjects: !type.isObject)
     }
@@ -54,7 +54,7 @@ private struct Meter {
         while let current = next {
             for child in current.children where budget > 0 {
                 let isObject = type(of: child.value) is AnyClass
-                guard !isObject || (withObjects && child.value is any Weighed) else { continue }
+                guard !isObject || (withObjects && child.value is any SizeMeasurable) else { continue }
                 size += self.size(of: child.value)
             }
             next = current.superclassMirror
@@ -82,76 +82,76 @@ private func typeOfValue<Value>(_: Value) -> (isPlain: Bool, isObject: Bool, siz
 }
 
 /// A type whose content is measured without reflection.
-private protocol Weighed {
+private protocol SizeMeasurable {
     /// Returns the bytes outside of the value's inline storage.
-    func weigh(_ meter: inout Meter) -> Int
+    func measureContent(_ meter: inout Meter) -> Int
 }
 
-extension Weighed where Self: Collection {
-    fileprivate func weighElements(_ meter: inout Meter) -> Int {
+extension SizeMeasurable where Self: Collection {
+    fileprivate func measureElements(_ meter: inout Meter) -> Int {
         32 + count * MemoryLayout<Element>.stride + (_isPOD(Element.self) ? 0 : meter.elements(of: self))
     }
 }
 
-extension String: Weighed {
+extension String: SizeMeasurable {
     // Up to 15 bytes are stored in the value itself.
-    fileprivate func weigh(_ meter: inout Meter) -> Int { utf8.count > 15 ? utf8.count + 32 : 0 }
+    fileprivate func measureContent(_ meter: inout Meter) -> Int { utf8.count > 15 ? utf8.count + 32 : 0 }
 }
 
-extension Substring: Weighed {
-    fileprivate func weigh(_ meter: inout Meter) -> Int { base.utf8.count + 32 }
+extension Substring: SizeMeasurable {
+    fileprivate func measureContent(_ meter: inout Meter) -> Int { base.utf8.count + 32 }
 }
 
-extension Data: Weighed {
-    fileprivate func weigh(_ meter: inout Meter) -> Int { count + 64 }
+extension Data: SizeMeasurable {
+    fileprivate func measureContent(_ meter: inout Meter) -> Int { count + 64 }
 }
 
-extension Array: Weighed {
-    fileprivate func weigh(_ meter: inout Meter) -> Int { weighElements(&meter) }
+extension Array: SizeMeasurable {
+    fileprivate func measureContent(_ meter: inout Meter) -> Int { measureElements(&meter) }
 }
 
-extension ContiguousArray: Weighed {
-    fileprivate func weigh(_ meter: inout Meter) -> Int { weighElements(&meter) }
+extension ContiguousArray: SizeMeasurable {
+    fileprivate func measureContent(_ meter: inout Meter) -> Int { measureElements(&meter) }
 }
 
-extension ArraySlice: Weighed {
-    fileprivate func weigh(_ meter: inout Meter) -> Int { weighElements(&meter) }
+extension ArraySlice: SizeMeasurable {
+    fileprivate func measureContent(_ meter: inout Meter) -> Int { measureElements(&meter) }
 }
 
-extension Set: Weighed {
-    fileprivate func weigh(_ meter: inout Meter) -> Int { weighElements(&meter) }
+extension Set: SizeMeasurable {
+    fileprivate func measureContent(_ meter: inout Meter) -> Int { measureElements(&meter) }
 }
 
-extension Dictionary: Weighed {
-    fileprivate func weigh(_ meter: inout Meter) -> Int { weighElements(&meter) }
+extension Dictionary: SizeMeasurable {
+    fileprivate func measureContent(_ meter: inout Meter) -> Int { measureElements(&meter) }
 }
 
-extension AnyHashable: Weighed {
-    fileprivate func weigh(_ meter: inout Meter) -> Int { meter.size(of: base) }
+extension AnyHashable: SizeMeasurable {
+    fileprivate func measureContent(_ meter: inout Meter) -> Int { meter.size(of: base) }
 }
 
-extension Optional: Weighed {
-    fileprivate func weigh(_ meter: inout Meter) -> Int { map { meter.size(of: $0) } ?? 0 }
+extension Optional: SizeMeasurable {
+    fileprivate func measureContent(_ meter: inout Meter) -> Int { map { meter.size(of: $0) } ?? 0 }
 }
 
-extension NSData: Weighed {
-    fileprivate func weigh(_ meter: inout Meter) -> Int { length + 64 }
+extension NSData: SizeMeasurable {
+    fileprivate func measureContent(_ meter: inout Meter) -> Int { length + 64 }
 }
 
-extension NSString: Weighed {
-    fileprivate func weigh(_ meter: inout Meter) -> Int { (self as String).utf8.count + 64 }
+extension NSString: SizeMeasurable {
+    fileprivate func measureContent(_ meter: inout Meter) -> Int { (self as String).utf8.count + 64 }
 }
 
-extension NSArray: Weighed {
-    fileprivate func weigh(_ meter: inout Meter) -> Int {
+extension NSArray: SizeMeasurable {
+    fileprivate func measureContent(_ meter: inout Meter) -> Int {
         var size = 64 + 16 * count
         for element in self { size += meter.size(of: element) }
         return size
     }
 }
 
-extension NSDictionary: Weighed {
-    fileprivate func weigh(_ meter: inout Meter) -> Int {
+extension NSDictionary: SizeMeasurable {
+    fileprivate func measureContent(_ meter: inout Meter) -> Int {
         var size = 64 + 64 * count
         for (key, value) in self { size += meter.size(of: key) + meter.size(of: value) }
         return size

@@ -21,7 +21,7 @@ final class Registration: @unchecked Sendable {
     }
 
     /// The thread, queue or context that runs the handler.
-    enum Place {
+    enum Destination {
         /// The posting thread, within the post.
         case postingThread
         /// The main thread: a post on that thread calls the observer at once, a post on another thread does not wait
@@ -37,7 +37,7 @@ final class Registration: @unchecked Sendable {
     let name: String?
     /// Nil matches any sender.
     let sender: SenderKey?
-    let place: Place
+    let destination: Destination
     private let handler: Handler
     /// The object of an observing method, with which the registration ends; nil for a block.
     let target: Target?
@@ -45,8 +45,8 @@ final class Registration: @unchecked Sendable {
     /// has the address in ``sender`` while the registration exists (C12). It is never read, because the sender may be gone.
     private unowned let senderAddress: AnyObject?
     /// A weak reference to the sender, for a registration that ends with its sender; see ``isDead``.
-    private weak var mortalSender: AnyObject?
-    private let hasMortalSender: Bool
+    private weak var weakSender: AnyObject?
+    private let endsWithSender: Bool
 
     /// Whether the center has removed the registration, so that it must not be called any more.
     private let removed = Atomic(false)
@@ -60,22 +60,22 @@ final class Registration: @unchecked Sendable {
     /// The position of the registration in the center's list of its context.
     var contextSlot = 0
 
-    init(name: String?, sender: Sender, target: Target?, place: Place, handler: Handler) {
+    init(name: String?, sender: Sender, target: Target?, destination: Destination, handler: Handler) {
         self.name = name
         self.sender = sender.key
         self.target = target
-        self.place = place
+        self.destination = destination
         self.handler = handler
         senderAddress = sender.object
         // Only the registration of a method ends with its sender. That of a block exists until its token is removed.
-        hasMortalSender = target != nil && sender.object != nil
-        if hasMortalSender { mortalSender = sender.object }
+        endsWithSender = target != nil && sender.object != nil
+        if endsWithSender { weakSender = sender.object }
     }
 
     /// Whether the registration can't match or call anything any more, because its target or its sender is gone.
     var isDead: Bool {
         guard let target else { return false }
-        return target.isOver || (hasMortalSender && mortalSender == nil)
+        return target.isOver || (endsWithSender && weakSender == nil)
     }
 
     var isRemoved: Bool {

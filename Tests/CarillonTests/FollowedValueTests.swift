@@ -89,11 +89,11 @@ struct FollowedValueTests {
         let (first, second) = (value.begin("first"), value.begin("second"))
         #expect(value.shown == "second" && !value.isLast(first) && value.isLast(second))
         value.hear("first", 2)
-        #expect(value.shown == "second" && !value.ended(first, isMade: true))
+        #expect(value.shown == "second" && !value.ended(first, isAccepted: true))
         // Asked while an answer is due: it may not know of the second.
         let early = value.beginReading()
         #expect(value.answer(early, "first", 2) && value.shown == "second")
-        #expect(value.ended(second, isMade: true) && value.shown == "second")
+        #expect(value.ended(second, isAccepted: true) && value.shown == "second")
         let late = value.beginReading()
         #expect(value.answer(late, "second", 3) && value.shown == "second")
         value.hear("second", 3)
@@ -104,11 +104,11 @@ struct FollowedValueTests {
     @Test("What is set while it is read stays")
     func setWhileRead() {
         let first = value.begin("first")
-        #expect(value.ended(first, isMade: true))
+        #expect(value.ended(first, isAccepted: true))
         let reading = value.beginReading()
         let second = value.begin("second")
         #expect(value.answer(reading, "first", 1) && value.shown == "second")
-        #expect(value.ended(second, isMade: true))
+        #expect(value.ended(second, isAccepted: true))
         let settling = value.beginReading()
         // Another program was behind.
         #expect(value.answer(settling, "another's", 3) && value.shown == "another's")
@@ -118,18 +118,18 @@ struct FollowedValueTests {
     func refused() {
         value.hear("old", 1)
         let refused = value.begin("refused")
-        #expect(value.ended(refused, isMade: false))
+        #expect(value.ended(refused, isAccepted: false))
         value.undoRefused()
         #expect(value.shown == "old")
         let made = value.begin("made")
         value.undoRefused()
-        #expect(value.shown == "made" && value.ended(made, isMade: true))
+        #expect(value.shown == "made" && value.ended(made, isAccepted: true))
         value.undoRefused()
         let reading = value.beginReading()
         value.failed(reading)
         #expect(value.shown == "made" && value.known == "made")
         let other = value.begin("refused")
-        #expect(value.ended(other, isMade: false))
+        #expect(value.ended(other, isAccepted: false))
         let failing = value.beginReading()
         value.failed(failing)
         #expect(value.shown == "made")
@@ -140,14 +140,14 @@ struct FollowedValueTests {
         arguments: [false, true])
     func refusedBehindMade(isRead: Bool) {
         let removal = value.begin(nil)
-        #expect(value.ended(removal, isMade: true))
+        #expect(value.ended(removal, isAccepted: true))
         let made = value.begin("made")
-        #expect(value.ended(made, isMade: true))
+        #expect(value.ended(made, isAccepted: true))
         let early = value.beginReading()
         for _ in 0..<2 {
             let refused = value.begin(nil)
             #expect(value.shown == nil)
-            #expect(value.ended(refused, isMade: false))
+            #expect(value.ended(refused, isAccepted: false))
             value.undoRefused()
             #expect(value.shown == "made")
         }
@@ -162,7 +162,7 @@ struct FollowedValueTests {
         value.hear("four", 4)
         #expect(value.shown == "four")
         let refused = value.begin("refused")
-        #expect(value.ended(refused, isMade: false))
+        #expect(value.ended(refused, isAccepted: false))
         value.undoRefused()
         #expect(value.shown == "four", "what was made before is no longer what it goes back to")
     }
@@ -172,15 +172,15 @@ struct FollowedValueTests {
         value.hear("old", 1)
         let (first, second) = (value.begin("first"), value.begin("second"))
         if isFirstAnsweredFirst {
-            #expect(!value.ended(first, isMade: true))
-            #expect(value.ended(second, isMade: false))
+            #expect(!value.ended(first, isAccepted: true))
+            #expect(value.ended(second, isAccepted: false))
             value.undoRefused()
             #expect(value.shown == "first")
         } else {
-            #expect(!value.ended(second, isMade: false))
+            #expect(!value.ended(second, isAccepted: false))
             value.undoRefused()
             #expect(value.shown == "old")
-            #expect(value.ended(first, isMade: true))
+            #expect(value.ended(first, isAccepted: true))
         }
         value.failed(value.beginReading())
         #expect(value.shown == "first" && value.known == "first")
@@ -189,10 +189,10 @@ struct FollowedValueTests {
     @Test("What was made gives way to something newer of others when a later change is refused and nothing can be read")
     func refusedBehindNewer() {
         let made = value.begin("made")
-        #expect(value.ended(made, isMade: true))
+        #expect(value.ended(made, isAccepted: true))
         value.hear("another's", 3)
         let refused = value.begin("refused")
-        #expect(value.ended(refused, isMade: false))
+        #expect(value.ended(refused, isAccepted: false))
         value.undoRefused()
         #expect(value.shown == "another's")
         value.failed(value.beginReading())
@@ -202,7 +202,7 @@ struct FollowedValueTests {
     @Test("What is removed does not come back with what was on its way")
     func removed() {
         let set = value.begin("set")
-        #expect(value.ended(set, isMade: true))
+        #expect(value.ended(set, isAccepted: true))
         let removal = value.begin(nil)
         #expect(value.shown == nil)
         value.willRemove(serial: 1)
@@ -210,7 +210,7 @@ struct FollowedValueTests {
         // Asked before the service heard of it.
         let early = value.beginReading()
         #expect(!value.answer(early, "set", 1) && value.shown == nil)
-        #expect(value.ended(removal, isMade: true))
+        #expect(value.ended(removal, isAccepted: true))
         let reading = value.beginReading()
         #expect(value.answer(reading, nil, 0) && value.shown == nil && value.known == nil)
         value.hear("new", 2)
@@ -249,7 +249,9 @@ private final class Follower {
         contents[number] = .some(content)
         return number
     }
-    func ended(_ number: UInt64, isMade: Bool) -> Bool { value.ended(number, contents[number] ?? nil, isMade: isMade) }
+    func ended(_ number: UInt64, isAccepted: Bool) -> Bool {
+        value.ended(number, contents[number] ?? nil, isAccepted: isAccepted)
+    }
     func isLast(_ number: UInt64) -> Bool { value.isLast(number) }
     func willRemove(serial: UInt64) { value.willRemove(serial: serial) }
     func undoRefused() { value.undoRefused() }

@@ -12,12 +12,12 @@ import Testing
 /// What arrived, on its way to the program's observers: decoded when one looks at it, once for all (F3).
 @Suite("F3: what arrived, and who looks at it", .limited)
 struct ReceivedTests {
-    private func received(_ userInfo: [String: PropertyList], isShared: Bool) throws -> Received {
+    private func received(_ userInfo: [String: PropertyList], isShared: Bool) throws -> ReceivedNotification {
         let signal = NotificationSignal(
             name: "Ding", object: "Glocke", userInfo: userInfo, observers: [ObserverID(rawValue: 1)], poster: ":1.7",
             serial: 5, sequence: 2)
         let all = try ArrivedNotification.all(in: signal.message(to: ":1.1"))
-        return Received(try #require(all?.first), isShared: isShared)
+        return ReceivedNotification(try #require(all?.first), isShared: isShared)
     }
 
     @Test("F3: several observers, on several threads, get what was decoded once")

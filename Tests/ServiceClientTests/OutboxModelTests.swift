@@ -128,7 +128,7 @@ struct OutboxModelTests {
                 outbox.confirmed(count)
                 model.onTheWay = max(0, model.onTheWay - count)
             case 17, 20, 21:
-                outbox.hurry()
+                outbox.flushBatch()
                 model.urgentHead = model.waiting.count
             case 18:
                 guard number(0...3) == 0 else { break }

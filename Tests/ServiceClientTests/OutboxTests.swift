@@ -63,7 +63,7 @@ struct OutboxTests {
         }
         var few = outbox(posts: 10)
         #expect(lost(few) == 10)
-        few.passed()
+        few.countBusBypass()
         #expect(few.isConfirmationDue)
         #expect(lost(few) == 11)
         // The 64th asked for an answer. It is told as a failure where there is none.
@@ -81,7 +81,7 @@ struct OutboxTests {
         withBarrier.append(0, .barrier)
         let asked = withBarrier.next()
         #expect(asked?.confirms == .init(count: 10, silent: 10))
-        withBarrier.passed()
+        withBarrier.countBusBypass()
         withBarrier.confirmed(asked!.confirms!)
         #expect(withBarrier.unsent == (0, 1))
         #expect(lost(withBarrier) == 1)
@@ -105,7 +105,7 @@ struct OutboxTests {
         #expect(refused.resolve() == 4 && refused.unsent == (0, 0))
         refusing.append(0, .barrier)
         let barrier = refusing.next()!.confirms!
-        refusing.passed()
+        refusing.countBusBypass()
         refusing.confirmed(barrier)
         #expect(refusing.unsent.unconfirmed == 1)
         #expect(lost(refusing) == 1)
@@ -116,7 +116,7 @@ struct OutboxTests {
         #expect(trial.asks(3) == .init(count: 5, silent: 2))
         #expect(lost(trial) == 2, "the three are told as failures")
         var confirmation = Outbox<Int>.Confirmation(count: 5, silent: 2)
-        trial.leaveSilently(2, of: &confirmation)
+        trial.makeSilent(2, of: &confirmation)
         #expect(confirmation == .init(count: 5, silent: 4))
         #expect(lost(trial) == 4)
         trial.confirmed(confirmation)
@@ -187,10 +187,10 @@ struct OutboxTests {
         }
         #expect(post(8))
         #expect(outbox.next(.together) == nil)
-        #expect(outbox.isPilingUp)
+        #expect(outbox.isAccumulating)
         #expect(!post(9), "it waits for the same answer")
         outbox.confirmed(8)
-        #expect(!outbox.isPilingUp && post(10))
+        #expect(!outbox.isAccumulating && post(10))
         var next = outbox.next(.together)
         #expect(next?.requests == [8, 9, 10] && next?.confirms == nil)
         for number in 11..<16 {
@@ -214,7 +214,7 @@ struct OutboxTests {
         func pileUp() {
             outbox.append(1, .post(wantsAnswer: false))
             #expect(outbox.next(.together) == nil)
-            #expect(outbox.isPilingUp)
+            #expect(outbox.isAccumulating)
         }
         /// Whether whoever sends has to be told.
         func ask(_ number: Int, _ kind: Outbox<Int>.Kind) -> Bool { outbox.append(number, kind) }
@@ -230,7 +230,7 @@ struct OutboxTests {
         #expect(outbox.next(.together)?.requests == [1])
         #expect(outbox.next(.together)?.requests == [4])
         pileUp()
-        outbox.hurry()
+        outbox.flushBatch()
         outbox.append(5, .post(wantsAnswer: false))
         let next = outbox.next(.together)
         #expect(next?.requests == [1, 5] && next?.confirms?.count == 2, "it asks for an answer, too")

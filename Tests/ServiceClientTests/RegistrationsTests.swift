@@ -78,9 +78,9 @@ struct RegistrationsTests {
         var registrations = Registrations()
         func ask() {
             registrations.want(key("a"))
-            #expect(!registrations.areAnyAsked)
+            #expect(!registrations.hasPendingRequests)
             registrations.asked(key("a"))
-            #expect(registrations.areAnyAsked)
+            #expect(registrations.hasPendingRequests)
         }
         ask()
         _ = registrations.forget(key("a"))
@@ -90,9 +90,9 @@ struct RegistrationsTests {
         registrations.reset()
         ask()
         _ = registrations.added(key("a"), id: 1)
-        #expect(!registrations.areAnyAsked)
+        #expect(!registrations.hasPendingRequests)
         _ = registrations.forget(key("a"))
-        #expect(!registrations.areAnyAsked)
+        #expect(!registrations.hasPendingRequests)
     }
 
     @Test("A new service gets everything, in the order in which it was first wanted")
@@ -108,7 +108,7 @@ struct RegistrationsTests {
         let repair = registrations.compare(with: [])
         #expect(repair == Registrations.Repair(missing: keys))
         #expect(registrations.key(of: 3) == nil)
-        #expect(!registrations.areAnyRemembered)
+        #expect(!registrations.hasInherited)
     }
 
     @Test("What a service was asked for before it was compared with does not tell that it remembers us")
@@ -124,10 +124,10 @@ struct RegistrationsTests {
             let repair = registrations.compare(with: listed)
             #expect(repair == Registrations.Repair(missing: listed.count == 1 ? [key("a")] : []))
             #expect(registrations.key(of: id) == key("b"))
-            let isRemembered = registrations.areAnyRemembered
+            let isRemembered = registrations.hasInherited
             // The next one that has it has it from this one.
             _ = registrations.compare(with: [listed.last!])
-            #expect(registrations.areAnyRemembered)
+            #expect(registrations.hasInherited)
             return isRemembered
         }
         #expect(!compared(with: listed(1, "b")))

@@ -11,7 +11,7 @@ import Testing
 @Suite("Posts past a service session, over a channel", .limited)
 struct SessionChannelLineTests {
     private final class Line {
-        let stage = SessionTests.Stage(wish: TransportWish(.channel))
+        let stage = SessionTests.Stage(wish: TransportPreference(.channel))
         let line: SimulatedLine
 
         /// An observer is registered, and a first post has its outcome.
@@ -102,11 +102,11 @@ struct SessionChannelLineTests {
         let posts = try [post(false), post(true), post(false), post(false)]
         #expect(sender.send(posts) == .all)
         #expect(try line.takePosts() == ["Ding 0", "Ding 1", "Ding 0", "Ding 2"])
-        #expect(sender.unsettled == 4)
+        #expect(sender.postsInFlight == 4)
         #expect(sender.settle(0) == nil && sender.settle(3) == nil)
-        #expect(sender.settle(2)?.count == 3 && sender.unsettled == 1)
+        #expect(sender.settle(2)?.count == 3 && sender.postsInFlight == 1)
         #expect(sender.settle(2) == nil)
-        #expect(sender.settle(1)?.count == 1 && sender.unsettled == 0)
+        #expect(sender.settle(1)?.count == 1 && sender.postsInFlight == 0)
     }
 
     @Test("A large post goes by the session")

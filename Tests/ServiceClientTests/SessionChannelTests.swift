@@ -27,7 +27,7 @@ struct SessionChannelTests {
     }
 
     /// A session that wants a channel, and has one after its first post or observer.
-    private func stage(_ wish: TransportWish = TransportWish(.channel)) -> SessionTests.Stage {
+    private func stage(_ wish: TransportPreference = TransportPreference(.channel)) -> SessionTests.Stage {
         SessionTests.Stage(wish: wish)
     }
 
@@ -50,7 +50,7 @@ struct SessionChannelTests {
 
     @Test("Who does not wish for one asks for none")
     func unwanted() throws {
-        let stage = stage(TransportWish())
+        let stage = stage(TransportPreference())
         try stage.ask(.register(Self.key("Ding")), post())
         stage.start()
         #expect(!stage.bus.connection.takeSent().contains("OpenChannel?"))
@@ -61,7 +61,7 @@ struct SessionChannelTests {
         for (program, user, isWanted) in [
             (Transport.bus, Transport.channel, true), (.channel, .bus, false), (.bus, .bus, false),
         ] {
-            let stage = stage(TransportWish(program, ofUser: user))
+            let stage = stage(TransportPreference(program, ofUser: user))
             try stage.ask(post())
             stage.start()
             #expect(stage.bus.connection.takeSent().contains("OpenChannel?") == isWanted)
@@ -543,7 +543,7 @@ struct SessionChannelTests {
 
     @Test("It is changed while it runs: back to the bus when all posts have their outcomes, and over again")
     func changed() throws {
-        let wish = TransportWish()
+        let wish = TransportPreference()
         let stage = stage(wish)
         try stage.ask(.register(Self.key("Ding")))
         stage.start()

@@ -26,7 +26,7 @@ struct SessionRefusalTests {
     private func refuse(_ error: BusError, by way: Way) throws -> (
         results: [Result<Int, ServiceError>?], told: [String]
     ) {
-        let stage = SessionTests.Stage(wish: TransportWish(way == .channel ? .channel : .bus))
+        let stage = SessionTests.Stage(wish: TransportPreference(way == .channel ? .channel : .bus))
         let served = stage.bus.answer
         var posts = 0
         stage.bus.answer = { call in

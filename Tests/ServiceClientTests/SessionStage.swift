@@ -47,7 +47,7 @@ extension SessionTests {
         private var lastID: UInt64 = 0
         private var hasStarted = false
 
-        init(wish: TransportWish = TransportWish()) {
+        init(wish: TransportPreference = TransportPreference()) {
             session = ServiceSession(bus: bus, wish: wish, outbox: outbox, receiver: ear)
             serve()
         }

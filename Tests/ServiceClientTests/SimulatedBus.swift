@@ -53,7 +53,7 @@ final class SimulatedBus: SessionBus {
     /// Of all connections.
     var directSender: DirectSender?
 
-    func channelLine(in reply: Message) throws(BusError) -> any ChannelLine {
+    func channelStream(in reply: Message) throws(BusError) -> any ClientStream {
         lines.append(SimulatedLine())
         return lines.last!
     }

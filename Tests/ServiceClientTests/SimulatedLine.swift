@@ -7,7 +7,7 @@ import CarillonWire
 @testable import CarillonClient
 
 /// A channel's line whose other end the test plays: no socket, any room, any piece of what was written.
-final class SimulatedLine: ChannelLine {
+final class SimulatedLine: ClientStream {
     var onReady: (() -> Void)?
     var isReading = false
     var isWaitingForSpace = false
@@ -25,7 +25,7 @@ final class SimulatedLine: ChannelLine {
     private let frames = ChannelFrameReader(from: .client)
     private var taken = 0
 
-    func read(into memory: UnsafeMutableRawBufferPointer) -> LineReading {
+    func read(into memory: UnsafeMutableRawBufferPointer) -> StreamReadResult {
         guard !readable.isEmpty else { return hasEnded ? .end : .nothing }
         let count = min(memory.count, readable.count)
         memory.copyBytes(from: readable[..<count])
@@ -39,10 +39,10 @@ final class SimulatedLine: ChannelLine {
         // Sendable: a test of it has one thread.
         unowned let line: SimulatedLine
 
-        func write(_ bytes: UnsafeRawBufferPointer) -> LineWriting { line.write(bytes) }
+        func write(_ bytes: UnsafeRawBufferPointer) -> StreamWriteResult { line.write(bytes) }
     }
 
-    private func write(_ bytes: UnsafeRawBufferPointer) -> LineWriting {
+    private func write(_ bytes: UnsafeRawBufferPointer) -> StreamWriteResult {
         guard !isBroken else { return .broken }
         writes += 1
         let count = min(bytes.count, room)

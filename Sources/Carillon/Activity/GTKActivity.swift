@@ -35,7 +35,7 @@ enum GTKActivity {
     }
 
     /// The state for the C hooks. It is global, because no code would free a context that is passed to a hook.
-    private struct Followed {
+    private struct HookState {
         /// The source whose action evaluates the windows; nil before the first call of ``follow(_:)``.
         var source: SignalledSource?
         /// The closures that receive the activity, one for each following center.
@@ -47,7 +47,7 @@ enum GTKActivity {
     /// The key of a window's data that marks it as having been active.
     private static let activeMark = "org.carillon.active-once"
 
-    private static let followed = Locked(Followed())
+    private static let followed = Locked(HookState())
 
     /// Reports the activity from now on. The hooks and the source are created once for all centers.
     static func follow(_ report: @escaping @Sendable (Bool) -> Void) throws(ActivityError) {

@@ -15,7 +15,7 @@ final class BusLink: Sendable {
     private let context = MainContext()
     private let outbox: SharedOutbox
     /// The requested transport of posts and notifications.
-    let transport = TransportWish(ofUser: .ofEnvironment)
+    let transport = TransportPreference(ofUser: .ofEnvironment)
     private let session: BusThreadConfined<ServiceSession>
     /// Wakes the bus thread, which then sends requests.
     private let source: SignalledSource

@@ -86,7 +86,7 @@ extension DistributedNotificationCenter {
         _ message: Message, _ object: String?, _ options: PostOptions
     ) throws(DistributedNotificationError) -> OutgoingPost {
         try check(name: Message.name)
-        return try laidOut(
+        return try encodedPost(
             Message.name, object: try text(ofObject: object), entries: Array(try MessageCoder.entries(of: message)),
             options: options)
     }
@@ -138,8 +138,8 @@ extension DistributedNotificationCenter {
         public typealias Element = Message
         public typealias Failure = Never
 
-        fileprivate let readers: Readers<Received>
-        fileprivate let decode: @Sendable (Received) -> Message?
+        fileprivate let readers: Readers<ReceivedNotification>
+        fileprivate let decode: @Sendable (ReceivedNotification) -> Message?
 
         public struct AsyncIterator: AsyncIteratorProtocol {
             fileprivate var messages: DecodedMessages<Message>
@@ -160,7 +160,9 @@ extension DistributedNotificationCenter {
     }
 
     /// Decodes the message of a notification; nil if that fails, which is logged and counted.
-    private func decode<Message: DistributedMessage>(_ type: Message.Type, from received: Received) -> Message? {
+    private func decode<Message: DistributedMessage>(_ type: Message.Type, from received: ReceivedNotification)
+        -> Message?
+    {
         do {
             return try MessageCoder.message(type, from: received.userInfo)
         } catch {

@@ -87,13 +87,13 @@ extension DistributedNotificationCenter {
 
     /// Posts a message of a subject, or of none.
     private func post<Message: AsyncMessage>(_ message: Message, of subject: String?, _ options: Options) {
-        postNoting(Message.self, named: Message.name, subject: subject, options) {
+        postOrReport(Message.self, named: Message.name, subject: subject, options) {
             try Message.makeNotification(message)
         }
     }
 
     /// Returns the message of a notification; nil if it has none, which is logged and counted.
-    private func message<Message: AsyncMessage>(of type: Message.Type, in received: Received) -> Message? {
+    private func message<Message: AsyncMessage>(of type: Message.Type, in received: ReceivedNotification) -> Message? {
         message(of: type, in: received) { try type.makeMessage($0) }
     }
 
@@ -155,11 +155,12 @@ struct DecodedMessages<Message: Sendable>: AsyncIteratorProtocol {
     typealias Element = Message
     typealias Failure = Never
 
-    private let reader: Readers<Received>.Reader
-    private let decode: @Sendable (Received) -> Message?
+    private let reader: Readers<ReceivedNotification>.Reader
+    private let decode: @Sendable (ReceivedNotification) -> Message?
     private var turn = ReaderTurn()
 
-    init(_ reader: Readers<Received>.Reader, decode: @escaping @Sendable (Received) -> Message?) {
+    init(_ reader: Readers<ReceivedNotification>.Reader, decode: @escaping @Sendable (ReceivedNotification) -> Message?)
+    {
         self.reader = reader
         self.decode = decode
     }

@@ -57,7 +57,7 @@ extension DistributedNotificationCenter {
     /// Posts a message of a subject, or of none.
     @MainActor
     private func post<Message: MainActorMessage>(_ message: Message, of subject: String?, _ options: Options) {
-        postNoting(Message.self, named: Message.name, subject: subject, options) {
+        postOrReport(Message.self, named: Message.name, subject: subject, options) {
             try Message.makeNotification(message)
         }
     }

@@ -99,7 +99,7 @@ extension DistributedNotificationCenter {
     /// Posts the notification of a message. A post that is refused is logged, counted and reported.
     ///
     /// - Parameter makeNotification: returns the notification of the message, of which only the userInfo is used.
-    func postNoting(
+    func postOrReport(
         _ type: Any.Type, named name: Foundation.Notification.Name, subject: String?, _ options: Options,
         _ makeNotification: () throws -> Foundation.Notification
     ) {
@@ -107,7 +107,7 @@ extension DistributedNotificationCenter {
             let userInfo = try Self.userInfo(of: type, makeNotification)
             try send(name, object: subject, userInfo: userInfo, options: try wireOptions(options))
         } catch {
-            noteRefusedPost(error)
+            reportRefusedPost(error)
         }
     }
 
@@ -126,7 +126,8 @@ extension DistributedNotificationCenter {
     /// Returns the message of a received notification. A notification without a message is logged and counted, and the
     /// result is nil.
     func message<Message>(
-        of type: Message.Type, in received: Received, _ makeMessage: (Foundation.Notification) throws -> Message?
+        of type: Message.Type, in received: ReceivedNotification,
+        _ makeMessage: (Foundation.Notification) throws -> Message?
     ) -> Message? {
         do {
             if let message = try makeMessage(received.notification) { return message }
@@ -138,7 +139,7 @@ extension DistributedNotificationCenter {
     }
 
     /// Counts and logs a notification that is not a message of the expected type.
-    func noteUndecodable(_ received: Received, as type: Any.Type, _ reason: String) {
+    func noteUndecodable(_ received: ReceivedNotification, as type: Any.Type, _ reason: String) {
         noteUndecodable(received.arrived.name, from: received.arrived.poster.rawValue, as: type, reason)
     }
 

@@ -11,7 +11,7 @@ import Synchronization
 ///
 /// It decodes lazily, on the thread of an observer: the userInfo is decoded when an observer reads it. Several observers
 /// share one decoded form (F3).
-final class Received: Sendable {
+final class ReceivedNotification: Sendable {
     /// The notification in the encoded form of the wire.
     let arrived: ArrivedNotification
     /// The approximate memory that the notification retains, in bytes.
@@ -90,9 +90,9 @@ private struct MadeNotification: @unchecked Sendable {
 final class Observer: Sendable {
     /// The action of an observer on a notification.
     enum Action: Sendable {
-        case block(@Sendable (Received) -> Void)
+        case block(@Sendable (ReceivedNotification) -> Void)
         /// A method of an object that is retained only during the call. It returns false if the object is gone (C5).
-        case method(@Sendable (Received) -> Bool)
+        case method(@Sendable (ReceivedNotification) -> Bool)
     }
 
     let key: RegistrationKey
@@ -119,7 +119,7 @@ final class Observer: Sendable {
     /// Runs the action with a notification, unless the observer was removed. Called on the thread of the target.
     ///
     /// - Returns: false if the object of the method is gone, so that the observer can be removed.
-    func call(with received: Received) -> Bool {
+    func call(with received: ReceivedNotification) -> Bool {
         guard isActive.load(ordering: .acquiring) else { return true }
         return Origin.$current.withValue(received.origin) {
             switch action {

@@ -43,7 +43,7 @@ struct ObserverTable: ~Copyable {
     /// clears it, so that it keeps no removed observer alive.
     private var recent: (keys: [RegistrationKey], observers: [Observer]) = ([], [])
     /// The number of owners at which the table removes the observers of objects that are gone.
-    private var sweepAt = 64
+    private var nextSweepCount = 64
 
     var count: Int { index.count }
 
@@ -64,9 +64,9 @@ struct ObserverTable: ~Copyable {
         // Observers of ended objects are usually found when a notification arrives for them. Those without notifications
         // are removed here; they would otherwise keep their registrations for ever (E1). The search runs when the number
         // of owners has doubled, so the cost is O(1) for each observer, amortized.
-        if owners.count >= sweepAt {
+        if owners.count >= nextSweepCount {
             change.unregistered += removeDead().unregistered
-            sweepAt = max(64, owners.count * 2)
+            nextSweepCount = max(64, owners.count * 2)
         }
         lastOrder += 1
         let observer = Observer(key: key, order: lastOrder, target: target, action: action)

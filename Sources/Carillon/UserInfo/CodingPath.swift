@@ -18,17 +18,17 @@ indirect enum CodingPath {
 
     /// The text of the path, such as `.size[2]`.
     var text: String {
-        keys.map { $0 is PlaceKey ? "[\($0.intValue ?? 0)]" : ".\($0.stringValue)" }.joined()
+        keys.map { $0 is IndexKey ? "[\($0.intValue ?? 0)]" : ".\($0.stringValue)" }.joined()
     }
 
     /// Returns the path to a value in a dictionary.
     func appending(_ key: any CodingKey) -> CodingPath { .step(key, after: self) }
     /// Returns the path to an element of an array.
-    func appending(place: Int) -> CodingPath { .step(PlaceKey(place: place), after: self) }
+    func appending(place: Int) -> CodingPath { .step(IndexKey(place: place), after: self) }
 }
 
 /// The index of an element in an array, as a coding key.
-private struct PlaceKey: CodingKey {
+private struct IndexKey: CodingKey {
     let place: Int
 
     var intValue: Int? { place }

@@ -46,12 +46,12 @@ struct MessageEncoder: Encoder {
     /// An element of a collection: a finished value, or one under construction.
     private enum Element {
         case ready(PropertyList)
-        case growing(Node)
+        case unfinished(Node)
 
         var value: PropertyList {
             switch self {
             case .ready(let value): value
-            case .growing(let node): node.value
+            case .unfinished(let node): node.value
             }
         }
     }
@@ -86,7 +86,7 @@ struct MessageEncoder: Encoder {
         if let leaf = try leaf(of: value, at: path()) { return .ready(leaf) }
         let node = Node()
         try value.encode(to: MessageEncoder(node: node, path: path(), depth: depth))
-        return .growing(node)
+        return .unfinished(node)
     }
 
     /// Returns the encoding of a value of a native type; nil for a type that encodes itself with containers.
@@ -170,17 +170,19 @@ struct MessageEncoder: Encoder {
         func nestedContainer<Other: CodingKey>(
             keyedBy type: Other.Type, forKey key: Key
         ) -> KeyedEncodingContainer<Other> {
-            later(key).container(keyedBy: type)
+            nestedEncoder(key).container(keyedBy: type)
         }
 
-        func nestedUnkeyedContainer(forKey key: Key) -> any UnkeyedEncodingContainer { later(key).unkeyedContainer() }
-        func superEncoder() -> any Encoder { later(SuperKey()) }
-        func superEncoder(forKey key: Key) -> any Encoder { later(key) }
+        func nestedUnkeyedContainer(forKey key: Key) -> any UnkeyedEncodingContainer {
+            nestedEncoder(key).unkeyedContainer()
+        }
+        func superEncoder() -> any Encoder { nestedEncoder(SuperKey()) }
+        func superEncoder(forKey key: Key) -> any Encoder { nestedEncoder(key) }
 
         /// Returns an encoder for a nested value, to which the type may add until the whole message is encoded.
-        private func later(_ key: some CodingKey) -> MessageEncoder {
+        private func nestedEncoder(_ key: some CodingKey) -> MessageEncoder {
             let other = Node()
-            node.entries[key.stringValue] = .growing(other)
+            node.entries[key.stringValue] = .unfinished(other)
             return MessageEncoder(node: other, path: path.appending(key), depth: depth + 1)
         }
     }
@@ -193,7 +195,7 @@ struct MessageEncoder: Encoder {
         var codingPath: [any CodingKey] { path.keys }
         var count: Int { node.elements.count }
         /// The path of the next element.
-        private var here: CodingPath { path.appending(place: count) }
+        private var nextPath: CodingPath { path.appending(place: count) }
 
         private func put(_ element: Element) throws {
             try UserInfoEncoder.checkDepth(depth, at: { path.text })
@@ -204,7 +206,7 @@ struct MessageEncoder: Encoder {
 
         func encodeNil() throws { try put(null) }
         func encode(_ value: Bool) throws { try put(.boolean(value)) }
-        func encode(_ value: String) throws { try put(checked(value, at: here)) }
+        func encode(_ value: String) throws { try put(checked(value, at: nextPath)) }
         func encode(_ value: Double) throws { try put(.double(value)) }
         func encode(_ value: Float) throws { try put(.double(Double(value))) }
         func encode(_ value: Int) throws { try put(integer(value)) }
@@ -219,20 +221,20 @@ struct MessageEncoder: Encoder {
         func encode(_ value: UInt64) throws { try put(integer(value)) }
 
         func encode<Value: Encodable>(_ value: Value) throws {
-            try put(element(of: value, at: here, depth: depth + 1))
+            try put(element(of: value, at: nextPath, depth: depth + 1))
         }
 
         func nestedContainer<Key: CodingKey>(keyedBy type: Key.Type) -> KeyedEncodingContainer<Key> {
-            later().container(keyedBy: type)
+            nestedEncoder().container(keyedBy: type)
         }
 
-        func nestedUnkeyedContainer() -> any UnkeyedEncodingContainer { later().unkeyedContainer() }
-        func superEncoder() -> any Encoder { later() }
+        func nestedUnkeyedContainer() -> any UnkeyedEncodingContainer { nestedEncoder().unkeyedContainer() }
+        func superEncoder() -> any Encoder { nestedEncoder() }
 
         /// Returns an encoder for a nested value as the next element.
-        private func later() -> MessageEncoder {
-            let (other, place) = (Node(), here)
-            node.elements.append(.growing(other))
+        private func nestedEncoder() -> MessageEncoder {
+            let (other, place) = (Node(), nextPath)
+            node.elements.append(.unfinished(other))
             return MessageEncoder(node: other, path: place, depth: depth + 1)
         }
     }

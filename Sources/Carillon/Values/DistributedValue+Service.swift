@@ -15,17 +15,17 @@ extension DistributedValue {
     // MARK: Incoming notifications
 
     /// Handles a notification on the bus thread.
-    func arrived(_ received: Received) {
-        guard let place = state.withLock({ $0.followed.arrived(serial: received.arrived.serial) }) else { return }
-        deliver(byteCount: received.byteCount) { $0.take(received, at: place) }
+    func arrived(_ received: ReceivedNotification) {
+        guard let position = state.withLock({ $0.followed.arrived(serial: received.arrived.serial) }) else { return }
+        deliver(byteCount: received.byteCount) { $0.take(received, at: position) }
     }
 
     /// Decodes a notification and shows its content.
-    private func take(_ received: Received, at place: UInt64) {
+    private func take(_ received: ReceivedNotification, at position: UInt64) {
         do throws(DistributedNotificationError) {
             let content = try content(of: received.userInfo)
             update { state in
-                state.followed.take(content, at: place)
+                state.followed.take(content, at: position)
                 if case .decodingFailed = state.error { state.error = nil }
             }
         } catch {
@@ -38,15 +38,15 @@ extension DistributedValue {
     /// Reads the value again, because a missed notification may have changed it.
     func mayHaveMissed(_ gap: DistributedNotificationCenter.Gap) {
         if gap == .serviceChanged { state.withLock { $0.followed.serviceChanged() } }
-        readForItself()
+        readInBackground()
     }
 
     // MARK: Reading
 
     /// The value that the service keeps, as a read returned it.
-    struct Kept: Sendable {
+    struct ServiceValue: Sendable {
         /// The position of the answer among all arrivals.
-        let place: UInt64
+        let position: UInt64
         /// The entries of the userInfo; nil if there is no value.
         let entries: [String: PropertyList]?
         let poster: String
@@ -55,7 +55,7 @@ extension DistributedValue {
     /// The result of a read, which is not decoded yet.
     struct Answer: Sendable {
         let reading: FollowedValue<Content>.Reading
-        let result: Result<Kept, DistributedNotificationError>
+        let result: Result<ServiceValue, DistributedNotificationError>
     }
 
     /// Reads the value from the service. If this object is released before the answer, `completion` is not called.
@@ -68,11 +68,11 @@ extension DistributedValue {
             guard let self else { return }
             do throws(DistributedNotificationError) {
                 let value = ownValue(in: try result.get())
-                let place = state.withLock {
+                let position = state.withLock {
                     $0.followed.answered(reading, serial: value?.serial ?? 0, isLast: rounds == 1)
                 }
-                guard let place else { return read(rounds: rounds - 1, completion) }
-                let kept = Kept(place: place, entries: value?.userInfo, poster: value?.poster ?? "")
+                guard let position else { return read(rounds: rounds - 1, completion) }
+                let kept = ServiceValue(position: position, entries: value?.userInfo, poster: value?.poster ?? "")
                 completion(Answer(reading: reading, result: .success(kept)))
             } catch {
                 completion(Answer(reading: reading, result: .failure(error)))
@@ -88,7 +88,7 @@ extension DistributedValue {
         do throws(DistributedNotificationError) {
             let kept = try answer.result.get()
             let content: Content? = if let entries = kept.entries { try content(of: entries) } else { nil }
-            update { $0.followed.take(content, at: kept.place, from: answer.reading) }
+            update { $0.followed.take(content, at: kept.position, from: answer.reading) }
             return content
         } catch {
             update { $0.followed.failed(answer.reading) }
@@ -97,18 +97,18 @@ extension DistributedValue {
     }
 
     /// Starts a background read, for which no caller waits. One such read is in progress at a time.
-    private func readForItself() {
-        guard state.withLock({ $0.ownReading.begin() }) else { return }
+    private func readInBackground() {
+        guard state.withLock({ $0.backgroundRead.begin() }) else { return }
         read { [weak self] answer in
             guard let self else { return }
-            let isDue = state.withLock { $0.ownReading.end() }
-            deliver { $0.takeForItself(answer) }
-            if isDue { readForItself() }
+            let isDue = state.withLock { $0.backgroundRead.end() }
+            deliver { $0.showBackgroundResult(answer) }
+            if isDue { readInBackground() }
         }
     }
 
     /// Shows the result of a background read. An error is logged, because no caller receives it.
-    func takeForItself(_ answer: Answer) {
+    func showBackgroundResult(_ answer: Answer) {
         do throws(DistributedNotificationError) {
             try take(answer)
         } catch {
@@ -154,7 +154,7 @@ extension DistributedValue {
     typealias Outcome = Result<Void, DistributedNotificationError>
 
     /// Sets or removes the value, and waits for the service's answer. If it is a refusal, the change is reverted.
-    func written(
+    func setAndWait(
         _ value: Value?, _ isolation: isolated (any Actor)?
     ) async throws(DistributedNotificationError) {
         let outcome = await PendingAnswer<Outcome>.of(isolation: isolation, orCancelled: .failure(.cancelled)) {
@@ -183,7 +183,7 @@ extension DistributedValue {
         if let refusal { throw refusal }
         guard let value else { return try remove(completion) }
         let content = Content(value: value, entries: try MessageCoder.entries(of: value))
-        let post = try center.laidOut(
+        let post = try center.encodedPost(
             name, object: object, entries: Array(content.entries),
             options: try center.wireOptions([], retention: retention))
         try begin(content) { number throws(DistributedNotificationError) in
@@ -244,9 +244,9 @@ extension DistributedValue {
 
     /// Records the outcome of a change. After the last unanswered change, the value is read to show its effect.
     private func ended(_ number: UInt64, _ content: Content?, _ outcome: Outcome) {
-        let isMade = if case .success = outcome { true } else { false }
+        let isAccepted = if case .success = outcome { true } else { false }
         var isToBeRead = false
-        update { isToBeRead = $0.followed.ended(number, content, isMade: isMade) }
-        if isToBeRead { readForItself() }
+        update { isToBeRead = $0.followed.ended(number, content, isAccepted: isAccepted) }
+        if isToBeRead { readInBackground() }
     }
 }

@@ -71,7 +71,7 @@ public final class DistributedValue<Value: Codable & Sendable>: Observable, Send
         var followed = FollowedValue<Content>()
         var error: DistributedNotificationError?
         /// The state of background reads.
-        var ownReading = OwnReading.none
+        var backgroundRead = BackgroundRead.none
 
         /// Begins a change.
         ///
@@ -159,7 +159,7 @@ public final class DistributedValue<Value: Codable & Sendable>: Observable, Send
                     self?.deliver { $0.note(error) }
                 }
             } catch {
-                center.noteRefusedPost(error)
+                center.reportRefusedPost(error)
                 note(error)
             }
         }
@@ -187,7 +187,7 @@ public final class DistributedValue<Value: Codable & Sendable>: Observable, Send
     public func set(
         _ value: Value, isolation: isolated (any Actor)? = #isolation
     ) async throws(DistributedNotificationError) {
-        try await written(value, isolation)
+        try await setAndWait(value, isolation)
     }
 
     /// Removes the value, regardless of its poster, and waits until it is removed. Other programs are not notified
@@ -199,7 +199,7 @@ public final class DistributedValue<Value: Codable & Sendable>: Observable, Send
     /// - Throws: the reason why the service did not remove the value. The service cannot remove the value without an
     ///   object alone, so this removal is refused while the name has values with objects.
     public func remove(isolation: isolated (any Actor)? = #isolation) async throws(DistributedNotificationError) {
-        try await written(nil, isolation)
+        try await setAndWait(nil, isolation)
     }
 
     /// Reads the value from the service, including its removal, which is not announced otherwise (R1, R3).
@@ -216,7 +216,7 @@ public final class DistributedValue<Value: Codable & Sendable>: Observable, Send
         isolation: isolated (any Actor)? = #isolation
     ) async throws(DistributedNotificationError) -> Value? {
         let answer = await PendingAnswer<Answer?>.of(isolation: isolation, orCancelled: nil) { pending in
-            read { [self] answer in if !pending.answer(answer) { deliver { $0.takeForItself(answer) } } }
+            read { [self] answer in if !pending.answer(answer) { deliver { $0.showBackgroundResult(answer) } } }
         }
         guard let answer else { throw .cancelled }
         let value = try take(answer)?.value
@@ -238,15 +238,15 @@ public final class DistributedValue<Value: Codable & Sendable>: Observable, Send
                 before, before.followed.shown?.entries != state.followed.shown?.entries, before.error != state.error
             )
         }
-        if isOther { tell(\.value) }
-        if isOtherError { tell(\.error) }
+        if isOther { notifyObservers(\.value) }
+        if isOtherError { notifyObservers(\.error) }
         // The replaced value is released with no lock held: it may have a `deinit` of the program that uses this
         // object.
         withExtendedLifetime(before) {}
     }
 
     /// Notifies observers of a change that has happened.
-    private func tell<Member>(_ member: KeyPath<DistributedValue, Member>) {
+    private func notifyObservers<Member>(_ member: KeyPath<DistributedValue, Member>) {
         registrar.willSet(self, keyPath: member)
         registrar.didSet(self, keyPath: member)
     }

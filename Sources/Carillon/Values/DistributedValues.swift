@@ -52,7 +52,7 @@ public final class DistributedValues<Value: Codable & Sendable>: Observable, Sen
         var followed = FollowedValues<Content>()
         var error: DistributedNotificationError?
         /// The state of background reads.
-        var ownReading = OwnReading.none
+        var backgroundRead = BackgroundRead.none
     }
 
     private let state = Locked(State())
@@ -136,19 +136,19 @@ public final class DistributedValues<Value: Codable & Sendable>: Observable, Sen
 
     /// Handles a notification on the bus thread. It gets its position there, and is decoded later where observers of the
     /// center run.
-    private func arrived(_ received: Received) {
+    private func arrived(_ received: ReceivedNotification) {
         let object = ExactText(received.arrived.object)
-        let (place, isFull) = state.withLock {
+        let (position, isFull) = state.withLock {
             ($0.followed.arrived(object, serial: received.arrived.serial), $0.followed.isFull)
         }
-        if isFull { readForItself() }
-        guard let place else { return }
+        if isFull { readInBackground() }
+        guard let position else { return }
         deliver(byteCount: received.byteCount) { values in
             let content = values.content(
                 of: received.userInfo, known: object, poster: received.arrived.poster.rawValue)
             values.update { state in
                 if content != nil { state.error = nil }
-                return [state.followed.take(content, of: object, at: place)].compactMap { $0 }
+                return [state.followed.take(content, of: object, at: position)].compactMap { $0 }
             }
         }
     }
@@ -156,13 +156,13 @@ public final class DistributedValues<Value: Codable & Sendable>: Observable, Sen
     /// Reads the values again, because a missed notification may have changed them.
     private func mayHaveMissed(_ gap: DistributedNotificationCenter.Gap) {
         if gap == .serviceChanged { state.withLock { $0.followed.serviceChanged() } }
-        readForItself()
+        readInBackground()
     }
 
     // MARK: Reading
 
     /// The values that the service keeps, as a read returned them; they are not decoded yet.
-    private struct Kept: Sendable {
+    private struct ServiceValue: Sendable {
         let answered: FollowedValues<Content>.Answered
         /// The newest value of each object, regardless of its origin.
         let values: [ExactText: KeptValue]
@@ -173,7 +173,7 @@ public final class DistributedValues<Value: Codable & Sendable>: Observable, Sen
         }
     }
 
-    private typealias Answer = Result<Kept, DistributedNotificationError>
+    private typealias Answer = Result<ServiceValue, DistributedNotificationError>
 
     /// Reads the values from the service.
     ///
@@ -192,7 +192,7 @@ public final class DistributedValues<Value: Codable & Sendable>: Observable, Sen
                         $0.followed.answered(reading, serials: serials, isLast: rounds == 1)
                     }
                     guard let answered else { return read(rounds: rounds - 1, completion) }
-                    completion(.success(Kept(answered: answered, values: values)))
+                    completion(.success(ServiceValue(answered: answered, values: values)))
                 } catch {
                     state.withLock { $0.followed.failed(reading) }
                     completion(.failure(DistributedNotificationError(error)))
@@ -201,7 +201,7 @@ public final class DistributedValues<Value: Codable & Sendable>: Observable, Sen
     }
 
     /// Decodes the result of a read, and shows it.
-    private func take(_ kept: Kept) {
+    private func take(_ kept: ServiceValue) {
         update { state in
             state.error = nil
             return []
@@ -214,17 +214,17 @@ public final class DistributedValues<Value: Codable & Sendable>: Observable, Sen
     }
 
     /// Starts a background read, for which no caller waits. One such read is in progress at a time.
-    private func readForItself() {
-        guard state.withLock({ $0.ownReading.begin() }) else { return }
+    private func readInBackground() {
+        guard state.withLock({ $0.backgroundRead.begin() }) else { return }
         read { [weak self] answer in
             guard let self else { return }
-            let isDue = state.withLock { $0.ownReading.end() }
+            let isDue = state.withLock { $0.backgroundRead.end() }
             switch answer {
             case .success(let kept): deliver(byteCount: kept.byteCount) { $0.take(kept) }
             // The values are read again from the next service instance.
             case .failure(let error): Log.info("the values of \(name.rawValue) can't be read: \(error)")
             }
-            if isDue { readForItself() }
+            if isDue { readInBackground() }
         }
     }
 
@@ -257,14 +257,14 @@ public final class DistributedValues<Value: Codable & Sendable>: Observable, Sen
             let released = change(&state)
             return (released, version != state.followed.version, error != state.error)
         }
-        if isOther { tell(\.values) }
-        if isOtherError { tell(\.error) }
+        if isOther { notifyObservers(\.values) }
+        if isOtherError { notifyObservers(\.error) }
         // Released with no lock held: a value of the program may have a `deinit` that uses this object.
         withExtendedLifetime(released) {}
     }
 
     /// Notifies observers of a change that has happened.
-    private func tell<Member>(_ member: KeyPath<DistributedValues, Member>) {
+    private func notifyObservers<Member>(_ member: KeyPath<DistributedValues, Member>) {
         registrar.willSet(self, keyPath: member)
         registrar.didSet(self, keyPath: member)
     }

@@ -26,14 +26,14 @@ struct FollowedValue<Content: Sendable>: Sendable {
     private var change: Content??
     /// The last change that the service accepted, until a read shows its effect. After a refused change, its content is
     /// shown again.
-    private var made: Change?
+    private var accepted: Change?
     /// The content to show.
     var shown: Content? { change ?? known }
 
     /// The position of the last arrival.
-    private var lastPlace: UInt64 = 0
+    private var lastPosition: UInt64 = 0
     /// The position of the known content.
-    private var knownPlace: UInt64 = 0
+    private var knownPosition: UInt64 = 0
     /// The serial of the value that the last read returned, or that is being removed. Posts with serials up to it are
     /// older, and are ignored. A **serial** is the number of a post among all that the service has accepted.
     private var readSerial: UInt64 = 0
@@ -46,7 +46,7 @@ struct FollowedValue<Content: Sendable>: Sendable {
         let number: UInt64
         let content: Content?
         /// The position of the last arrival when the service accepted the change.
-        let place: UInt64
+        let position: UInt64
     }
 
     /// The number of the last change.
@@ -67,8 +67,8 @@ struct FollowedValue<Content: Sendable>: Sendable {
     mutating func arrived(serial: UInt64) -> UInt64? {
         guard serial > readSerial else { return nil }
         for (number, greatest) in readings { readings[number] = max(greatest, serial) }
-        lastPlace += 1
-        return lastPlace
+        lastPosition += 1
+        return lastPosition
     }
 
     /// Records a new service instance. Its serials may start again, so the serial of the previous read does not apply
@@ -98,24 +98,24 @@ struct FollowedValue<Content: Sendable>: Sendable {
         if greatest > serial || removals > 0 { return isLast ? 0 : nil }
         // Without a value there is no serial by which older posts could be recognized.
         if serial > 0 { readSerial = serial }
-        lastPlace += 1
-        return lastPlace
+        lastPosition += 1
+        return lastPosition
     }
 
     // MARK: Known content
 
     /// Records decoded content as known, unless content of a later position is known.
-    mutating func take(_ content: Content?, at place: UInt64) {
-        guard place > knownPlace else { return }
-        knownPlace = place
+    mutating func take(_ content: Content?, at position: UInt64) {
+        guard position > knownPosition else { return }
+        knownPosition = position
         known = content
     }
 
     /// Records the decoded result of a read. It is shown if no change was unanswered when the read began and no change began
     /// since.
-    mutating func take(_ content: Content?, at place: UInt64, from reading: Reading) {
-        take(content, at: place)
-        if reading.change == lastChange { (change, made) = (nil, nil) }
+    mutating func take(_ content: Content?, at position: UInt64, from reading: Reading) {
+        take(content, at: position)
+        if reading.change == lastChange { (change, accepted) = (nil, nil) }
     }
 
     /// Records that a read had no answer, or an answer that cannot be decoded. The accepted changes are then the best
@@ -123,8 +123,8 @@ struct FollowedValue<Content: Sendable>: Sendable {
     mutating func failed(_ reading: Reading) {
         readings[reading.number] = nil
         guard reading.change == lastChange else { return }
-        if let made = newestMade { known = made.content }
-        (change, made) = (nil, nil)
+        if let accepted = newestAccepted { known = accepted.content }
+        (change, accepted) = (nil, nil)
     }
 
     // MARK: Changes
@@ -154,21 +154,21 @@ struct FollowedValue<Content: Sendable>: Sendable {
     ///
     /// - Parameter content: the content of the change.
     /// - Returns: whether the value has to be read from the service now, because no change is unanswered.
-    mutating func ended(_ number: UInt64, _ content: Content?, isMade: Bool) -> Bool {
+    mutating func ended(_ number: UInt64, _ content: Content?, isAccepted: Bool) -> Bool {
         unanswered -= 1
         if content == nil { removals -= 1 }
-        if isMade, number > made?.number ?? 0 {
-            made = Change(number: number, content: content, place: lastPlace)
+        if isAccepted, number > accepted?.number ?? 0 {
+            accepted = Change(number: number, content: content, position: lastPosition)
         }
-        if isLast(number) { isLastChangeRefused = !isMade }
+        if isLast(number) { isLastChangeRefused = !isAccepted }
         return unanswered == 0
     }
 
     /// Shows the last accepted change, or else the known content, if the last change was refused.
     mutating func undoRefused() {
-        if isLastChangeRefused { change = newestMade.map(\.content) }
+        if isLastChangeRefused { change = newestAccepted.map(\.content) }
     }
 
     /// The last accepted change, unless newer content is known.
-    private var newestMade: Change? { made.flatMap { $0.place < knownPlace ? nil : $0 } }
+    private var newestAccepted: Change? { accepted.flatMap { $0.position < knownPosition ? nil : $0 } }
 }

@@ -14,14 +14,14 @@ struct FollowedValues<Content: Equatable & Sendable>: Sendable {
         /// The content; nil if there is none, or if it is not known yet.
         var content: Content?
         /// The position of the content.
-        var place: UInt64 = 0
+        var position: UInt64 = 0
         /// The number of notifications that have arrived and are not decoded yet.
         var waiting = 0
     }
 
     /// The record of the service's answer to a read: its position, and the objects for which it is out of date.
     struct Answered: Sendable {
-        fileprivate let place: UInt64
+        fileprivate let position: UInt64
         /// The objects with a newer notification that arrived during the read.
         fileprivate let newer: Set<ExactText>
     }
@@ -30,9 +30,9 @@ struct FollowedValues<Content: Equatable & Sendable>: Sendable {
     /// A number that changes with the contents.
     private(set) var version = 0
     /// The position of the last arrival.
-    private var lastPlace: UInt64 = 0
+    private var lastPosition: UInt64 = 0
     /// The position of the latest recorded answer. Answers of earlier positions are ignored.
-    private var readPlace: UInt64 = 0
+    private var readPosition: UInt64 = 0
     /// The greatest serial of each object in the notifications that arrived during each read in progress, by the number of
     /// the read. A **serial** is the number of a post among all that the service has accepted.
     private var readings: [UInt64: [ExactText: UInt64]] = [:]
@@ -64,9 +64,9 @@ struct FollowedValues<Content: Equatable & Sendable>: Sendable {
         for number in readings.keys {
             readings[number]![object] = max(readings[number]![object] ?? 0, serial)
         }
-        lastPlace += 1
+        lastPosition += 1
         entries[object, default: Entry()].waiting += 1
-        return lastPlace
+        return lastPosition
     }
 
     /// Records a new service instance. Its serials may start again, so the serial of the previous answer does not apply
@@ -79,21 +79,21 @@ struct FollowedValues<Content: Equatable & Sendable>: Sendable {
     ///
     /// - Parameter content: the content; nil if it cannot be decoded.
     /// - Returns: the replaced content, which the caller releases with no lock held.
-    mutating func take(_ content: Content?, of object: ExactText, at place: UInt64) -> Content? {
+    mutating func take(_ content: Content?, of object: ExactText, at position: UInt64) -> Content? {
         guard let entry = entries[object] else { return nil }
         entries[object]!.waiting -= 1
-        guard let content, place > entry.place else { return nil }
-        put(content, of: object, at: place)
+        guard let content, position > entry.position else { return nil }
+        put(content, of: object, at: position)
         return entry.content
     }
 
     /// Sets the content of an object. An entry without content and waiting notifications is removed.
-    private mutating func put(_ content: Content?, of object: ExactText, at place: UInt64) {
+    private mutating func put(_ content: Content?, of object: ExactText, at position: UInt64) {
         let entry = entries[object] ?? Entry()
         if entry.content != content { version += 1 }
         entries[object] =
             content == nil && entry.waiting == 0
-            ? nil : Entry(content: content, place: place, waiting: entry.waiting)
+            ? nil : Entry(content: content, position: position, waiting: entry.waiting)
     }
 
     // MARK: Answers of the service
@@ -119,9 +119,9 @@ struct FollowedValues<Content: Equatable & Sendable>: Sendable {
         let newer = (readings.removeValue(forKey: reading) ?? [:]).filter { $0.value > serials[$0.key] ?? 0 }
         guard isLast || newer.keys.allSatisfy({ serials[$0] != nil }) else { return nil }
         readSerial = max(readSerial, serials.values.max() ?? 0)
-        lastPlace += 1
+        lastPosition += 1
         countRead = entries.count
-        return Answered(place: lastPlace, newer: Set(newer.keys))
+        return Answered(position: lastPosition, newer: Set(newer.keys))
     }
 
     /// Records that a read had no answer.
@@ -133,12 +133,12 @@ struct FollowedValues<Content: Equatable & Sendable>: Sendable {
     ///
     /// - Returns: the previous contents, which the caller releases with no lock held.
     mutating func take(_ contents: [ExactText: Content], _ answered: Answered) -> [Content] {
-        guard answered.place > readPlace else { return [] }
-        readPlace = answered.place
+        guard answered.position > readPosition else { return [] }
+        readPosition = answered.position
         let before = entries
         for object in Set(contents.keys).union(before.keys) where !answered.newer.contains(object) {
-            guard answered.place > before[object]?.place ?? 0 else { continue }
-            put(contents[object], of: object, at: answered.place)
+            guard answered.position > before[object]?.position ?? 0 else { continue }
+            put(contents[object], of: object, at: answered.position)
         }
         countRead = entries.count
         return before.values.compactMap(\.content)

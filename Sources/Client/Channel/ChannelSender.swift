@@ -69,7 +69,7 @@ final class ChannelSender: Sendable {
     var hasRoom: Bool { state.withLock { $0.isOpen && $0.writer.byteCount == 0 } }
 
     /// The number of posts in flight.
-    var unsettled: Int { state.withLock { $0.flights.count } }
+    var postsInFlight: Int { state.withLock { $0.flights.count } }
 
     /// Sends a post from a posting thread and requests its outcome, if the stream has taken all earlier bytes. A large
     /// post is refused.

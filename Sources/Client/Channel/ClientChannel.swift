@@ -12,11 +12,11 @@ import CarillonWire
 /// Threads: all members are used on the session's thread.
 final class ClientChannel {
     /// The session's result of handling a frame.
-    enum Taking: Equatable {
+    enum FrameResult: Equatable {
         /// The frame was handled.
         case taken
         /// The frame can't be handled yet: an observer's number is still missing. Later frames wait behind it, to keep the
-        /// order. ``goOn()`` delivers it again.
+        /// order. ``retryHeldFrame()`` delivers it again.
         case notYet
         /// The frame is invalid: the channel is closed.
         case malformed(String)
@@ -25,8 +25,8 @@ final class ClientChannel {
     private enum State {
         case open
         /// This side has ended writing and awaits the end of the stream. Frames until then are handled, or discarded if
-        /// `passesOver` is true.
-        case closing(reason: String, passesOver: Bool)
+        /// `discardsFrames` is true.
+        case closing(reason: String, discardsFrames: Bool)
         case over
     }
 
@@ -48,13 +48,13 @@ final class ClientChannel {
     /// Called with every frame. The bytes of the frame are valid only during the call.
     ///
     /// - Parameter mayWait: whether the result may be `notYet`. It may not while the channel is drained.
-    var onFrame: ((_ frame: Frame, _ mayWait: Bool) -> Taking)?
+    var onFrame: ((_ frame: Frame, _ mayWait: Bool) -> FrameResult)?
     /// Called after input arrived or space became free, when the frames of this iteration have been handled.
     var onTurn: (() -> Void)?
     /// Called when this side closes the channel and awaits its end.
     ///
-    /// - Parameter passesOver: whether later frames are discarded.
-    var onClosing: ((_ reason: String, _ passesOver: Bool) -> Void)?
+    /// - Parameter discardsFrames: whether later frames are discarded.
+    var onClosing: ((_ reason: String, _ discardsFrames: Bool) -> Void)?
     /// Called once, when all received frames have been handled and no more will arrive.
     var onEnd: ((_ reason: String) -> Void)?
 
@@ -63,19 +63,19 @@ final class ClientChannel {
 
     /// Encodes and writes posts, and keeps those without an outcome.
     let sender: ChannelSender
-    private let line: any ChannelLine
+    private let line: any ClientStream
     private var state = State.open
     private let reader = ChannelFrameReader(from: .service)
     /// Whether a frame is being handled. Handling may call back into this object; such a call must not read further
     /// frames.
     private var isTaking = false
-    /// The frame that waits for ``goOn()``, as a copy, because the reader's bytes are valid only during the call.
+    /// The frame that waits for ``retryHeldFrame()``, as a copy, because the reader's bytes are valid only during the call.
     private var held: (kind: ChannelFrame.Kind, number: UInt64, body: [UInt8])?
 
     /// Starts reading.
     ///
     /// - Parameter service: the service that provided the channel.
-    init(_ line: any ChannelLine, from service: UniqueName) {
+    init(_ line: any ClientStream, from service: UniqueName) {
         self.line = line
         sender = ChannelSender(line.writing)
         self.service = service
@@ -122,16 +122,16 @@ final class ClientChannel {
 
     /// Reads and handles all frames that the service has written until now. No frame may wait.
     func drain() {
-        goOn(mayWait: false)
+        retryHeldFrame(mayWait: false)
         read(.max, mayWait: false)
     }
 
     /// Delivers again the frame that could not be handled before, and then the frames behind it.
-    func goOn() {
-        if held != nil { goOn(mayWait: true) }
+    func retryHeldFrame() {
+        if held != nil { retryHeldFrame(mayWait: true) }
     }
 
-    private func goOn(mayWait: Bool) {
+    private func retryHeldFrame(mayWait: Bool) {
         takeFrames(mayWait: mayWait)
         line.isReading = !isOver && held == nil
     }
@@ -141,13 +141,13 @@ final class ClientChannel {
     /// Reads and handles frames until no input is left.
     ///
     /// - Parameter most: the maximum number of reads; `.max` for a drain.
-    private func read(_ most: Int, mayWait: Bool) {
+    private func read(_ maxReads: Int, mayWait: Bool) {
         var (reads, bytes) = (0, 0)
-        while !isOver, held == nil, !isTaking, reads < most, bytes < Self.maxBytesAtOnce {
-            if case .closing(_, passesOver: true) = state { return passOver() }
+        while !isOver, held == nil, !isTaking, reads < maxReads, bytes < Self.maxBytesAtOnce {
+            if case .closing(_, discardsFrames: true) = state { return discardInput() }
             var hasEnded = false
-            let (count, isFull) = reader.read { room in
-                switch line.read(into: room) {
+            let (count, isFull) = reader.read { buffer in
+                switch line.read(into: buffer) {
                 case .bytes(let count): return count
                 case .nothing: return 0
                 case .end:
@@ -166,12 +166,12 @@ final class ClientChannel {
             takeFrames(mayWait: mayWait)
             // A read that did not fill the buffer has probably taken all input. Only a drain reads on, to find the end of
             // the stream.
-            guard isFull || most == .max else { return }
+            guard isFull || maxReads == .max else { return }
         }
     }
 
     /// Reads and discards input of a channel whose frames can't be understood, to find its end.
-    private func passOver() {
+    private func discardInput() {
         let result = withUnsafeTemporaryAllocation(byteCount: 16 << 10, alignment: 8) { line.read(into: $0) }
         if result == .end { finish("the service closed it") }
     }
@@ -191,20 +191,20 @@ final class ClientChannel {
                 take(Frame(kind: frame.kind, number: frame.number, body: frame.body), mayWait: mayWait)
             } catch {
                 // Behind an invalid frame no frame boundary is known, so the rest of the stream is discarded.
-                return close(error.description, passesOver: true)
+                return close(error.description, discardsFrames: true)
             }
         }
     }
 
     /// Passes a frame to the session, and applies its result.
     private func take(_ frame: Frame, mayWait: Bool) {
-        if case .closing(_, passesOver: true) = state { return }
+        if case .closing(_, discardsFrames: true) = state { return }
         switch onFrame?(frame, mayWait) ?? .taken {
         case .taken: break
         case .notYet:
             held = (frame.kind, frame.number, Array(frame.body))
             line.isReading = false
-        case .malformed(let reason): close(reason, passesOver: true)
+        case .malformed(let reason): close(reason, discardsFrames: true)
         }
     }
 
@@ -213,14 +213,14 @@ final class ClientChannel {
     /// Ends writing in an orderly way and waits for the service to end the channel. The service does so after it has read
     /// all frames, so later messages on the bus do not overtake posts in these frames.
     ///
-    /// - Parameter passesOver: whether later frames are discarded, because they can't be understood.
-    func close(_ reason: String, passesOver: Bool = false) {
+    /// - Parameter discardsFrames: whether later frames are discarded, because they can't be understood.
+    func close(_ reason: String, discardsFrames: Bool = false) {
         guard case .open = state else { return }
-        state = .closing(reason: reason, passesOver: passesOver)
+        state = .closing(reason: reason, discardsFrames: discardsFrames)
         sender.close()
         line.isWaitingForSpace = false
         line.endWriting()
-        onClosing?(reason, passesOver)
+        onClosing?(reason, discardsFrames)
     }
 
     /// Ends the channel at once, without waiting for the service.

@@ -16,7 +16,7 @@ final class LibraryClient: Client {
     private let process: LoopProcess
     private let sessionBus: ProcessBus
     private let outbox = SharedOutbox()
-    private let wish: TransportWish
+    private let wish: TransportPreference
     /// Whether it ever wished for a channel.
     private(set) var hadChannel: Bool
     private var session: ServiceSession!
@@ -34,7 +34,7 @@ final class LibraryClient: Client {
         self.role = role
         process = LoopProcess(world, id: processID, name: "library client")
         sessionBus = ProcessBus(bus, streams, process)
-        wish = TransportWish(role.hasChannel ? .channel : .bus)
+        wish = TransportPreference(role.hasChannel ? .channel : .bus)
         hadChannel = role.hasChannel
         session = ServiceSession(bus: sessionBus, wish: wish, outbox: outbox, receiver: Receiver(self))
         sessionBus.onName = { [unowned self] name in named(name) }

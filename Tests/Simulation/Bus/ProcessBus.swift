@@ -28,7 +28,7 @@ final class ProcessBus: SessionBus {
         return Connection(transport, context: process.context)
     }
 
-    func channelLine(in reply: Message) throws(BusError) -> any ChannelLine {
+    func channelStream(in reply: Message) throws(BusError) -> any ClientStream {
         guard let stream = streams.take(try OpenChannel.reply(in: reply)) else {
             throw .invalidArgs("the descriptor is that of no channel")
         }

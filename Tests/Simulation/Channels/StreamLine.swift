@@ -3,7 +3,7 @@ import CarillonClient
 import CarillonMainLoop
 
 /// The library's end of a stream, served by the loop of its process.
-final class StreamLine: ChannelLine, PolledSourceDelegate {
+final class StreamLine: ClientStream, PolledSourceDelegate {
     var onReady: (() -> Void)?
     var isReading = false { didSet { if isReading, !oldValue { process?.wake() } } }
     var isWaitingForSpace = false { didSet { if isWaitingForSpace, !oldValue { process?.wake() } } }
@@ -37,7 +37,7 @@ final class StreamLine: ChannelLine, PolledSourceDelegate {
         if isAlive, hasPendingWork() { onReady?() }
     }
 
-    func read(into room: UnsafeMutableRawBufferPointer) -> LineReading {
+    func read(into room: UnsafeMutableRawBufferPointer) -> StreamReadResult {
         guard isAlive else { return .nothing }
         process?.spend(Self.cost)
         switch ours.read(into: room) {
@@ -53,10 +53,10 @@ final class StreamLine: ChannelLine, PolledSourceDelegate {
         // Sendable: a simulation has one thread.
         unowned let line: StreamLine
 
-        func write(_ bytes: UnsafeRawBufferPointer) -> LineWriting { line.write(bytes) }
+        func write(_ bytes: UnsafeRawBufferPointer) -> StreamWriteResult { line.write(bytes) }
     }
 
-    private func write(_ bytes: UnsafeRawBufferPointer) -> LineWriting {
+    private func write(_ bytes: UnsafeRawBufferPointer) -> StreamWriteResult {
         guard isAlive else { return .bytes(0) }
         process?.spend(Self.cost)
         return ours.write(bytes).map { .bytes($0) } ?? .broken

@@ -9,7 +9,7 @@ import CarillonMainLoop
 #endif
 
 /// The byte stream of a channel over a Unix socket, which a main context polls together with the socket of the bus.
-public final class SocketLine: ChannelLine, PolledSourceDelegate {
+public final class SocketStream: ClientStream, PolledSourceDelegate {
     public var onReady: (() -> Void)?
     public var isReading = false { didSet { if isReading != oldValue { poll() } } }
     public var isWaitingForSpace = false { didSet { if isWaitingForSpace != oldValue { poll() } } }
@@ -46,10 +46,10 @@ public final class SocketLine: ChannelLine, PolledSourceDelegate {
         if let tag, !source.occurred(on: tag).isEmpty { onReady?() }
     }
 
-    public func read(into room: UnsafeMutableRawBufferPointer) -> LineReading {
+    public func read(into buffer: UnsafeMutableRawBufferPointer) -> StreamReadResult {
         while true {
             // Descriptors that a peer attaches to the bytes are closed by the kernel, because `recv` does not accept them.
-            let count = recv(socket.rawValue, room.baseAddress!, room.count, Int32(MSG_DONTWAIT))
+            let count = recv(socket.rawValue, buffer.baseAddress!, buffer.count, Int32(MSG_DONTWAIT))
             if count > 0 { return .bytes(count) }
             guard count < 0 else { return .end }
             if errno == EINTR { continue }
@@ -67,7 +67,7 @@ public final class SocketLine: ChannelLine, PolledSourceDelegate {
 private struct SocketWriting: ChannelWriting {
     let socket: FileDescriptor
 
-    func write(_ bytes: UnsafeRawBufferPointer) -> LineWriting {
+    func write(_ bytes: UnsafeRawBufferPointer) -> StreamWriteResult {
         while true {
             let count = send(
                 socket.rawValue, bytes.baseAddress!, bytes.count, Int32(MSG_NOSIGNAL) | Int32(MSG_DONTWAIT))

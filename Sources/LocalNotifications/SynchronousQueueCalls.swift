@@ -12,22 +12,22 @@ import Foundation
 /// When a wait would complete a cycle, a thread of the cycle that occupies a slot of the called queue runs the call
 /// itself, on top of its own wait. Therefore a call always runs on a thread of its queue, a call on the main queue runs on
 /// the main thread, and a serial queue stays serial.
-enum WaitingQueues {
+enum SynchronousQueueCalls {
     /// Runs `body` on `queue` and waits for it. On a thread of `queue` itself, `body` runs at once.
     ///
     /// - Returns: the result of `body`, or nil when the queue cancelled the operation.
     static func run<Result: Sendable>(
         on queue: OperationQueue, _ body: @escaping @Sendable () -> Result
     ) -> Result? {
-        let here = OperationQueue.current ?? (MainContext.isMainThread ? .main : nil)
-        if here === queue { return body() }
+        let occupiedQueue = OperationQueue.current ?? (MainContext.isMainThread ? .main : nil)
+        if occupiedQueue === queue { return body() }
         let outcome = Outcome<Result>()
         let thread = WaitingThread.current
         let operation = WaitedOperation(for: queue, waiter: thread) {
             let result = body()
             outcome.result.withLock { $0 = result }
         }
-        if !thread.begin(operation, on: here) { queue.addOperation(operation) }
+        if !thread.begin(operation, on: occupiedQueue) { queue.addOperation(operation) }
         thread.wait(for: operation)
         return outcome.result.withLock { $0.take() }
     }
@@ -58,7 +58,7 @@ private struct Waits {
                 switch operation.stage {
                 case .over: return false
                 case .running(let runner): return cycle.contains { $0 === runner }
-                case .waiting: return cycle.count { $0.stands(for: operation.queue) } >= operation.width
+                case .waiting: return cycle.count { $0.occupiesSlot(for: operation.queue) } >= operation.slotCount
                 }
             }
             if left.count == cycle.count { break }
@@ -77,11 +77,11 @@ private struct Waits {
         let cycle = cycle(with: thread)
         for waiting in cycle {
             guard let operation = waiting.waits.last?.operation, case .waiting = operation.stage,
-                let server = cycle.first(where: { $0.stands(for: operation.queue) })
+                let assignee = cycle.first(where: { $0.occupiesSlot(for: operation.queue) })
             else { continue }
-            operation.stage = .running(on: server)
-            server.jobs.append(operation)
-            return server
+            operation.stage = .running(on: assignee)
+            assignee.assignedOperations.append(operation)
+            return assignee
         }
         return nil
     }
@@ -116,17 +116,17 @@ private final class WaitingThread: @unchecked Sendable {
     /// Whether the thread waits now. False while it runs an assigned operation during its wait.
     var isWaiting = false
     /// The operations that are assigned to the thread, which it runs during its wait.
-    var jobs: [WaitedOperation] = []
+    var assignedOperations: [WaitedOperation] = []
     /// The semaphore that ends the sleep of the thread.
-    private let alarm = DispatchSemaphore(value: 0)
+    private let semaphore = DispatchSemaphore(value: 0)
 
     /// Whether the thread occupies a slot of this queue in its innermost wait.
-    func stands(for queue: OperationQueue) -> Bool {
+    func occupiesSlot(for queue: OperationQueue) -> Bool {
         waits.last?.queue === queue
     }
 
     func wake() {
-        alarm.signal()
+        semaphore.signal()
     }
 
     /// Records that the thread will wait for an operation, and resolves the deadlock that this may complete.
@@ -134,17 +134,17 @@ private final class WaitingThread: @unchecked Sendable {
     /// - Parameter queue: the queue of which the thread occupies a slot; nil for none.
     /// - Returns: whether a waiting thread runs the operation, so that it must not be added to its queue.
     func begin(_ operation: WaitedOperation, on queue: OperationQueue?) -> Bool {
-        let (server, isServed) = allWaits.withLock { all -> (WaitingThread?, Bool) in
+        let (assignee, isServed) = allWaits.withLock { all -> (WaitingThread?, Bool) in
             waits.append(Wait(operation: operation, queue: queue))
             isWaiting = true
             // A thread that occupies no slot blocks no other thread, so it is not part of a cycle.
             guard queue != nil else { return (nil, false) }
             if waits.count(where: { $0.queue != nil }) == 1 { all.threads.append(self) }
-            let server = all.breakCycle(with: self)
-            if case .waiting = operation.stage { return (server, false) }
-            return (server, true)
+            let assignee = all.breakCycle(with: self)
+            if case .waiting = operation.stage { return (assignee, false) }
+            return (assignee, true)
         }
-        server?.wake()
+        assignee?.wake()
         return isServed
     }
 
@@ -152,9 +152,9 @@ private final class WaitingThread: @unchecked Sendable {
     func wait(for operation: WaitedOperation) {
         while true {
             let (job, isOver) = allWaits.withLock { all -> (WaitedOperation?, Bool) in
-                if !jobs.isEmpty {
+                if !assignedOperations.isEmpty {
                     isWaiting = false
-                    return (jobs.removeFirst(), false)
+                    return (assignedOperations.removeFirst(), false)
                 }
                 guard case .over = operation.stage else { return (nil, false) }
                 let wait = waits.removeLast()
@@ -166,16 +166,16 @@ private final class WaitingThread: @unchecked Sendable {
             }
             if isOver { return }
             guard let job else {
-                alarm.wait()
+                semaphore.wait()
                 continue
             }
             job.runBody()
-            let server = allWaits.withLock { all -> WaitingThread? in
+            let assignee = allWaits.withLock { all -> WaitingThread? in
                 isWaiting = true
                 // Another thread may have begun to wait meanwhile, so that this wait completes a cycle now.
                 return all.breakCycle(with: self)
             }
-            server?.wake()
+            assignee?.wake()
         }
     }
 }
@@ -195,7 +195,7 @@ private final class WaitedOperation: Operation, @unchecked Sendable {
     /// The queue that runs the operation.
     let queue: OperationQueue
     /// The number of slots of the queue: the operations that it runs at once.
-    let width: Int
+    let slotCount: Int
     var stage = Stage.waiting
     /// The body; nil once it has been taken.
     private var body: (@Sendable () -> Void)?
@@ -204,8 +204,8 @@ private final class WaitedOperation: Operation, @unchecked Sendable {
 
     init(for queue: OperationQueue, waiter: WaitingThread, _ body: @escaping @Sendable () -> Void) {
         self.queue = queue
-        let width = queue.maxConcurrentOperationCount
-        self.width = queue === OperationQueue.main ? 1 : width > 0 ? width : .max
+        let slotCount = queue.maxConcurrentOperationCount
+        self.slotCount = queue === OperationQueue.main ? 1 : slotCount > 0 ? slotCount : .max
         self.waiter = waiter
         self.body = body
     }
