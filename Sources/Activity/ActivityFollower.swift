@@ -96,7 +96,7 @@ final class ActivityFollower {
 
     /// Starts the first source, without blocking.
     func start() {
-        candidates = wanted
+        candidates = allowedSources
         guard let best = candidates.first else {
             status.reason = choice == .none ? "the configuration selects no source" : "the session offers no source yet"
             Log.notice("activity: \(choice == .none ? "off" : reason); no client is suspended for inactivity")
@@ -158,15 +158,15 @@ final class ActivityFollower {
             session = theirs
             Log.info("activity: the session is that of \(client)", ["CARILLON_CLIENT": client.rawValue])
             restart()
-        } else if source == nil, retryTimer == nil, !wanted.isEmpty {
+        } else if source == nil, retryTimer == nil, !allowedSources.isEmpty {
             failures = 0
-            candidates = wanted
+            candidates = allowedSources
             tryNext()
         }
     }
 
     /// The sources that the configuration and the session allow, the best first.
-    private var wanted: [ActivitySourceKind] {
+    private var allowedSources: [ActivitySourceKind] {
         switch choice {
         case .automatic: ActivitySourceKind.offered(by: session)
         case .none: []
@@ -210,7 +210,7 @@ final class ActivityFollower {
 
     /// Updates the state by an event of the source, and forwards the event to the tracker.
     private func handle(_ event: ActivityEvent) {
-        liveness?.noteSign()
+        liveness?.recordAnswer()
         switch event {
         case .alive: return
         case .focused(let window):
@@ -257,7 +257,7 @@ final class ActivityFollower {
 
     private func watchLiveness() {
         liveness = LivenessCheck(
-            context: context, ask: { [unowned self] in source?.askForSign() },
+            context: context, ask: { [unowned self] in source?.requestAnswer() },
             onSilence: { [unowned self] in handle(.ended(reason: "it has stopped answering")) })
     }
 
@@ -270,7 +270,7 @@ final class ActivityFollower {
 
     /// Ends a round in which all sources failed. The next round follows after a pause, up to a maximum.
     private func pause() {
-        candidates = wanted
+        candidates = allowedSources
         status.kind = candidates.first
         failures += 1
         guard failures <= Self.maximumFailures else {

@@ -13,7 +13,7 @@ import CarillonCore
 ///   and programs in a terminal, whose window belongs to the terminal.
 final class ActivityTracker {
     /// A process with its clients, possibly thousands. All clients of a process have the same activity.
-    private final class Tracked {
+    private final class ClientProcess {
         let facts: ProcessFacts
         /// The parsed ``ProcessFacts/unitApplication``.
         let unitApplication: String?
@@ -21,7 +21,7 @@ final class ActivityTracker {
         let program: String
         var clients: Set<ClientName> = []
         /// The activity that was last reported to the service.
-        var told = Activity.unknown
+        var reportedActivity = Activity.unknown
 
         init(_ facts: ProcessFacts, program: String) {
             self.facts = facts
@@ -64,8 +64,8 @@ final class ActivityTracker {
     private let tell: (ClientName, Activity) -> Void
     /// Asks the bus for the process that owns a well-known name.
     private let ownerOfName: (String, @escaping (UInt32?) -> Void) -> Void
-    private var clients: [ClientName: Tracked] = [:]
-    private var tracked: [ProcessIdentity: Tracked] = [:]
+    private var clients: [ClientName: ClientProcess] = [:]
+    private var tracked: [ProcessIdentity: ClientProcess] = [:]
     /// The process ids of clients whose process facts are being looked up.
     private var pending: [ClientName: UInt32] = [:]
     private var windows: [WindowID: Window] = [:]
@@ -73,9 +73,9 @@ final class ActivityTracker {
     private var focused: WindowID?
     /// The owners of the windows that the active window is transient for. A dialog of another process thus makes the
     /// application of its main window active.
-    private var focusedFor: [Owner] = []
+    private var transientForOwners: [Owner] = []
     /// The number of the last event. Events are numbered, so that the result of an older lookup is ignored.
-    private var lastNote: UInt64 = 0
+    private var lastEventNumber: UInt64 = 0
     /// The number of the last change of focus.
     private var focusNumber: UInt64 = 0
     /// The rules by which applications are inactive.
@@ -116,7 +116,7 @@ final class ActivityTracker {
     }
 
     /// Returns the names by which the rules may identify a process's application.
-    private func names(of process: Tracked, _ windows: [String]) -> [String] {
+    private func names(of process: ClientProcess, _ windows: [String]) -> [String] {
         [process.facts.sandbox?.application, process.unitApplication].compactMap(\.self) + windows + [process.program]
     }
 
@@ -159,16 +159,16 @@ final class ActivityTracker {
         guard let facts else { return }
         let before = tracked[facts.identity]
         let isKnown = before?.facts == facts
-        let process = isKnown ? before! : Tracked(facts, program: processes.name(of: processID))
+        let process = isKnown ? before! : ClientProcess(facts, program: processes.name(of: processID))
         if !isKnown {
             tracked[facts.identity] = process
             // The same process may have entered another unit or a sandbox. The new entry takes over its clients.
-            process.told = before?.told ?? .unknown
+            process.reportedActivity = before?.reportedActivity ?? .unknown
             process.clients = before?.clients ?? []
             for other in process.clients { clients[other] = process }
         }
         join(client, process)
-        if process.told != .unknown { tell(client, process.told) }
+        if process.reportedActivity != .unknown { tell(client, process.reportedActivity) }
         guard !isKnown else { return }
         // A new process affects others only if a window is known by its application id alone: the application may now
         // have several runs that can't be distinguished.
@@ -176,10 +176,10 @@ final class ActivityTracker {
         update(only: isAlone ? process : nil)
     }
 
-    private func join(_ client: ClientName, _ process: Tracked) {
+    private func join(_ client: ClientName, _ process: ClientProcess) {
         clients[client] = process
         process.clients.insert(client)
-        if process.told == .inactive { inactiveCount += 1 }
+        if process.reportedActivity == .inactive { inactiveCount += 1 }
     }
 
     /// Removes a client that left.
@@ -191,7 +191,7 @@ final class ActivityTracker {
     private func leave(_ client: ClientName) {
         guard let process = clients.removeValue(forKey: client) else { return }
         process.clients.remove(client)
-        if process.told == .inactive { inactiveCount -= 1 }
+        if process.reportedActivity == .inactive { inactiveCount -= 1 }
         if process.clients.isEmpty { tracked[process.facts.identity] = nil }
     }
 
@@ -205,12 +205,12 @@ final class ActivityTracker {
             isFollowing = true
             focused = window?.id
             if let window { note(window, isHidden: false) }
-            noteFocusedFor(window?.transientFor ?? [])
+            recordTransientForOwners(window?.transientFor ?? [])
         case .shell(let window): note(window, isHidden: false)
         case .window(let window, let isHidden): note(window, counts: false, isHidden: isHidden)
         case .closed(let id):
             windows[id] = nil
-            if focused == id { (focused, focusedFor) = (nil, []) }
+            if focused == id { (focused, transientForOwners) = (nil, []) }
         case .alive: return
         case .undecided, .ended: reset()
         }
@@ -221,7 +221,7 @@ final class ActivityTracker {
     private func reset() {
         isFollowing = false
         windows = [:]
-        (focused, focusedFor) = (nil, [])
+        (focused, transientForOwners) = (nil, [])
         compositor = nil
         nameOwners = [:]
     }
@@ -233,8 +233,8 @@ final class ActivityTracker {
         let before = windows[window.id]
         // A table at its limit is cleared: then the activity of these applications is unknown.
         if before == nil, windows.count >= Self.maximumWindows { windows = [:] }
-        lastNote += 1
-        let number = lastNote
+        lastEventNumber += 1
+        let number = lastEventNumber
         // The owner is looked up at each event, since window ids and process ids can be reused.
         let owner = owner(window.party, before: before?.owner) { [weak self] owner in
             guard let self, windows[window.id]?.number == number else { return }
@@ -245,22 +245,22 @@ final class ActivityTracker {
         noted.counts = counts || before?.counts == true
         noted.isHidden = isHidden
         windows[window.id] = noted
-        lookForName(of: noted.owner)
+        lookUpBusName(of: noted.owner)
     }
 
     /// Records the owners of the windows that the active window is transient for.
-    private func noteFocusedFor(_ parties: [ActivityWindow.Party]) {
-        lastNote += 1
-        let number = lastNote
+    private func recordTransientForOwners(_ parties: [ActivityWindow.WindowOwner]) {
+        lastEventNumber += 1
+        let number = lastEventNumber
         focusNumber = number
-        focusedFor = parties.enumerated().map { place, party in
+        transientForOwners = parties.enumerated().map { place, party in
             owner(party, before: nil) { [weak self] owner in
-                guard let self, focusNumber == number, focusedFor.indices.contains(place) else { return }
-                focusedFor[place] = owner
+                guard let self, focusNumber == number, transientForOwners.indices.contains(place) else { return }
+                transientForOwners[place] = owner
                 update()
             }
         }
-        focusedFor.forEach(lookForName)
+        transientForOwners.forEach(lookUpBusName)
     }
 
     /// Returns the owner of a window, as far as it is known at once.
@@ -269,7 +269,7 @@ final class ActivityTracker {
     ///   - before: The previous owner, which is kept during the lookup of its process.
     ///   - completion: Called later if the owner was not known at once.
     private func owner(
-        _ party: ActivityWindow.Party, before: Owner?, completion: @escaping (Owner) -> Void
+        _ party: ActivityWindow.WindowOwner, before: Owner?, completion: @escaping (Owner) -> Void
     ) -> Owner {
         if let processID = party.processID, processID > 0 {
             var known: Owner?
@@ -288,7 +288,7 @@ final class ActivityTracker {
     }
 
     /// Asks the bus for the process that owns an application id as a well-known name, as many desktop applications do.
-    private func lookForName(of owner: Owner) {
+    private func lookUpBusName(of owner: Owner) {
         guard case .application(let application) = owner else { return }
         ownerOfName(application) { [weak self] processID in
             guard let self, nameOwners[application] != processID else { return }
@@ -297,31 +297,31 @@ final class ActivityTracker {
         }
     }
 
-    private var owners: [Owner] { windows.values.map(\.owner) + focusedFor }
+    private var owners: [Owner] { windows.values.map(\.owner) + transientForOwners }
 
     // MARK: Activity
 
     /// Computes the activity of one process or of all, and reports the changes.
-    private func update(only process: Tracked? = nil) {
-        var news: [(ClientName, Activity)] = []
+    private func update(only process: ClientProcess? = nil) {
+        var changes: [(ClientName, Activity)] = []
         let groups = applicationGroups()
         for process in process.map({ [$0] }) ?? Array(tracked.values) {
             let activity = activity(of: process, groups: groups)
-            guard activity != process.told else { continue }
-            let change = (activity == .inactive ? 1 : 0) - (process.told == .inactive ? 1 : 0)
+            guard activity != process.reportedActivity else { continue }
+            let change = (activity == .inactive ? 1 : 0) - (process.reportedActivity == .inactive ? 1 : 0)
             inactiveCount += change * process.clients.count
-            process.told = activity
-            news += process.clients.map { ($0, activity) }
+            process.reportedActivity = activity
+            changes += process.clients.map { ($0, activity) }
         }
         // Resumed clients come first, since their notifications are due.
-        for (name, activity) in news where activity != .inactive { tell(name, activity) }
-        for (name, activity) in news where activity == .inactive { tell(name, activity) }
+        for (name, activity) in changes where activity != .inactive { tell(name, activity) }
+        for (name, activity) in changes where activity == .inactive { tell(name, activity) }
     }
 
     /// Returns the activity of a process; the rules are in the description of this class.
-    private func activity(of process: Tracked, groups: [String: Set<Group>]) -> Activity {
+    private func activity(of process: ClientProcess, groups: [String: Set<Group>]) -> Activity {
         let facts = process.facts
-        guard isFollowing, !facts.isEssential, facts.identity.id != compositor else { return .unknown }
+        guard isFollowing, !facts.isPartOfSession, facts.identity.id != compositor else { return .unknown }
         // About the windows of the process's application: whether one exists, was active before, is visible, or is part
         // of the desktop; and whether a helper process of the application owns the active window.
         var (hasWindow, wasActive, isVisible, isShell, isHelperActive) = (false, false, false, false, false)
@@ -345,7 +345,7 @@ final class ActivityTracker {
             }
             if let application = window.application { applications.append(application) }
         }
-        if focusedFor.contains(where: { isOwner(process, of: $0, groups) }) { return .active }
+        if transientForOwners.contains(where: { isOwner(process, of: $0, groups) }) { return .active }
         switch rules.rule(for: names(of: process, applications)) {
         case .unfocused: if !wasActive || isShell { return .unknown }
         case .hidden:
@@ -357,7 +357,7 @@ final class ActivityTracker {
 
     /// Whether the process belongs to the owner of a window. An owner that is known only by its application id counts only
     /// if the application has one run.
-    private func isOwner(_ process: Tracked, of owner: Owner, _ groups: [String: Set<Group>]) -> Bool {
+    private func isOwner(_ process: ClientProcess, of owner: Owner, _ groups: [String: Set<Group>]) -> Bool {
         switch owner {
         case .nobody: return false
         case .process(let window): return process.facts.belongs(to: window)
@@ -378,7 +378,7 @@ final class ActivityTracker {
     }
 
     /// Returns the run of `application` to which a process belongs; nil if the process does not belong to it.
-    private func group(of process: Tracked, for application: String) -> Group? {
+    private func group(of process: ClientProcess, for application: String) -> Group? {
         let facts = process.facts
         if let sandbox = facts.sandbox {
             return sandbox.application == application && !sandbox.instance.isEmpty ? .sandbox(sandbox) : nil

@@ -19,32 +19,32 @@ final class LivenessCheck {
     private let context: MainContext
     private let ask: () -> Void
     private let onSilence: () -> Void
-    private var lastSign: SuspendingClock.Instant
+    private var lastAnswer: SuspendingClock.Instant
     /// The timer until the next query, or until the limit of a pending one; nil if no query is scheduled or pending.
     private var timer: EventSource?
 
     /// - Parameters:
-    ///   - ask: Queries the source; the owner calls ``noteSign()`` when the answer arrives.
+    ///   - ask: Queries the source; the owner calls ``recordAnswer()`` when the answer arrives.
     ///   - onSilence: Called if there was no answer; then the check has ended.
     init(context: MainContext, ask: @escaping () -> Void, onSilence: @escaping () -> Void) {
         self.context = context
         self.ask = ask
         self.onSilence = onSilence
-        lastSign = context.now
+        lastAnswer = context.now
     }
 
     /// Schedules a query after a use of the service; called while clients are suspended for inactivity.
     func noteUse() {
         guard timer == nil else { return }
-        let pause = lastSign + .milliseconds(Self.interval) - context.now
+        let pause = lastAnswer + .milliseconds(Self.interval) - context.now
         guard pause > .zero else { return askNow() }
         timer = .once(milliseconds: UInt32(pause / .milliseconds(1)) + 1, on: context) { [unowned self] in askNow() }
     }
 
     /// Called for each event or answer of the source, which shows that it works.
-    func noteSign() {
+    func recordAnswer() {
         timer = nil
-        lastSign = context.now
+        lastAnswer = context.now
     }
 
     private func askNow() {

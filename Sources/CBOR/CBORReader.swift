@@ -176,7 +176,9 @@ struct CBORReader {
     private static func range(
         _ context: UnsafeMutableRawPointer?, _ data: UnsafePointer<UInt8>?, _ count: Int
     ) -> Range<Int> {
-        guard let data, let start = context?.assumingMemoryBound(to: DecodedHead.self).pointee.start else { return 0..<0 }
+        guard let data, let start = context?.assumingMemoryBound(to: DecodedHead.self).pointee.start else {
+            return 0..<0
+        }
         return data - start..<data - start + count
     }
 

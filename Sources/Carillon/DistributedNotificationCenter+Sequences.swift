@@ -137,7 +137,7 @@ extension DistributedNotificationCenter {
 
         public struct AsyncIterator: AsyncIteratorProtocol {
             private let reader: Readers<ReceivedNotification>.Reader
-            private var turn = ReaderTurn()
+            private var turn = ReaderBudget()
 
             fileprivate init(_ reader: Readers<ReceivedNotification>.Reader) { self.reader = reader }
 

@@ -42,7 +42,8 @@ final class CommandSession: @unchecked Sendable {
         self.startsService = startsService
         session = ServiceSession(
             bus: LoopBus(address: { () throws(BusError) in try Connection.sessionBusAddress() }, context: .default),
-            startsService: startsService, wish: TransportPreference(ofUser: .ofEnvironment), outbox: outbox, receiver: self)
+            startsService: startsService, wish: TransportPreference(ofUser: .ofEnvironment), outbox: outbox,
+            receiver: self)
     }
 
     /// Calls `start`, which submits the first requests, and then runs the loop until ``finish(_:)``.

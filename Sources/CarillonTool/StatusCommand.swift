@@ -38,7 +38,7 @@ enum StatusCommand {
     }
 
     /// Returns lines about the policy, the permissions of programs; none for a service that does not send it.
-    private static func text(of policy: ShownPolicy) -> [(label: String, text: String)] {
+    private static func text(of policy: PolicyProperty) -> [(label: String, text: String)] {
         guard !policy.unidentified.isEmpty else { return [] }
         func names(_ names: [String]) -> String { names.isEmpty ? "none" : names.joined(separator: "; ") }
         let confined = policy.confinesUnidentified ? "open names only" : "all names"

@@ -80,14 +80,14 @@ enum ValuesCommand {
     }
 
     /// Returns a line for people: name, object and userInfo.
-    private static func text(_ value: KeptValue) -> String {
+    private static func text(_ value: RetainedValueInfo) -> String {
         var parts = [NotificationFormat.readable(value.name)]
         if !value.object.isEmpty { parts.append(NotificationFormat.readable(value.object)) }
         if !value.userInfo.isEmpty { parts.append(PropertyListJSON.text(.dictionary(value.userInfo))) }
         return parts.joined(separator: "  ")
     }
 
-    private static func jsonText(_ value: KeptValue) -> String {
+    private static func jsonText(_ value: RetainedValueInfo) -> String {
         PropertyListJSON.object([
             ("name", PropertyListJSON.text(.string(value.name))),
             ("object", PropertyListJSON.text(.string(value.object))),
@@ -97,7 +97,7 @@ enum ValuesCommand {
     }
 
     /// Prints a table of values without their userInfo.
-    private static func show(_ values: [KeptValue], on terminal: Terminal, _ session: CommandSession) {
+    private static func show(_ values: [RetainedValueInfo], on terminal: Terminal, _ session: CommandSession) {
         let now = WallClock.microseconds()
         // The column `from` is left out if no value comes from another machine or user, as is usual.
         let showsOrigin = values.contains { $0.origin != nil }
@@ -118,7 +118,7 @@ enum ValuesCommand {
     }
 }
 
-extension KeptValue {
+extension RetainedValueInfo {
     /// The user and the machine that the value comes from, as far as they are known, such as `anna@alpha`; nil for this
     /// session.
     var origin: String? {

@@ -164,7 +164,7 @@ extension NotificationCenter {
         struct Iterator: AsyncIteratorProtocol {
             private var base: AsyncStream<Message>.Iterator
             private let token: ObservationToken
-            private var turn = ReaderTurn()
+            private var turn = ReaderBudget()
 
             init(_ messages: MessageStream<Message>) {
                 base = messages.stream.makeAsyncIterator()

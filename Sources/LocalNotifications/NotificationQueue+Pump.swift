@@ -196,9 +196,9 @@ extension QueuePump.Waiting {
     /// - Returns: whether the source has to be signaled: for the first notification, and for the first in new modes, of
     ///   which a sleeping loop knows nothing.
     fileprivate mutating func append(_ item: QueuedNotification) -> Bool {
-        let isUnannounced = lanes.isUnannounced(item.modes)
+        let needsWakeUp = lanes.needsWakeUp(item.modes)
         lanes.append(item, in: item.modes)
-        return claimSignal() || isUnannounced
+        return claimSignal() || needsWakeUp
     }
 
     /// Whether the source has to be signaled, which is then recorded.

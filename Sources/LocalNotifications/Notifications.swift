@@ -46,7 +46,7 @@ extension NotificationCenter {
 
         public struct Iterator: AsyncIteratorProtocol {
             private let reader: Readers<CrossThreadBox<Notification>>.Reader
-            private var turn = ReaderTurn()
+            private var turn = ReaderBudget()
 
             fileprivate init(_ reader: Readers<CrossThreadBox<Notification>>.Reader) { self.reader = reader }
 

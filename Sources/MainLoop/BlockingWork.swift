@@ -57,9 +57,9 @@ package final class BlockingWork {
     private let width: Int
     private let usesThreads: Bool
     /// The items that have not begun.
-    private var line: [Item] = []
+    private var queue: [Item] = []
     /// The items that run, or are done and not reported.
-    private var current: [Item] = []
+    private var running: [Item] = []
     /// The items after their timeout whose threads still run.
     private var stuck: [Item] = []
     /// The items without a thread, until the loop calls their completions with nil.
@@ -85,10 +85,10 @@ package final class BlockingWork {
     }
 
     /// Whether no item waits, runs or has an unreported result. Stuck items do not count.
-    package var isIdle: Bool { current.isEmpty && line.isEmpty && refused.isEmpty }
+    package var isIdle: Bool { running.isEmpty && queue.isEmpty && refused.isEmpty }
 
     /// The number of items that have not begun.
-    package var waitingCount: Int { line.count }
+    package var waitingCount: Int { queue.count }
 
     /// The number of stuck threads.
     package var stuckCount: Int { stuck.count }
@@ -103,7 +103,7 @@ package final class BlockingWork {
     ) {
         let outcome = Outcome<Value>()
         let usesThreads = usesThreads
-        line.append(
+        queue.append(
             Item(
                 begin: { whenDone in
                     guard usesThreads else {
@@ -123,26 +123,26 @@ package final class BlockingWork {
 
     /// Begins waiting items until `width` items run.
     private func beginNext() {
-        while current.count < width, !line.isEmpty {
-            let next = line.removeFirst()
+        while running.count < width, !queue.isEmpty {
+            let next = queue.removeFirst()
             guard stuck.count < Self.maxStuck, next.begin({ [context] in context.wakeUp() }) else {
                 refused.append(next)
                 continue
             }
-            current.append(next)
+            running.append(next)
             guard usesThreads else { continue }
             next.timer = .once(milliseconds: bound, on: context, priority: priority) { [unowned self, unowned next] in
-                giveUp(next)
+                timeOut(next)
             }
         }
     }
 
     /// Ends an item at its timeout: calls its completion with nil, and lets the next item begin.
-    private func giveUp(_ item: Item) {
+    private func timeOut(_ item: Item) {
         item.timer = nil
         // The result arrived just before the timeout: `dispatch` reports it.
         guard !item.isDone() else { return }
-        current.removeAll { $0 === item }
+        running.removeAll { $0 === item }
         stuck.append(item)
         item.end(false)
         beginNext()
@@ -151,15 +151,15 @@ package final class BlockingWork {
 
 extension BlockingWork: PolledSourceDelegate {
     package func hasPendingWork() -> Bool {
-        !refused.isEmpty || current.contains { $0.isDone() } || stuck.contains { $0.isDone() }
+        !refused.isEmpty || running.contains { $0.isDone() } || stuck.contains { $0.isDone() }
     }
 
     package func dispatch() {
         // A stuck thread that has ended after all makes space for another one; its late result is ignored.
         stuck.removeAll { $0.isDone() }
-        let (over, done) = (refused, current.filter { $0.isDone() })
+        let (over, done) = (refused, running.filter { $0.isDone() })
         refused = []
-        current.removeAll { item in done.contains { $0 === item } }
+        running.removeAll { item in done.contains { $0 === item } }
         for item in done { item.timer = nil }
         for item in over { item.end(false) }
         for item in done { item.end(true) }

@@ -16,7 +16,7 @@ package final class CommandLineParser {
     /// An error in the arguments, as a text for a person.
     package struct UsageError: Error, CustomStringConvertible {
         package let description: String
-        /// The declared options, if the caller requested only these by ``CommandLineParser/inquiry``; otherwise nil.
+        /// The declared options, if the caller requested only these by ``CommandLineParser/declarationsRequest``; otherwise nil.
         package private(set) var declarations: Declarations?
 
         package init(_ description: String) {
@@ -51,7 +51,7 @@ package final class CommandLineParser {
     /// The argument that makes ``parse(_:)`` throw a ``UsageError`` with the declared options, so that a subcommand only
     /// declares its options and does nothing. Shell completion uses it inside of the program. No user can pass it: it
     /// contains a NUL character.
-    package static let inquiry = "\0"
+    package static let declarationsRequest = "\0"
 
     /// A handle to a declared option; ``value(_:)`` returns the option's value.
     package struct Option<Value> {
@@ -136,7 +136,7 @@ package final class CommandLineParser {
     ///
     /// - Throws: ``UsageError`` for an unknown option, a missing value, a value of a flag, or text that is not UTF-8.
     package func parse(_ arguments: [String]) throws(UsageError) -> [String] {
-        if arguments == [Self.inquiry] {
+        if arguments == [Self.declarationsRequest] {
             let help = Declarations.Option(long: "help", short: "h", placeholder: nil, help: "Show help options")
             throw UsageError(
                 telling: Declarations(

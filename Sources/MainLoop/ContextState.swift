@@ -2,7 +2,7 @@
 import CCarillonGLib
 import Synchronization
 
-/// The state that this module adds to a `GMainContext`: its run-loop mode, its scheduling cycles (``LoopTurns``, M3),
+/// The state that this module adds to a `GMainContext`: its run-loop mode, its scheduling cycles (``LoopCycles``, M3),
 /// and whether the context still exists (T2). ``MainContext`` and all sources of this module use it.
 ///
 /// The context holds the state as the data of a source that is never ready, the *anchor*. Therefore the state lasts as
@@ -38,7 +38,7 @@ final class ContextState: SourceHandler, Sendable {
         weak var reference: ContextReference?
         /// The sources that can't be released at this moment.
         var deferred: [Release] = []
-        /// The number of calls of ``giveUp(_:)`` in progress, each of which may release the context's last reference.
+        /// The number of calls of ``releaseReference(_:)`` in progress, each of which may release the context's last reference.
         var releases = 0
         /// Whether a wake-up was requested during such a call.
         var isToBeWoken = false
@@ -58,31 +58,31 @@ final class ContextState: SourceHandler, Sendable {
     /// Whether `deferred` may have entries. The loop reads it in each iteration without the lock.
     private let isAnyDeferred = Atomic(false)
     /// The scheduling cycles of the context, which divide its time between sources.
-    let turns: LoopTurns
+    let cycles: LoopCycles
 
     /// The clock of the context's timers; nil for the system's clock.
     let clock: (any LoopClock)?
 
-    private init(_ context: OpaquePointer, clock: (any LoopClock)?, turnClock: LoopTurns.Clock?) {
+    private init(_ context: OpaquePointer, clock: (any LoopClock)?, cycleClock: LoopCycles.Clock?) {
         state = Locked(State(context: context))
         self.clock = clock
-        turns = LoopTurns(clock: turnClock)
+        cycles = LoopCycles(clock: cycleClock)
     }
 
     // MARK: Life of the context
 
     /// Returns the state of a context, and creates it on first use. The caller keeps the context alive during the call.
     ///
-    /// - Parameter turnClock: the clock that measures the context's cycles, used only if the state is new; nil for the
+    /// - Parameter cycleClock: the clock that measures the context's cycles, used only if the state is new; nil for the
     ///   system's clock.
     static func of(
-        _ context: OpaquePointer, turnClock: LoopTurns.Clock? = nil
+        _ context: OpaquePointer, cycleClock: LoopCycles.Clock? = nil
     ) -> ContextState {
         // The lock keeps two threads from giving one context two states.
         creation.withLock { _ in
             let found = g_main_context_find_source_by_funcs_user_data(
                 context, customSourceFunctions, anchorCallback.mark)
-            guard let found else { return anchored(to: context, turnClock: turnClock) }
+            guard let found else { return anchored(to: context, cycleClock: cycleClock) }
             return unsafeDowncast(found.handler, to: ContextState.self)
         }
     }
@@ -96,9 +96,9 @@ final class ContextState: SourceHandler, Sendable {
 
     /// Creates the state of a context, and attaches the anchor that holds it.
     private static func anchored(
-        to context: OpaquePointer, clock: (any LoopClock)? = nil, turnClock: LoopTurns.Clock?
+        to context: OpaquePointer, clock: (any LoopClock)? = nil, cycleClock: LoopCycles.Clock?
     ) -> ContextState {
-        let state = ContextState(context, clock: clock, turnClock: turnClock)
+        let state = ContextState(context, clock: clock, cycleClock: cycleClock)
         // GLib calls `prepare` in order of priority: deferred releases are carried out first.
         let source = UnsafeMutablePointer<GSource>.make(state, priority: Int32.min)
         // `g_main_context_find_source_by_funcs_user_data` finds only sources with a callback. The release of the
@@ -142,7 +142,7 @@ final class ContextState: SourceHandler, Sendable {
             if g_main_current_source() != nil, g_main_context_is_owner(context) != 0 { return nil }
             if let reference = state.reference { return reference }
             // No object of this library holds the context. A reference that is being given up may be the last one, and a
-            // wake-up of an ending context is an error in GLib. `giveUp` then repeats the wake-up if the context remains.
+            // wake-up of an ending context is an error in GLib. `releaseReference` then repeats the wake-up if the context remains.
             if state.releases > 0 { state.isToBeWoken = true } else { g_main_context_wakeup(context) }
             return nil
         }
@@ -169,7 +169,7 @@ final class ContextState: SourceHandler, Sendable {
     }
 
     /// Releases this library's reference to the context, which may be the last one.
-    fileprivate func giveUp(_ pointer: OpaquePointer) {
+    fileprivate func releaseReference(_ pointer: OpaquePointer) {
         state.withLock { $0.releases += 1 }
         g_main_context_unref(pointer)
         let isToBeWoken = state.withLock { state in
@@ -399,6 +399,6 @@ final class ContextReference: @unchecked Sendable {
     }
 
     deinit {
-        state.giveUp(pointer)
+        state.releaseReference(pointer)
     }
 }

@@ -5,7 +5,7 @@ import CCarillonGLib
 /// dispatch queue on GLib's loop uses it, and so does the terminal of `carillon top`.
 ///
 /// While the action may not run, the descriptor is not polled, because a readable descriptor would wake the loop again
-/// and again. The action may run for 2 ms in each cycle of the loop (see ``LoopTurns``). Then the source *rests*: it is
+/// and again. The action may run for 2 ms in each cycle of the loop (see ``LoopCycles``). Then the source *rests*: it is
 /// not ready until the next cycle. A nested loop inside the action does not run the action again.
 ///
 /// Threads: create and release it on any thread.
@@ -22,7 +22,7 @@ package final class DescriptorSource: Sendable {
         on context: MainContext, descriptor: Int32, priority: EventSource.Priority = .default,
         modes: Set<RunLoopMode>? = [.common], onMainThreadOnly: Bool = false, action: @escaping @Sendable () -> Void
     ) {
-        TurnSources.install(on: context)
+        CycleSources.install(on: context)
         let core = DescriptorCore(
             context: context.state, descriptor: descriptor, modes: modes, onMainThreadOnly: onMainThreadOnly,
             action: action)
@@ -42,10 +42,10 @@ private final class DescriptorCore: SourceHandler, @unchecked Sendable {
     /// The registration of the descriptor, while it is polled.
     private var tag: gpointer?
     /// The cycle in which the source rests; nil before the first rest.
-    private var restsIn: LoopTurns.Number?
+    private var restingCycle: LoopCycles.Number?
     /// The running time of the action in its last cycle, in nanoseconds, and the number of that cycle.
     private var used: Int64 = 0
-    private var usedIn: LoopTurns.Number = -1
+    private var usedCycle: LoopCycles.Number = -1
     /// Whether the descriptor was closed or reported an error; the source then ends.
     private var isInvalid = false
 
@@ -66,8 +66,8 @@ private final class DescriptorCore: SourceHandler, @unchecked Sendable {
     }
 
     func prepare(_ source: Source) -> SourceReadiness {
-        context.turns.iterationBegins()
-        let shallPoll = mayRun && restsIn != context.turns.number
+        context.cycles.iterationBegins()
+        let shallPoll = mayRun && restingCycle != context.cycles.number
         if shallPoll, tag == nil {
             tag = g_source_add_unix_fd(source, descriptor, G_IO_IN)
         } else if !shallPoll, let tag {
@@ -87,15 +87,15 @@ private final class DescriptorCore: SourceHandler, @unchecked Sendable {
             isInvalid = true
             return false
         }
-        let turns = context.turns
-        let began = turns.clock()
+        let cycles = context.cycles
+        let began = cycles.clock()
         action()
-        let turn = turns.number
-        used = (usedIn == turn ? used : 0) + (turns.clock() - began)
-        usedIn = turn
+        let cycle = cycles.number
+        used = (usedCycle == cycle ? used : 0) + (cycles.clock() - began)
+        usedCycle = cycle
         if used >= ShareMeter.share {
-            restsIn = turn
-            turns.rest()
+            restingCycle = cycle
+            cycles.rest()
         }
         return true
     }

@@ -40,7 +40,7 @@ package struct KeyFile {
     /// is reported. This limit and the next keep the reading time to milliseconds for any content.
     package static let maxEntries = 1000
     /// The maximum length of such a line, in bytes. A longer line is a fault.
-    package static let longestEntry = 4096
+    package static let maxEntryBytes = 4096
 
     package let path: String
     /// The entries in the order of the file. If a key occurs twice in a group, only the last entry is kept. A line with
@@ -107,7 +107,7 @@ package struct KeyFile {
                 try reader.read(bytes[line], number: number)
             } catch {
                 if faults.count < Self.maxFaults { faults.append(error) }
-                reader.noteFaulty(bytes[line], number: number)
+                reader.recordFaultyLine(bytes[line], number: number)
             }
         }
         self.init(
@@ -185,7 +185,7 @@ extension UnsafeRawBufferPointer {
 /// The parser of a key file, which takes lines one by one.
 private struct Reader {
     /// The identity of an entry: the key in its group.
-    private struct Place: Hashable {
+    private struct EntryKey: Hashable {
         let group: String
         let key: String
     }
@@ -197,7 +197,7 @@ private struct Reader {
     /// The entries so far; nil for an entry whose key occurs again later.
     private(set) var entries: [KeyFile.Entry?] = []
     /// The index in `entries` of each key.
-    private var places: [Place: Int] = [:]
+    private var indices: [EntryKey: Int] = [:]
     /// The number of lines so far.
     private var count = 0
     /// Whether there are more entries than a configuration may have.
@@ -221,7 +221,7 @@ private struct Reader {
         }
         count += 1
         guard count <= KeyFile.maxEntries else { throw fault("there are more than \(KeyFile.maxEntries) entries") }
-        guard bytes.count <= KeyFile.longestEntry else { throw fault("'\(shown(bytes))' is too long") }
+        guard bytes.count <= KeyFile.maxEntryBytes else { throw fault("'\(shown(bytes))' is too long") }
         guard bytes.withUnsafeBytes({ $0.isText }) else {
             throw fault("'\(shown(bytes))' is not valid UTF-8, or has a zero byte")
         }
@@ -244,7 +244,7 @@ private struct Reader {
         guard let group else { throw fault("'\(shown(key))' stands before the first group") }
         let name = String(decoding: key, as: UTF8.self)
         let value = line[(separator + 1)...].trimmed
-        if let before = places.updateValue(entries.count, forKey: Place(group: group, key: name)) {
+        if let before = indices.updateValue(entries.count, forKey: EntryKey(group: group, key: name)) {
             entries[before] = nil
         }
         entries.append(
@@ -255,7 +255,7 @@ private struct Reader {
 
     /// Records a line with a fault. A faulty line without `=` may be a mistyped group name. It is then unknown to which
     /// group the later lines belong, so the file may have unknown entries.
-    mutating func noteFaulty(_ bytes: ArraySlice<UInt8>, number: Int) {
+    mutating func recordFaultyLine(_ bytes: ArraySlice<UInt8>, number: Int) {
         if bytes.first == UInt8(ascii: "[") { (group, isGroupFaulty) = (nil, true) }
         if group == nil || !bytes.contains(UInt8(ascii: "=")) { hasUnknownGroup = true }
         guard let group else { return }

@@ -27,11 +27,11 @@ public final class MainContext: @unchecked Sendable {
         reference = state.reference(takingOver: pointer)
     }
 
-    /// Creates a context whose scheduling cycles (``LoopTurns``) use `turnClock`, in nanoseconds; for tests.
-    package convenience init(turnClock: @escaping @Sendable () -> Int64) {
+    /// Creates a context whose scheduling cycles (``LoopCycles``) use `cycleClock`, in nanoseconds; for tests.
+    package convenience init(cycleClock: @escaping @Sendable () -> Int64) {
         let pointer = g_main_context_new()!
         // `init(owning:)` would create the state with the standard clock, so the state is created first.
-        _ = ContextState.of(pointer, turnClock: turnClock)
+        _ = ContextState.of(pointer, cycleClock: cycleClock)
         self.init(owning: pointer)
     }
 

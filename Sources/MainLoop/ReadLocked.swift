@@ -17,10 +17,10 @@ import Synchronization
     @usableFromInline struct Lane: ~Copyable {
         @usableFromInline let lock = Locked(())
         /// Padding of 120 bytes.
-        private let distance: (Int, Int, Int, Int, Int, Int, Int, Int, Int, Int, Int, Int, Int, Int, Int)
+        private let padding: (Int, Int, Int, Int, Int, Int, Int, Int, Int, Int, Int, Int, Int, Int, Int)
 
         init() {
-            distance = (0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+            padding = (0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
         }
     }
 

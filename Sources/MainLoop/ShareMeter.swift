@@ -27,7 +27,7 @@ package struct ShareMeter {
     private var first: ShareClock.Reading?
     /// The time of the elapsed-time clock before which the share can't be used up, so that ``hasTime()`` reads no other
     /// clock.
-    private(set) var nextLook: Int64
+    private(set) var nextReading: Int64
 
     /// Begins a share.
     ///
@@ -39,18 +39,18 @@ package struct ShareMeter {
         self.limit = limit
         self.maxTime = maxTime
         began = clock.time()
-        nextLook = began + limit / 4
+        nextReading = began + limit / 4
     }
 
     /// Whether the share is not used up. Call it on the thread that began the share.
     package mutating func hasTime() -> Bool {
         let time = clock.time()
-        guard time >= nextLook else { return true }
+        guard time >= nextReading else { return true }
         guard time - began < maxTime else { return false }
         if first == nil { first = ShareClock.Reading(time: time, threadTime: clock.threadTime()) }
         let left = limit - used(at: time)
         // Processor time is never faster than elapsed time, so the budget lasts until then at least.
-        nextLook = min(time + left, began + maxTime)
+        nextReading = min(time + left, began + maxTime)
         return left > 0
     }
 

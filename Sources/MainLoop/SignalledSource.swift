@@ -58,7 +58,7 @@ public final class SignalledSource: Sendable {
         on context: MainContext, priority: EventSource.Priority, work: LoopWork?, gate: (any SourceGate)?,
         action: @escaping @Sendable () -> Void
     ) {
-        TurnSources.install(on: context)
+        CycleSources.install(on: context)
         let role: SourceCore.Role =
             switch work {
             case nil: .alone
@@ -136,7 +136,7 @@ final class ModeGate: SourceGate {
 /// The state of a ``SignalledSource``, which GLib's source holds: whether a signal is pending, and whether the action may
 /// run now.
 private final class SourceCore: CheckedSourceHandler, Sendable {
-    /// The part of a source in the loop's scheduling cycles (``LoopTurns``).
+    /// The part of a source in the loop's scheduling cycles (``LoopCycles``).
     enum Role {
         /// The source's running time is not limited. It rests only after ``SignalledSource/signalAfterOthers()``.
         case alone
@@ -149,13 +149,13 @@ private final class SourceCore: CheckedSourceHandler, Sendable {
     private struct State {
         var isPending = false
         /// The cycle in which the source rests; nil before the first rest.
-        var restsIn: LoopTurns.Number?
+        var restingCycle: LoopCycles.Number?
         /// The time that the source ran in its last cycle with work, in nanoseconds, and the number of that cycle.
         var used: Int64 = 0
-        var turn: LoopTurns.Number = -1
+        var cycle: LoopCycles.Number = -1
         /// The meter of the running action; with nested runs, that of the innermost one.
         var meter: ShareMeter?
-        /// For the role `idle`: the value of ``LoopTurns/signals`` when the source reported to GLib that it is ready.
+        /// For the role `idle`: the value of ``LoopCycles/signals`` when the source reported to GLib that it is ready.
         var signals = 0
     }
 
@@ -177,19 +177,19 @@ private final class SourceCore: CheckedSourceHandler, Sendable {
         self.action = action
     }
 
-    private var turns: LoopTurns { context.turns }
+    private var cycles: LoopCycles { context.cycles }
 
     func signal(afterOthers: Bool) {
         let isNew = state.withLock { state in
-            if afterOthers { state.restsIn = turns.number }
+            if afterOthers { state.restingCycle = cycles.number }
             defer { state.isPending = true }
             return !state.isPending
         }
-        if afterOthers { turns.rest() }
+        if afterOthers { cycles.rest() }
         // A pending signal has woken the loop already. A content gate may have refused the work of that time, and allow
         // the new work, so the loop must check again.
         guard isNew || dependsOnContent else { return }
-        if role != .idle { turns.countSignal() }
+        if role != .idle { cycles.countSignal() }
         context.wakeUp()
     }
 
@@ -204,10 +204,10 @@ private final class SourceCore: CheckedSourceHandler, Sendable {
     }
 
     private func isReady(_ state: inout State) -> Bool {
-        guard state.isPending, state.restsIn != turns.number, isAllowed else { return false }
+        guard state.isPending, state.restingCycle != cycles.number, isAllowed else { return false }
         guard role != .sharing || hasShare(&state) else { return false }
         // A signal to any other source from now on shows in the count, and an idle source then does not run.
-        state.signals = turns.signals
+        state.signals = cycles.signals
         return true
     }
 
@@ -215,24 +215,24 @@ private final class SourceCore: CheckedSourceHandler, Sendable {
     ///
     /// - Parameter used: the time that its action has just used, in nanoseconds.
     private func hasShare(_ state: inout State, _ used: Int64 = 0) -> Bool {
-        let turn = turns.number
-        if state.turn != turn {
-            (state.turn, state.used) = (turn, 0)
-            turns.join()
+        let cycle = cycles.number
+        if state.cycle != cycle {
+            (state.cycle, state.used) = (cycle, 0)
+            cycles.join()
         }
         state.used += used
-        if turns.remainingShare(used: state.used) > 0 { return true }
-        state.restsIn = turn
-        turns.rest()
+        if cycles.remainingShare(used: state.used) > 0 { return true }
+        state.restingCycle = cycle
+        cycles.rest()
         return false
     }
 
     func prepare(_ source: Source) -> SourceReadiness {
-        turns.iterationBegins()
+        cycles.iterationBegins()
         return state.withLock { state in
             if isReady(&state) { return .ready }
-            let turn = turns.number
-            if state.isPending, state.restsIn == turn, isAllowed { turns.noteDeferred(in: turn) }
+            let cycle = cycles.number
+            if state.isPending, state.restingCycle == cycle, isAllowed { cycles.noteDeferred(in: cycle) }
             return .waiting
         }
     }
@@ -245,8 +245,8 @@ private final class SourceCore: CheckedSourceHandler, Sendable {
     func dispatch(_ source: Source) -> Bool {
         let isDue = state.withLock { state in
             // A source that was dispatched since GLib asked may have changed the mode, or signaled other sources.
-            guard state.isPending, state.restsIn != turns.number, isAllowed else { return false }
-            if role == .idle, turns.isResting || turns.signals != state.signals { return false }
+            guard state.isPending, state.restingCycle != cycles.number, isAllowed else { return false }
+            if role == .idle, cycles.isResting || cycles.signals != state.signals { return false }
             // This precedes the action: a signal while the action runs requests another run.
             state.isPending = false
             return true
@@ -260,7 +260,7 @@ private final class SourceCore: CheckedSourceHandler, Sendable {
     private func runShare() {
         let outer = state.withLock { state in
             let outer = state.meter
-            state.meter = ShareMeter(turns.shareClock, limit: turns.remainingShare(used: state.used))
+            state.meter = ShareMeter(cycles.shareClock, limit: cycles.remainingShare(used: state.used))
             return outer
         }
         action()
@@ -268,7 +268,7 @@ private final class SourceCore: CheckedSourceHandler, Sendable {
             let used = state.meter?.used ?? 0
             state.meter = outer
             // A nested loop may have begun a new cycle meanwhile. The whole time then counts in the new cycle.
-            turns.use(used)
+            cycles.use(used)
             _ = hasShare(&state, used)
         }
     }

@@ -8,13 +8,13 @@ package enum Spelling {
     /// the characters of `word`, and at least one edit. If `word` has three characters or more, an entry that begins with
     /// `word` counts as one edit away. Of equally close entries the first is returned.
     package static func closest(to word: String, among words: [String]) -> String? {
-        let most = max(1, word.count / 3)
+        let maxEdits = max(1, word.count / 3)
         var best: (word: String, edits: Int)?
         for candidate in words where candidate != word {
             let isBeginning = word.count >= 3 && candidate.hasPrefix(word)
-            guard isBeginning || abs(candidate.count - word.count) <= most else { continue }
+            guard isBeginning || abs(candidate.count - word.count) <= maxEdits else { continue }
             let edits = isBeginning ? 1 : edits(from: Array(word), to: Array(candidate))
-            if edits <= most, edits < best?.edits ?? .max { best = (candidate, edits) }
+            if edits <= maxEdits, edits < best?.edits ?? .max { best = (candidate, edits) }
         }
         return best?.word
     }

@@ -478,9 +478,9 @@ struct CenterHandlers {
     }
 
     /// Returns the files and faults of the configuration. Readers in a sandbox get none, because paths are private.
-    private func shownConfiguration(for reader: UniqueName?) -> ShownConfiguration {
+    private func shownConfiguration(for reader: UniqueName?) -> ConfigurationProperty {
         let isAllowed = reader.map { gate.visibility(of: $0).isWhole } == true
-        return ShownConfiguration(
+        return ConfigurationProperty(
             files: isAllowed ? configuration.files : [],
             errors: isAllowed ? configuration.faults.map(\.description) : [])
     }
@@ -495,7 +495,7 @@ struct CenterHandlers {
             version: Wire.softwareVersion, activitySource: driver.effects.activity?.kind?.rawValue ?? "none",
             activityState: (driver.effects.activity?.state ?? .off).rawValue,
             activityReason: driver.effects.activity?.reason ?? "",
-            policy: reader.map(gate.shown) ?? ShownPolicy(), limits: NamedNumbers { center.limits[$0] },
+            policy: reader.map(gate.shown) ?? PolicyProperty(), limits: NamedNumbers { center.limits[$0] },
             statistics: NamedNumbers { key in
                 switch key {
                 case .posted: statistics.posted

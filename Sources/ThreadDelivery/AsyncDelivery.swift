@@ -30,7 +30,7 @@ package final class AsyncDelivery: Sendable {
             state.isClosed ? .init() : state.append(Job(run: work), byteCount: byteCount)
         }
         // Detached: the task runs the work of several posters and must not inherit the context of the first.
-        if outcome.shallWake { Task.detached { await self.run() } }
+        if outcome.mustWakeTarget { Task.detached { await self.run() } }
         return outcome.lost
     }
 

@@ -22,7 +22,7 @@ struct Backlog<Job: Sendable>: Sendable {
         /// The number of lost entries, including the appended one if it was lost.
         var lost = 0
         /// Whether the caller must wake the thread that runs the jobs.
-        var shallWake = false
+        var mustWakeTarget = false
         /// The entries that were discarded to free space.
         var dropped: [Entry] = []
     }
@@ -34,7 +34,7 @@ struct Backlog<Job: Sendable>: Sendable {
     /// The number of lost entries since creation.
     private(set) var lost: UInt64 = 0
     /// Whether the target's thread was woken and has not begun to drain since. Then another wake-up is unnecessary, unless
-    /// the target's mode allows none of the waiting entries (``ModeLanes/isUnannounced(_:)``).
+    /// the target's mode allows none of the waiting entries (``ModeLanes/needsWakeUp(_:)``).
     var isAwake = false
     /// Whether ``close()`` was called.
     private(set) var isClosed = false
@@ -67,7 +67,7 @@ struct Backlog<Job: Sendable>: Sendable {
             return outcome
         }
         let entry = Entry(job: job, byteCount: byteCount, payload: payload)
-        let isUnannounced = lanes.isUnannounced(modes)
+        let needsWakeUp = lanes.needsWakeUp(modes)
         charge(entry)
         while lanes.count >= limits.count || self.byteCount > limits.byteCount, let oldest = lanes.popOldest() {
             release(oldest)
@@ -76,7 +76,7 @@ struct Backlog<Job: Sendable>: Sendable {
         lanes.append(entry, in: modes)
         outcome.lost = outcome.dropped.count
         lost += UInt64(outcome.lost)
-        outcome.shallWake = mustWake() || isUnannounced
+        outcome.mustWakeTarget = mustWake() || needsWakeUp
         return outcome
     }
 

@@ -29,7 +29,7 @@ package final class ContextDelivery: Sendable {
     private let followers = Locked<[ObjectIdentifier: @Sendable () -> Void]?>([:])
     private let closed = Atomic(false)
     /// The number of losses since the context's thread last ran this queue, for the log.
-    private let lostSince = Atomic(0)
+    private let lossesSinceDrain = Atomic(0)
 
     package init(_ context: MainContext, _ limits: DeliveryQueue.Limits) {
         // Weak: the closures below belong to the queue, the source and the context, and must not keep this object alive.
@@ -80,7 +80,7 @@ package final class ContextDelivery: Sendable {
     /// Runs the waiting work that the mode allows, in its order, until the source's time in this cycle of the loop is used
     /// up.
     private func drain() {
-        let lost = lostSince.exchange(0, ordering: .relaxed)
+        let lost = lossesSinceDrain.exchange(0, ordering: .relaxed)
         if lost > 0 { Log.warning("\(lost) notifications were lost, because their thread did not run its loop") }
         queue.drain(in: modes, while: { true }, share: { source.hasTimeLeft })
     }
@@ -95,7 +95,7 @@ package final class ContextDelivery: Sendable {
     private func report(_ lost: Int) {
         Self.lost.add(UInt64(lost), ordering: .relaxed)
         // One message when losses begin; `drain` logs another one with their number.
-        if !isClosed, lostSince.add(lost, ordering: .relaxed).oldValue == 0 {
+        if !isClosed, lossesSinceDrain.add(lost, ordering: .relaxed).oldValue == 0 {
             Log.warning("notifications are being lost: their thread does not run its loop")
         }
     }

@@ -93,7 +93,7 @@ public final class DeliveryQueue: Sendable {
         let outcome = state.withLock {
             $0.append(Job(run: work), byteCount: byteCount, payload: payload, in: modes)
         }
-        if outcome.shallWake { wake() }
+        if outcome.mustWakeTarget { wake() }
         // The discarded entries are released here, with no lock held.
         return outcome.lost
     }
@@ -120,7 +120,7 @@ public final class DeliveryQueue: Sendable {
         state.withLock { $0.isAwake = false }
         repeat {
             let isAllowed = allowed()
-            let (job, shallWake) = state.withLock { state -> (Job?, Bool) in
+            let (job, mustWakeTarget) = state.withLock { state -> (Job?, Bool) in
                 let job = isAllowed ? state.next(in: modes) : nil
                 // No waiting work is allowed in the mode. The gate of the target's source holds its signal until there
                 // is allowed work, so the next append must wake the loop again.
@@ -129,7 +129,7 @@ public final class DeliveryQueue: Sendable {
                 // pending for work that may not run yet.
                 return (job, state.mustWake())
             }
-            if shallWake { wake() }
+            if mustWakeTarget { wake() }
             guard let job else { return }
             job.run()
         } while hasTime()

@@ -21,7 +21,7 @@ package final class MainThreadTarget: DeliveryTarget {
     private let queue = DeliveryQueue(
         wake: { MainThreadTarget.shared.wake() }, wakeAfterOthers: { MainThreadTarget.shared.wakeAfterOthers() })
     private let source = SignalledSource(on: .default, for: .ordinary, gate: Gate()) {
-        MainThreadTarget.shared.drainInTurn()
+        MainThreadTarget.shared.drainForGLib()
     }
 
     /// A gate that is open in the common modes, if the main thread runs the default context.
@@ -33,7 +33,7 @@ package final class MainThreadTarget: DeliveryTarget {
 
     private let modes = ContextModes(of: .default)
     /// The check whether the main thread runs a loop at all.
-    private let loop = Locked(LoopWatch())
+    private let loop = Locked(MainLoopCheck())
     /// Whether a block of this target waits in the main dispatch queue, or in the run loop.
     private let isInMainQueue = Atomic(false)
     private let isInRunLoop = Atomic(false)
@@ -66,12 +66,12 @@ package final class MainThreadTarget: DeliveryTarget {
         DispatchQueue.main.async {
             // The flag is reset before the drain, so that an append during the drain schedules another block.
             self.isInMainQueue.store(false, ordering: .sequentiallyConsistent)
-            self.mainQueueRuns()
+            self.runMainQueueBlock()
         }
     }
 
     /// Continues in the block of the main queue: chooses the drain for the loop that runs this block.
-    private func mainQueueRuns() {
+    private func runMainQueueBlock() {
         if RunLoop.main.currentMode != nil {
             guard !isInRunLoop.exchange(true, ordering: .sequentiallyConsistent) else { return }
             RunLoop.main.perform(inModes: [.common]) {
@@ -85,7 +85,7 @@ package final class MainThreadTarget: DeliveryTarget {
     }
 
     /// Drains for GLib's loop, until the source's time in this cycle is used up.
-    private func drainInTurn() {
+    private func drainForGLib() {
         loop.withLock { $0.hasRun = true }
         queue.drain(in: nil, while: { isAllowed }, share: { source.hasTimeLeft })
     }
@@ -107,7 +107,7 @@ package final class MainThreadTarget: DeliveryTarget {
 }
 
 /// A check for a main thread that never runs a loop, the most common reason why observers receive nothing.
-private struct LoopWatch {
+private struct MainLoopCheck {
     /// Whether a loop of the main thread has drained the queue.
     var hasRun = false
     private var firstDelivery: ContinuousClock.Instant?

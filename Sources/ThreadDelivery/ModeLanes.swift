@@ -64,7 +64,7 @@ import CarillonMainLoop
     /// Whether the loop must be woken when an element for these modes is appended to a queue that is not empty. This is so
     /// if all waiting elements are for other sets of modes: then none of them may be allowed, and the loop may sleep. For
     /// an empty queue the caller always wakes the loop.
-    @inlinable package func isUnannounced(_ modes: ModeSet) -> Bool {
+    @inlinable package func needsWakeUp(_ modes: ModeSet) -> Bool {
         count > 0 && !lanes.contains { $0.modes === modes && !$0.entries.isEmpty }
     }
 

@@ -13,10 +13,10 @@ package final class OwnThreadTarget: DeliveryTarget {
     private let context = MainContext()
     private let queue: DeliveryQueue
     private let source: SignalledSource
-    private let life = Life()
+    private let life = ThreadState()
 
     /// The state that this object shares with its thread.
-    private final class Life: Sendable {
+    private final class ThreadState: Sendable {
         let hasStarted = Atomic(false)
         let isOver = Atomic(false)
     }

@@ -16,7 +16,7 @@ public struct CenterProperties: Sendable {
     /// `following`.
     public var activityReason: String
     /// The access rules that concern the reader.
-    public var policy: ShownPolicy
+    public var policy: PolicyProperty
     /// The limits in force.
     public var limits: NamedNumbers<Limits.Key>
     /// The counters and current values.
@@ -24,14 +24,14 @@ public struct CenterProperties: Sendable {
     /// The other sessions of the machine; empty for a service or a reader without access to them.
     public var sessions: [String: PropertyList]
     /// The configuration files and their errors; nil for an older service.
-    public var configuration: ShownConfiguration?
+    public var configuration: ConfigurationProperty?
     /// The properties that only a later service has, by their names.
     public var others: [String: PropertyList] = [:]
 
     public init(
         version: String, activitySource: String, activityState: String, activityReason: String,
-        policy: ShownPolicy, limits: NamedNumbers<Limits.Key>, statistics: NamedNumbers<StatisticsKey>,
-        sessions: [String: PropertyList] = [:], configuration: ShownConfiguration? = nil
+        policy: PolicyProperty, limits: NamedNumbers<Limits.Key>, statistics: NamedNumbers<StatisticsKey>,
+        sessions: [String: PropertyList] = [:], configuration: ConfigurationProperty? = nil
     ) {
         self.version = version
         self.activitySource = activitySource
@@ -81,12 +81,12 @@ public struct CenterProperties: Sendable {
         activitySource = try rest.take(Name.activitySource.rawValue, \.string)
         activityState = try rest.take(Name.activityState.rawValue, \.string)
         activityReason = try rest.take(Name.activityReason.rawValue, \.string, orElse: "")
-        policy = try ShownPolicy(try rest.take(Name.policy.rawValue, \.dictionary, orElse: [:]))
+        policy = try PolicyProperty(try rest.take(Name.policy.rawValue, \.dictionary, orElse: [:]))
         limits = try NamedNumbers(try rest.take(Name.limits.rawValue, \.dictionary))
         statistics = try NamedNumbers(try rest.take(Name.statistics.rawValue, \.dictionary))
         sessions = try rest.take(Name.sessions.rawValue, \.dictionary, orElse: [:])
         let configuration = try rest.take(Name.configuration.rawValue, \.dictionary, orElse: [:])
-        self.configuration = configuration.isEmpty ? nil : try ShownConfiguration(configuration)
+        self.configuration = configuration.isEmpty ? nil : try ConfigurationProperty(configuration)
         others = rest.entries
     }
 

@@ -24,7 +24,7 @@ struct WireDictionary {
     }
 
     /// Takes the value of an optional key; nil if it is missing.
-    mutating func takeIfThere<Value>(
+    mutating func takeOptional<Value>(
         _ key: String, _ value: (PropertyList) -> Value?
     ) throws(BusError) -> Value? {
         entries[key] == nil ? nil : try take(key, value)

@@ -56,7 +56,7 @@ struct InwardPostsTests {
                 add(.question(get.name)) { [self] error in
                     let kept = values[get.name].map {
                         [
-                            KeptValue(
+                            RetainedValueInfo(
                                 name: get.name, object: "", userInfo: $0,
                                 details: ["host": .string("lap"), "user": .string("ann")])
                         ]

@@ -10,7 +10,7 @@ import Testing
 /// one of the same name, object, machine and user with the same content.
 @Suite("G2, G3: whether a value is here already", .limited)
 struct KeptHereTests {
-    private static let here = KeptValue(
+    private static let here = RetainedValueInfo(
         name: "com.example.Battery", object: "BAT\u{E9}", userInfo: ["level": .int64(7)],
         details: ["host": .string("desk"), "user": .string("ann\u{E9}"), "serial": .uint64(3), "pid": .uint32(7)])
 
@@ -52,8 +52,8 @@ struct KeptHereTests {
                 $0.details["host"] = .string("ann\u{E9}")
                 $0.details["user"] = .string("desk")
             },
-        ] as [@Sendable (inout KeptValue) -> Void])
-    func another(change: @Sendable (inout KeptValue) -> Void) throws {
+        ] as [@Sendable (inout RetainedValueInfo) -> Void])
+    func another(change: @Sendable (inout RetainedValueInfo) -> Void) throws {
         var value = Self.here
         change(&value)
         #expect(try !message().isKept(as: value, ["level": .int64(7)], now: 0))

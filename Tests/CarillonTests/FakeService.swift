@@ -104,7 +104,7 @@ final class FakeService: @unchecked Sendable {
             guard let self else { return }
             let reply = questions.removeFirst().methodReturn()
             var writer = MessageWriter(reply)
-            let value = KeptValue(
+            let value = RetainedValueInfo(
                 name: "x", object: object, userInfo: ["value": .int64(Int64(number))],
                 details: ["serial": .uint64(serial)])
             Get.append([value], to: &writer)

@@ -134,7 +134,7 @@ struct UsageTests {
     func shortOptions() throws {
         var meanings: [Character: Set<String>] = [:]
         for command in CarillonTool.commands {
-            let error = #expect(throws: UsageError.self) { try command.run([CommandLineParser.inquiry]) }
+            let error = #expect(throws: UsageError.self) { try command.run([CommandLineParser.declarationsRequest]) }
             for option in try #require(error?.declarations).options {
                 if let short = option.short { meanings[short, default: []].insert(option.long) }
             }

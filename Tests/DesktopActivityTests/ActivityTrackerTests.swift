@@ -246,7 +246,7 @@ struct ActivityTrackerTests {
     @Test("A2: services of the session and of its background are never suspended, even with a window")
     func services() {
         desktop.processes.start(10)
-        desktop.processes.processes[10]?.isEssential = true
+        desktop.processes.processes[10]?.isPartOfSession = true
         desktop.client("panel", 10)
         desktop.focus("w1", process: 10)
         desktop.focus("w2", process: 20)

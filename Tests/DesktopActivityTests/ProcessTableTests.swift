@@ -77,13 +77,13 @@ struct ProcessTableTests {
             ("session.slice/org.gnome.Shell@wayland.service", nil, nil, true),
             ("background.slice/tracker.service", nil, nil, true),
         ] as [(String, String?, String?, Bool)])
-    func units(path: String, unit: String?, application: String?, isEssential: Bool) throws {
+    func units(path: String, unit: String?, application: String?, isPartOfSession: Bool) throws {
         let prefix = "0::/user.slice/user-1000.slice/user@1000.service/"
         let (table, directory) = try table(cgroup: "1:name=systemd:/x\n\(prefix)\(path)\n")
         let facts = try #require(table.facts(of: 10).value)
         #expect(facts.unit == unit)
         #expect(facts.unitApplication == application)
-        #expect(facts.isEssential == isEssential)
+        #expect(facts.isPartOfSession == isPartOfSession)
         withExtendedLifetime(directory) {}
     }
 
@@ -120,7 +120,7 @@ struct ProcessTableTests {
     func noUnits(cgroup: String) throws {
         let (table, directory) = try table(cgroup: cgroup)
         let facts = try #require(table.facts(of: 10).value)
-        #expect(facts.unit == nil && !facts.isEssential)
+        #expect(facts.unit == nil && !facts.isPartOfSession)
         withExtendedLifetime(directory) {}
     }
 

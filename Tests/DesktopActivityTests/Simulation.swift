@@ -66,7 +66,7 @@ final class SimulatedSource: ActivitySource {
     /// Whether it answers when it is asked for a sign of life.
     var isAlive = true
 
-    func askForSign() {
+    func requestAnswer() {
         questions += 1
         if isAlive { onEvent?(.alive) }
     }

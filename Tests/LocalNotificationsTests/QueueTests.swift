@@ -330,7 +330,7 @@ struct QueueTests {
     @Test("Q5, M3: an observer that always enqueues again leaves all other sources their turn")
     func neverStarves() {
         // A clock that stands: no rest ends before the others had their turn because the machine was busy.
-        bench(on: MainContext(turnClock: { 0 })) { bench in
+        bench(on: MainContext(cycleClock: { 0 })) { bench in
             let queue = bench.queue
             let idles = Atomic(0)
             bench.center.addObserver(forName: .a, object: nil, queue: nil) { _ in

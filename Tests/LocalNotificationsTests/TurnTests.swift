@@ -25,7 +25,7 @@ private final class Competition: Sendable {
     init() {
         // The clock is set up before the context that reads it.
         let box = Weak<Competition>()
-        context = MainContext(turnClock: { box.object?.now ?? 0 })
+        context = MainContext(cycleClock: { box.object?.now ?? 0 })
         queue = NotificationQueue(notificationCenter: center)
         box.object = self
     }

@@ -35,7 +35,9 @@ struct CommandLineParserTests {
         _ = parser.flag("flag", short: "f", help: "A flag")
         _ = parser.string("text", placeholder: "TEXT", help: "A text")
         _ = parser.strings("list", short: "l", placeholder: "ITEM", help: "A list")
-        let error = #expect(throws: CommandLineParser.UsageError.self) { try parser.parse([CommandLineParser.inquiry]) }
+        let error = #expect(throws: CommandLineParser.UsageError.self) {
+            try parser.parse([CommandLineParser.declarationsRequest])
+        }
         let declared = try #require(error?.declarations)
         #expect(declared.usage == "[NAME ...]" && declared.summary == "Rings." && declared.description == "Loudly.")
         #expect(declared.options.map(\.long) == ["flag", "text", "list", "help"])
@@ -44,7 +46,7 @@ struct CommandLineParserTests {
         #expect(declared.options.map(\.help).prefix(3) == ["A flag", "A text", "A list"])
         #expect(CommandLineParser.UsageError("wrong").declarations == nil)
         let other = CommandLineParser(program: "bell", usage: "", summary: "Rings.")
-        #expect(try other.parse(["a", CommandLineParser.inquiry]) == ["a", ""], "it ends a text for C")
+        #expect(try other.parse(["a", CommandLineParser.declarationsRequest]) == ["a", ""], "it ends a text for C")
     }
 
     @Test("Flags, texts and lists, long and short, before and behind arguments")

@@ -157,7 +157,7 @@ struct ModeTests {
     @Test("M3: others' sources of any priority get their turn before one that signals itself again after others")
     func afterOthers() {
         // A clock that stands: no rest ends before the others had their turn because the machine was busy.
-        let context = MainContext(turnClock: { 0 })
+        let context = MainContext(cycleClock: { 0 })
         let holder = Locked<SignalledSource?>(nil)
         let (busy, idle) = (Probe(), Probe())
         let source = SignalledSource(on: context, priority: .high) {

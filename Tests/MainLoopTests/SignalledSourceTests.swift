@@ -80,7 +80,7 @@ struct SignalledSourceTests {
     func timePassesWhileAsking(reading: Int) throws {
         // The clock goes on when it has been read so often since the rest began.
         let readings = Atomic(Int.min)
-        let context = MainContext(turnClock: {
+        let context = MainContext(cycleClock: {
             readings.add(1, ordering: .relaxed).newValue >= reading ? 20_000_000 : 0
         })
         let runs = Atomic(0)

@@ -91,8 +91,8 @@ struct ContractTests {
             try RemoveRetainedFrom(host: String(repeating: "h", count: 256), user: "", name: "").origin()
         }
         let values = [
-            KeptValue(name: "Ding", object: "", userInfo: ["n": .uint8(7)], details: [:]),
-            KeptValue(
+            RetainedValueInfo(name: "Ding", object: "", userInfo: ["n": .uint8(7)], details: [:]),
+            RetainedValueInfo(
                 name: "Dong", object: "x", userInfo: [:],
                 details: ["serial": .uint64(7), "time": .int64(-1), "poster": .string(":1.7")]),
         ]
@@ -390,7 +390,7 @@ struct ContractTests {
         #expect(back.activityReason == "" && back.limits[.clients] == nil && back.statistics[.posted] == nil)
         #expect(
             back.policy
-                == ShownPolicy(openNames: [], unidentified: "", confinesUnidentified: false, applications: [:]))
+                == PolicyProperty(openNames: [], unidentified: "", confinesUnidentified: false, applications: [:]))
         #expect(back.others.isEmpty)
     }
 
@@ -412,12 +412,12 @@ struct ContractTests {
     func properties() throws {
         let told = CenterProperties(
             version: "1", activitySource: "x11", activityState: "lost", activityReason: "it failed",
-            policy: ShownPolicy(
+            policy: PolicyProperty(
                 openNames: ["a.*"], unidentified: "auto", confinesUnidentified: true,
                 applications: ["org.x.Y": ["post": [], "observe": ["*"]]]),
             limits: NamedNumbers { Limits()[$0] },
             statistics: NamedNumbers { UInt64($0.rawValue.utf8.count) },
-            configuration: ShownConfiguration(files: ["/a"], errors: ["/a:1: why"]))
+            configuration: ConfigurationProperty(files: ["/a"], errors: ["/a:1: why"]))
         let reply = Wire.methodCall("Reply")
         var writer = MessageWriter(reply)
         writer.array(of: "{sv}") { writer in

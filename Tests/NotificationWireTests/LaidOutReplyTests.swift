@@ -57,7 +57,7 @@ struct LaidOutReplyTests {
             (Identity(processID: 7, application: "org.example.Bell"), ["app": .string("org.example.Bell")]),
             (Identity(origin: origin), ["host": .string(host), "user": .string(user)]),
         ]
-        var (values, expected): ([DistributedCenter.Kept], [KeptValue]) = ([], [])
+        var (values, expected): ([DistributedCenter.Kept], [RetainedValueInfo]) = ([], [])
         // Texts of all lengths, so that the next value begins at each distance from a multiple of eight.
         for length in 1...16 {
             let (name, object) = (String(repeating: "n", count: length), String(repeating: "ö", count: 16 - length))
@@ -66,7 +66,7 @@ struct LaidOutReplyTests {
             values.append(
                 try kept(name, object, userInfo, identity: identity, serial: UInt64(length), expiryTime: expiry))
             expected.append(
-                KeptValue(
+                RetainedValueInfo(
                     name: name, object: object, userInfo: userInfo,
                     details: known.merging([
                         "serial": .uint64(UInt64(length)), "time": .int64(-5), "poster": .string(":1.9"),

@@ -68,10 +68,10 @@ extension ActivityWindow {
     fileprivate init?(_ report: ActivityInterface.WindowFocused) {
         self.init(report.focused)
         kind = Kind(rawValue: report.kind) ?? .application
-        let owner = Party(
+        let owner = WindowOwner(
             processID: report.ownerProcessID > 0 ? UInt32(report.ownerProcessID) : nil,
             application: report.ownerApplication.isEmpty ? nil : report.ownerApplication)
-        if owner != Party() { transientFor = [owner] }
+        if owner != WindowOwner() { transientFor = [owner] }
     }
 
     fileprivate init(_ report: ActivityInterface.WindowVisibility) {

@@ -13,7 +13,7 @@ protocol ActivitySource: AnyObject {
     func start()
     /// Asks the desktop for an answer, which the source reports as ``ActivityEvent/alive`` or any other event. The
     /// liveness check calls it while the source reports the active window.
-    func askForSign()
+    func requestAnswer()
 }
 
 /// An event of a source.
@@ -27,7 +27,7 @@ enum ActivityEvent: Equatable {
     /// A window with its visibility, independent of the focus. It is hidden if it is minimised, or on a workspace that
     /// is not shown. If requested, it is reported for each window and at each change.
     case window(ActivityWindow, isHidden: Bool)
-    /// An answer to ``ActivitySource/askForSign()``, without a change.
+    /// An answer to ``ActivitySource/requestAnswer()``, without a change.
     case alive
     /// A closed window, or a window that is no longer accessible to the user.
     case closed(WindowID)
@@ -50,7 +50,7 @@ struct ActivityWindow: Equatable {
     var kind = Kind.application
     /// The owners of the windows that this window is transient for, as a dialog is for its main window. If this window is
     /// active, their applications are active too, even if they run in other processes.
-    var transientFor: [Party] = []
+    var transientFor: [WindowOwner] = []
 
     /// The effect of a window on its application's activity.
     enum Kind: String {
@@ -64,7 +64,7 @@ struct ActivityWindow: Equatable {
     }
 
     /// The owner of a window, as reported by its desktop.
-    struct Party: Equatable {
+    struct WindowOwner: Equatable {
         /// The process; nil or 0 if the desktop does not report it.
         var processID: UInt32?
         /// The application's id; nil if the desktop does not report it.
@@ -72,5 +72,5 @@ struct ActivityWindow: Equatable {
     }
 
     /// The owner of this window.
-    var party: Party { Party(processID: processID, application: application) }
+    var party: WindowOwner { WindowOwner(processID: processID, application: application) }
 }

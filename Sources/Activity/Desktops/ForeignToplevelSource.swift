@@ -16,8 +16,8 @@ final class ForeignToplevelSource: ActivitySource {
     /// The numbers of the Wayland objects: the registry, and the callback behind the list of globals.
     private var registry: UInt32 = 0
     private var sync: UInt32 = 0
-    /// The callback of the last ``askForSign()``.
-    private var sign: UInt32 = 0
+    /// The callback of the last ``requestAnswer()``.
+    private var answerCallback: UInt32 = 0
     /// The toplevel manager; nil until the compositor has announced it.
     private var manager: UInt32?
     /// The windows, by their object numbers.
@@ -32,7 +32,7 @@ final class ForeignToplevelSource: ActivitySource {
         var isActivated = false
         var isMinimized = false
         /// The last reported visibility.
-        var toldHidden: Bool?
+        var reportedHidden: Bool?
         /// Whether a field has changed since the last report. Titles are not stored, so their frequent changes cause no
         /// reports.
         var isChanged = true
@@ -80,9 +80,9 @@ final class ForeignToplevelSource: ActivitySource {
         return session[.runtimeDirectory].map { "\($0)/\(display)" }
     }
 
-    func askForSign() {
-        sign = connection?.newObject() ?? 0
-        connection?.request(0, of: WaylandConnection.display, .number(sign))
+    func requestAnswer() {
+        answerCallback = connection?.newObject() ?? 0
+        connection?.request(0, of: WaylandConnection.display, .number(answerCallback))
     }
 
     private func end(_ reason: String) {
@@ -106,7 +106,7 @@ final class ForeignToplevelSource: ActivitySource {
             // The events of the windows follow, and name the active one. Until then none is active, which is final on an
             // empty desktop.
             report(nil)
-        case (sign, _): onEvent?(.alive)
+        case (answerCallback, _): onEvent?(.alive)
         case (manager, 0):
             if let toplevel = arguments.number(), toplevel >= Self.firstServerObject {
                 toplevels[toplevel] = Toplevel()
@@ -168,10 +168,10 @@ final class ForeignToplevelSource: ActivitySource {
     /// Reports the visibility of a window. The protocol reports only the minimised state, so a window on another
     /// workspace counts as visible.
     private func reportVisibility(of id: UInt32) {
-        guard watchesVisibility, let toplevel = toplevels[id], toplevel.toldHidden != toplevel.isMinimized else {
+        guard watchesVisibility, let toplevel = toplevels[id], toplevel.reportedHidden != toplevel.isMinimized else {
             return
         }
-        toplevels[id]!.toldHidden = toplevel.isMinimized
+        toplevels[id]!.reportedHidden = toplevel.isMinimized
         onEvent?(
             .window(
                 ActivityWindow(id: String(id), application: toplevel.application), isHidden: toplevel.isMinimized))
@@ -186,7 +186,7 @@ final class ForeignToplevelSource: ActivitySource {
         while let parent = toplevels[child]?.parent, let application = toplevels[parent]?.application,
             window.transientFor.count < Self.maximumDepth
         {
-            window.transientFor.append(ActivityWindow.Party(application: application))
+            window.transientFor.append(ActivityWindow.WindowOwner(application: application))
             child = parent
         }
         report(window: window)

@@ -15,11 +15,11 @@ final class GNOMEShellSource: ReportedSource {
     /// needed if the source starts later, after a change of the configuration.
     override func desktopFound() {
         if watchesVisibility, let owner { bus.send(ActivityInterface.VisibilityRequested().signal(to: owner)) }
-        askForSign()
+        requestAnswer()
     }
 
     /// Asks the extension to report the focus again.
-    override func askForSign() {
+    override func requestAnswer() {
         if let owner { bus.send(ActivityInterface.ReportRequested().signal(to: owner)) }
     }
 }

@@ -67,7 +67,7 @@ final class KWinSource: ReportedSource {
     }
 
     /// Asks KWin whether the script is loaded, since a script cannot be queried.
-    override func askForSign() {
+    override func requestAnswer() {
         let message = Self.call("isScriptLoaded")
         var writer = MessageWriter(message)
         writer.append(Self.scriptName)

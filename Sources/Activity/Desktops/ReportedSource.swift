@@ -43,7 +43,7 @@ class ReportedSource: ActivitySource {
     func desktopFound() {}
 
     /// Asks the desktop for an answer. Subclasses implement it.
-    func askForSign() {}
+    func requestAnswer() {}
 
     /// Whether `sender` is the desktop, so that its report is accepted.
     func accepts(from sender: UniqueName) -> Bool { sender == owner }

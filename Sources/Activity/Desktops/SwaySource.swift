@@ -26,7 +26,7 @@ final class SwaySource: ActivitySource {
     /// The windows reported as active or with their visibility.
     private var reported: Set<WindowID> = []
     /// The last reported visibility of each window.
-    private var toldHidden: [WindowID: Bool] = [:]
+    private var reportedHidden: [WindowID: Bool] = [:]
 
     private static let magic = Array("i3-ipc".utf8)
     /// The maximum size of a message, in bytes. A tree has about 1 KiB for each window.
@@ -74,7 +74,7 @@ final class SwaySource: ActivitySource {
         activation.start()
     }
 
-    func askForSign() { send(MessageType.version) }
+    func requestAnswer() { send(MessageType.version) }
 
     private func end(_ reason: String) {
         (stream, activation) = (nil, nil)
@@ -135,14 +135,14 @@ final class SwaySource: ActivitySource {
     /// titles are frequent and can't be excluded from the subscription. Parsing an event completely would cost thirty
     /// times as much as this check. Changes that hide other windows matter only if visibility is watched.
     private func mayConcernFocus(_ payload: ArraySlice<UInt8>) -> Bool {
-        !Self.others.contains { payload.starts(with: $0) }
-            && (watchesVisibility || !Self.hiding.contains { payload.starts(with: $0) })
+        !Self.irrelevantEvents.contains { payload.starts(with: $0) }
+            && (watchesVisibility || !Self.hidingEvents.contains { payload.starts(with: $0) })
     }
 
     /// The beginnings of events that never concern the focus.
-    private static let others = ["title", "mark", "urgent"].map(beginning)
+    private static let irrelevantEvents = ["title", "mark", "urgent"].map(beginning)
     /// The beginnings of events that may hide other windows.
-    private static let hiding = ["fullscreen_mode", "floating"].map(beginning)
+    private static let hidingEvents = ["fullscreen_mode", "floating"].map(beginning)
 
     /// Returns the beginning of an event, as Sway's JSON library writes it.
     private static func beginning(_ change: String) -> [UInt8] { Array("{ \"change\": \"\(change)\",".utf8) }
@@ -158,7 +158,7 @@ final class SwaySource: ActivitySource {
             if watchesVisibility || event["container"].flatMap(Self.transientFor) != nil { askForTree() }
         case "close":
             if reported.remove(window.id) != nil { onEvent?(.closed(window.id)) }
-            toldHidden[window.id] = nil
+            reportedHidden[window.id] = nil
             askForTree()
         default: if watchesVisibility { askForTree() }
         }
@@ -192,7 +192,7 @@ final class SwaySource: ActivitySource {
         }
         for id in reported.subtracting(windows.keys) { onEvent?(.closed(id)) }
         reported.formIntersection(windows.keys)
-        toldHidden = toldHidden.filter { windows[$0.key] != nil }
+        reportedHidden = reportedHidden.filter { windows[$0.key] != nil }
         guard let focused, var window = windows[focused] else { return report(nil) }
         var child = window
         while let parent = parents[child.id].flatMap({ numbers[$0] }), window.transientFor.count < Self.maximumDepth {
@@ -205,8 +205,8 @@ final class SwaySource: ActivitySource {
     /// Reports the visibility of a window. Windows are hidden on workspaces that no output shows, behind other tabs,
     /// and in the scratchpad.
     private func reportVisibility(of window: ActivityWindow, _ node: JSON) {
-        guard let isVisible = node["visible"]?.isTrue, toldHidden[window.id] != !isVisible else { return }
-        toldHidden[window.id] = !isVisible
+        guard let isVisible = node["visible"]?.isTrue, reportedHidden[window.id] != !isVisible else { return }
+        reportedHidden[window.id] = !isVisible
         reported.insert(window.id)
         onEvent?(.window(window, isHidden: !isVisible))
     }

@@ -35,8 +35,8 @@ final class X11Source: ActivitySource {
     private var manager: Window?
     /// The number of the last query of the active window, and of the query whose answer was last reported. A query has
     /// several steps, so an older query may end after a newer one; its answer is then ignored.
-    private var lastQuestion = 0
-    private var lastAnswer = 0
+    private var lastQuery = 0
+    private var lastReportedQuery = 0
     /// The active window; 0 if none is active.
     private var active: Window = 0
     /// The window that was active last, if none is active now.
@@ -100,7 +100,7 @@ final class X11Source: ActivitySource {
     }
 
     /// Asks the server for an extension; any request would do.
-    func askForSign() {
+    func requestAnswer() {
         connection?.isPresent("XWAYLAND") { [unowned self] _ in onEvent?(.alive) }
     }
 
@@ -191,7 +191,7 @@ final class X11Source: ActivitySource {
     /// Reports that the active window is unknown, and ignores the answers to pending queries.
     private func managerDisappeared(_ reason: String) {
         manager = nil
-        lastAnswer = lastQuestion
+        lastReportedQuery = lastQuery
         (active, lastActive, managed, reported, seen) = (0, 0, [], [], [:])
         onEvent?(.undecided(reason: reason))
     }
@@ -200,20 +200,20 @@ final class X11Source: ActivitySource {
 
     /// Queries the active window and reports it.
     private func askForActiveWindow() {
-        lastQuestion += 1
-        let question = lastQuestion
+        lastQuery += 1
+        let query = lastQuery
         connection.numbers(atoms.activeWindow, of: connection.root) { [unowned self] value in
             let window = value?.first ?? 0
-            guard window == 0 else { return reportActive(window, to: question) }
-            guard hasContainers, managed.contains(lastActive) else { return report(nil, to: question) }
+            guard window == 0 else { return reportActive(window, to: query) }
+            guard hasContainers, managed.contains(lastActive) else { return report(nil, to: query) }
             findContainer(of: lastActive) { [unowned self] isFocused in
-                if isFocused { reportActive(lastActive, to: question) } else { report(nil, to: question) }
+                if isFocused { reportActive(lastActive, to: query) } else { report(nil, to: query) }
             }
         }
     }
 
-    private func reportActive(_ window: Window, to question: Int) {
-        describe(window) { [unowned self] in report($0, window, to: question) }
+    private func reportActive(_ window: Window, to query: Int) {
+        describe(window) { [unowned self] in report($0, window, to: query) }
     }
 
     /// Determines whether the focus is on a container with this window. For a focused container i3 reports that no window
@@ -250,7 +250,7 @@ final class X11Source: ActivitySource {
         connection.numbers(XCBConnection.transientFor, of: parent) { next = $0?.first ?? 0 }
         processID(of: parent) { [unowned self] processID in
             var description = description
-            if let processID { description.transientFor.append(ActivityWindow.Party(processID: processID)) }
+            if let processID { description.transientFor.append(ActivityWindow.WindowOwner(processID: processID)) }
             addParents(of: description, from: next, seen: seen.union([parent]), completion: completion)
         }
     }
@@ -263,9 +263,9 @@ final class X11Source: ActivitySource {
     }
 
     /// Reports the active window, unless a newer query was already answered.
-    private func report(_ description: ActivityWindow?, _ window: Window = 0, to question: Int) {
-        guard question > lastAnswer else { return }
-        lastAnswer = question
+    private func report(_ description: ActivityWindow?, _ window: Window = 0, to query: Int) {
+        guard query > lastReportedQuery else { return }
+        lastReportedQuery = query
         active = window
         if window != 0 {
             lastActive = window
@@ -284,14 +284,14 @@ final class X11Source: ActivitySource {
             managed = windows
             reportClosed()
             for window in new { lookForShell(window) }
-            if watchesVisibility { look(at: new) }
+            if watchesVisibility { watchVisibility(at: new) }
         }
     }
 
     // MARK: Visibility
 
     /// Begins to watch the visibility of new windows.
-    private func look(at new: Set<Window>) {
+    private func watchVisibility(at new: Set<Window>) {
         seen = seen.filter { managed.contains($0.key) }
         for window in new {
             describe(window) { [unowned self] description in
@@ -325,9 +325,9 @@ final class X11Source: ActivitySource {
             var states: [UInt32] = []
             connection.numbers(atoms.state, of: window, limit: 32) { states = $0 ?? [] }
             connection.isViewable(window) { [unowned self] isViewable in
-                guard let isViewable, let (description, told) = seen[window] else { return }
+                guard let isViewable, let (description, reportedHidden) = seen[window] else { return }
                 let isHidden = !isViewable || states.contains(atoms.hidden)
-                guard told != isHidden else { return }
+                guard reportedHidden != isHidden else { return }
                 seen[window] = (description, isHidden)
                 reported.insert(window)
                 onEvent?(.window(description, isHidden: isHidden))
@@ -363,14 +363,14 @@ final class X11Source: ActivitySource {
 
     /// Queries the process of a window, from the server or else from the client's own statement.
     private func processID(of window: Window, completion: @escaping (UInt32?) -> Void) {
-        guard canAskServer else { return ownWord(of: window, completion: completion) }
+        guard canAskServer else { return statedProcessID(of: window, completion: completion) }
         connection.processID(of: window) { [unowned self] processID in
-            if let processID { completion(processID) } else { ownWord(of: window, completion: completion) }
+            if let processID { completion(processID) } else { statedProcessID(of: window, completion: completion) }
         }
     }
 
     /// Queries the process id that the client itself states, if the client also states that it runs on this machine.
-    private func ownWord(of window: Window, completion: @escaping (UInt32?) -> Void) {
+    private func statedProcessID(of window: Window, completion: @escaping (UInt32?) -> Void) {
         connection.text(atoms.clientMachine, of: window) { [unowned self] machine in
             guard machine == Self.hostName else { return completion(nil) }
             connection.numbers(atoms.processID, of: window) { completion($0?.first) }

@@ -19,7 +19,7 @@ package final class FlatpakInstances {
     /// time is unchanged, no instance has started, so the answer is still no.
     private var unchangedSince: timespec?
     /// The maximum number of instances that are examined; a user does not run that many.
-    private static let most = 1024
+    private static let maxInstances = 1024
 
     /// - Parameter runtimeDirectory: The user's runtime directory; nil if there is none, and therefore no Flatpak.
     init(runtimeDirectory: String?) {
@@ -54,7 +54,7 @@ package final class FlatpakInstances {
             }
             guard !instance.hasPrefix(".") else { continue }
             count += 1
-            guard count <= Self.most else { return true }
+            guard count <= Self.maxInstances else { return true }
             if let info = ProcFileSystem.contents(of: "\(directory)/\(instance)/info") {
                 if Self.mayTalk(to: name.rawValue, info: info) { return true }
             } else {

@@ -233,7 +233,7 @@ package struct ProcFileSystem: ProcessTable, Sendable {
 }
 
 extension ProcessFacts {
-    /// Sets `unit` and `isEssential` from `/proc/PID/cgroup`, by the line of cgroup v2: `0::/user.slice/…`.
+    /// Sets `unit` and `isPartOfSession` from `/proc/PID/cgroup`, by the line of cgroup v2: `0::/user.slice/…`.
     mutating func readCgroups(_ bytes: [UInt8]) {
         let lines = String(decoding: bytes, as: UTF8.self).split(separator: "\n")
         guard let path = lines.first(where: { $0.hasPrefix("0::") })?.dropFirst(3) else { return }
@@ -242,7 +242,7 @@ extension ProcessFacts {
         // defines their slices and the names of application units.
         guard let manager = parts.firstIndex(where: { $0.hasPrefix("user@") }) else { return }
         let own = parts[(manager + 1)...]
-        isEssential = own.contains("session.slice") || own.contains("background.slice")
+        isPartOfSession = own.contains("session.slice") || own.contains("background.slice")
         unit = own.last { part in
             (part.hasSuffix(".scope") || part.hasSuffix(".service"))
                 && ["app-", "snap.", "dbus-"].contains(where: part.hasPrefix)

@@ -26,7 +26,7 @@ package enum Lookup<Value: Sendable>: Sendable {
 /// Threads: the loop's thread.
 package final class ProcessLookups {
     /// The progress of a query, which its thread sets.
-    private final class Ticket: Sendable {
+    private final class QueryProgress: Sendable {
         enum State {
             /// The query has not begun.
             case waiting
@@ -48,7 +48,7 @@ package final class ProcessLookups {
 
     private let work: BlockingWork
     /// The queries that timed out while they ran, by the process id.
-    private var stuck: [UInt32: Ticket] = [:]
+    private var stuck: [UInt32: QueryProgress] = [:]
 
     /// - Parameter bound: The timeout of a query, in milliseconds.
     package init(on context: MainContext, bound: UInt32 = 1000) {
@@ -76,7 +76,7 @@ package final class ProcessLookups {
         case .known(let value): completion(value)
         case .mayBlock(let find):
             guard !isStuck(processID), work.waitingCount < Self.maxWaiting else { return completion(nil) }
-            let ticket = Ticket()
+            let ticket = QueryProgress()
             work.run {
                 ticket.state = .asking
                 defer { ticket.state = .over }

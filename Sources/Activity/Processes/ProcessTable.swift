@@ -19,7 +19,7 @@ package struct ProcessFacts: Equatable, Sendable {
     var unit: String?
     /// Whether the process is part of the session or its background, not an application: the compositor, panels,
     /// services.
-    var isEssential = false
+    var isPartOfSession = false
     /// The Flatpak sandbox; nil if the process is in none.
     var sandbox: Sandbox?
 

@@ -21,7 +21,7 @@ package final class RecentProcesses: ProcessTable {
     }
 
     /// The lifetime of an entry. It is short, because a process may change its name and enter a sandbox.
-    private static let memory = Duration.milliseconds(100)
+    private static let lifetime = Duration.milliseconds(100)
     /// The minimum time between two verifications that the process still has its id. The id itself, which the bus reported,
     /// is about as old, so an id reused within this time can't be detected anyway.
     private static let leastTimeToReuse = Duration.milliseconds(1)
@@ -41,11 +41,11 @@ package final class RecentProcesses: ProcessTable {
     }
 
     package func name(of processID: UInt32) -> String {
-        remembered(processID, \.name) { table.name(of: processID) } ?? ""
+        cachedField(processID, \.name) { table.name(of: processID) } ?? ""
     }
 
     package func confinement(of processID: UInt32) -> Lookup<Confinement> {
-        if let known = know(processID)?.confinement { return .known(known) }
+        if let known = cachedEntry(processID)?.confinement { return .known(known) }
         let found = table.confinement(of: processID)
         if case .known(let confinement) = found, confinement != .unknown {
             known[processID]?.confinement = confinement
@@ -54,12 +54,12 @@ package final class RecentProcesses: ProcessTable {
     }
 
     package func description(of processID: UInt32, startedBy moment: UInt64) -> ProcessDescription? {
-        guard let known = know(processID), known.identity.start <= moment else { return nil }
-        return remembered(processID, \.description) { table.description(of: processID, startedBy: moment) }
+        guard let known = cachedEntry(processID), known.identity.start <= moment else { return nil }
+        return cachedField(processID, \.description) { table.description(of: processID, startedBy: moment) }
     }
 
     package func facts(of processID: UInt32) -> Lookup<ProcessFacts?> {
-        if let known = know(processID)?.facts { return .known(known) }
+        if let known = cachedEntry(processID)?.facts { return .known(known) }
         let found = table.facts(of: processID)
         if case .known(let facts) = found { known[processID]?.facts = facts }
         return found
@@ -74,23 +74,23 @@ package final class RecentProcesses: ProcessTable {
     package var now: UInt64 { table.now }
 
     /// Returns a field of the cached entry, and reads it from the table if it is not cached.
-    private func remembered<Value>(
+    private func cachedField<Value>(
         _ processID: UInt32, _ part: WritableKeyPath<Known, Value?>, read: () -> Value?
     ) -> Value? {
-        if let value = know(processID)?[keyPath: part] { return value }
+        if let value = cachedEntry(processID)?[keyPath: part] { return value }
         let value = read()
         known[processID]?[keyPath: part] = value
         return value
     }
 
     /// Returns the cached entry of the process with this id, and creates or renews it if needed; nil if there is no process.
-    private func know(_ processID: UInt32) -> Known? {
+    private func cachedEntry(_ processID: UInt32) -> Known? {
         let now = time()
-        if let known = known[processID], now - known.seen < Self.leastTimeToReuse, now - known.since < Self.memory {
+        if let known = known[processID], now - known.seen < Self.leastTimeToReuse, now - known.since < Self.lifetime {
             return known
         }
         let identity = table.identity(of: processID)
-        if let found = known[processID], found.identity == identity, now - found.since < Self.memory {
+        if let found = known[processID], found.identity == identity, now - found.since < Self.lifetime {
             known[processID]?.seen = now
             return found
         }

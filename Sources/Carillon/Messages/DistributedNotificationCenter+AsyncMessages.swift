@@ -157,7 +157,7 @@ struct DecodedMessages<Message: Sendable>: AsyncIteratorProtocol {
 
     private let reader: Readers<ReceivedNotification>.Reader
     private let decode: @Sendable (ReceivedNotification) -> Message?
-    private var turn = ReaderTurn()
+    private var turn = ReaderBudget()
 
     init(_ reader: Readers<ReceivedNotification>.Reader, decode: @escaping @Sendable (ReceivedNotification) -> Message?)
     {

@@ -122,7 +122,9 @@ extension DistributedValue {
     }
 
     /// Requests the values of the name and the object.
-    private func get(_ completion: @escaping @Sendable (Result<[KeptValue], DistributedNotificationError>) -> Void) {
+    private func get(
+        _ completion: @escaping @Sendable (Result<[RetainedValueInfo], DistributedNotificationError>) -> Void
+    ) {
         // An empty name would match any name.
         if let refusal { return completion(.failure(refusal)) }
         center.submit(
@@ -132,7 +134,7 @@ extension DistributedValue {
     }
 
     /// Returns the newest value of the object, regardless of its origin.
-    private func ownValue(in values: [KeptValue]) -> KeptValue? {
+    private func ownValue(in values: [RetainedValueInfo]) -> RetainedValueInfo? {
         let key = ExactText(object ?? "")
         return values.last { ExactText($0.object) == key }
     }
@@ -220,7 +222,7 @@ extension DistributedValue {
     ///
     /// - Returns: whether the removal was requested; false if there is no value, or if the program has changed it since.
     private func remove(
-        _ values: [KeptValue], _ number: UInt64, _ completion: @escaping @Sendable (Outcome) -> Void
+        _ values: [RetainedValueInfo], _ number: UInt64, _ completion: @escaping @Sendable (Outcome) -> Void
     ) throws(DistributedNotificationError) -> Bool {
         guard let own = ownValue(in: values) else { return false }
         // Without an object, the request would remove the values of all objects of the name.

@@ -165,7 +165,7 @@ public final class DistributedValues<Value: Codable & Sendable>: Observable, Sen
     private struct ServiceValue: Sendable {
         let answered: FollowedValues<Content>.Answered
         /// The newest value of each object, regardless of its origin.
-        let values: [ExactText: KeptValue]
+        let values: [ExactText: RetainedValueInfo]
 
         /// The approximate memory that the answer retains, in bytes.
         var byteCount: Int {
@@ -185,7 +185,7 @@ public final class DistributedValues<Value: Codable & Sendable>: Observable, Sen
         center.submit(
             .call(Get(name: name.rawValue, object: "")) { [self] result in
                 do throws(ServiceError) {
-                    var values: [ExactText: KeptValue] = [:]
+                    var values: [ExactText: RetainedValueInfo] = [:]
                     for value in try result.get() { values[ExactText(value.object)] = value }
                     let serials = values.mapValues { $0.serial ?? 0 }
                     let answered = state.withLock {

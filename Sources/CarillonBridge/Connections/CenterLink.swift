@@ -54,7 +54,8 @@ final class CenterLink: @unchecked Sendable {
     init(_ environment: BridgeEnvironment, context: MainContext) {
         self.context = context
         session = ServiceSession(
-            bus: environment.sessionBus, wish: TransportPreference(ofUser: .ofEnvironment), outbox: outbox, receiver: self)
+            bus: environment.sessionBus, wish: TransportPreference(ofUser: .ofEnvironment), outbox: outbox,
+            receiver: self)
     }
 
     /// The details that the bridge needs with each notification.

@@ -140,7 +140,7 @@ struct InwardMessage {
 
     /// Whether a value of the service is this value with this content. Name, object, lifetime, user and host are
     /// compared.
-    func isKept(as value: KeptValue, _ userInfo: [String: PropertyList], now: Int64) -> Bool {
+    func isKept(as value: RetainedValueInfo, _ userInfo: [String: PropertyList], now: Int64) -> Bool {
         let expiry: Int64? = if case .int64(let time)? = value.details[Detail.expiry.rawValue] { time } else { nil }
         return Lifetime.isSame(expiry, self.expiry(at: now)) && ExactText(value.name) == ExactText(name)
             && ExactText(value.object) == ExactText(object)

@@ -91,7 +91,9 @@ struct MessageProperties: Equatable {
         self.time = time
         isOldValue = texts[.value] != nil
         keepsWidths = texts[.widths] != nil
-        identity = texts[.allSessions].flatMap { (1...PostOptions.maxDeduplicationIDBytes).contains($0.utf8.count) ? $0 : nil }
+        identity = texts[.allSessions].flatMap {
+            (1...PostOptions.maxDeduplicationIDBytes).contains($0.utf8.count) ? $0 : nil
+        }
         boundTo = texts[.whileRun].flatMap { $0.isEmpty || $0.utf8.count > Self.maxRunBytes ? nil : $0 }
         if let run = texts[.run], let count, !run.isEmpty, run.utf8.count <= Self.maxRunBytes {
             place = Place(run: run, count: count)

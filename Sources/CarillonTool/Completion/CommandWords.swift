@@ -51,13 +51,13 @@ struct CommandWords {
         for word in own.dropFirst() { take(word) }
     }
 
-    /// Returns the declarations of a command. ``CommandLineParser/inquiry`` as the only argument makes its parser throw them
+    /// Returns the declarations of a command. ``CommandLineParser/declarationsRequest`` as the only argument makes its parser throw them
     /// before the command does anything.
     private static func declarations(
         of command: ([String]) throws(UsageError) -> ExitCode
     ) -> CommandLineParser.Declarations? {
         do throws(UsageError) {
-            _ = try command([CommandLineParser.inquiry])
+            _ = try command([CommandLineParser.declarationsRequest])
             return nil
         } catch {
             return error.declarations

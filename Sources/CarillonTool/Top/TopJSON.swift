@@ -60,7 +60,7 @@ enum TopJSON {
             ])
     }
 
-    private static func text(of value: KeptValue) -> String {
+    private static func text(of value: RetainedValueInfo) -> String {
         PropertyListJSON.object([
             ("name", JSON.quoted(value.name)), ("object", JSON.quoted(value.object)), ("size", "\(value.byteCount)"),
             ("details", PropertyListJSON.text(.dictionary(value.details))),

@@ -114,7 +114,7 @@ final class TopPoll: @unchecked Sendable {
     /// Ends the poll; before the first sample it may wait for the bridge.
     private func tell(
         _ properties: CenterProperties, _ clients: [ListedClient],
-        _ values: Result<[KeptValue], TopSample.ValuesError>?
+        _ values: Result<[RetainedValueInfo], TopSample.ValuesError>?
     ) {
         guard waitsForBridge else { return tellNow(properties, clients, values) }
         bridge.whenKnown { [weak self] in self?.tellNow(properties, clients, values) }
@@ -123,7 +123,7 @@ final class TopPoll: @unchecked Sendable {
     /// Ends the poll: passes the sample on.
     private func tellNow(
         _ properties: CenterProperties, _ clients: [ListedClient],
-        _ values: Result<[KeptValue], TopSample.ValuesError>?
+        _ values: Result<[RetainedValueInfo], TopSample.ValuesError>?
     ) {
         let sample = TopSample(
             moment: Double(SteadyClock.nanoseconds()) / 1e9, time: WallClock.microseconds(),

@@ -16,7 +16,7 @@ struct TopSample: Sendable {
     /// The clients, followed by programs that only post.
     let clients: [ListedClient]
     /// The retained values; nil if they were not requested, and an error if the service did not list them.
-    let values: Result<[KeptValue], ValuesError>?
+    let values: Result<[RetainedValueInfo], ValuesError>?
     /// The last status of the bridge to other machines; an error if it does not answer, and nil if there is none.
     let bridge: Result<BridgeSample, BusError>?
 

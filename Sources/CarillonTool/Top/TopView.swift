@@ -98,7 +98,7 @@ enum TopView: String, CaseIterable, Sendable {
         ])
     }
 
-    private static func row(of value: KeptValue, at now: Int64) -> Row {
+    private static func row(of value: RetainedValueInfo, at now: Int64) -> Row {
         let age = value.time.map { Double(now - $0) / 1e6 }
         return Row(cells: [
             TopCell(value.name), TopCell(value.object),
@@ -166,7 +166,7 @@ struct TopCell: Sendable {
     }
 }
 
-extension KeptValue {
+extension RetainedValueInfo {
     /// The size of the name, the object, and the userInfo in its encoding on the bus, in bytes.
     var byteCount: Int {
         // The size can always be computed: the service accepts and keeps only values whose userInfo can be encoded.

@@ -146,14 +146,14 @@ final class PolicyGate {
 
     /// Returns the policy in force for the D-Bus property `Policy`. A sandbox sees only the lists of its own
     /// application.
-    func shown(to reader: UniqueName) -> ShownPolicy {
+    func shown(to reader: UniqueName) -> PolicyProperty {
         let visible =
             switch subject(reader) {
             case .session: policy.applications
             case .sandbox(let id): policy.applications[id] == nil ? [:] : [id: policy.listsOfSandbox(id)]
             case .unidentified: [:] as [String: [Policy.Action: [NamePattern]]]
             }
-        return ShownPolicy(
+        return PolicyProperty(
             openNames: policy.openNames.map(\.description), unidentified: policy.unidentified.rawValue,
             confinesUnidentified: confinesUnidentified,
             applications: visible.mapValues { lists in

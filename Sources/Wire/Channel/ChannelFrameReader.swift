@@ -8,7 +8,7 @@
 /// later call reports it again.
 public final class ChannelFrameReader {
     /// The standard size of the buffer, in bytes.
-    private static let roomSize = 64 << 10
+    private static let standardSize = 64 << 10
 
     private let sender: ChannelFrame.Sender
     /// The maximum size of a stored body, in bytes; longer bodies are discarded.
@@ -49,8 +49,8 @@ public final class ChannelFrameReader {
     /// The memory that the current incomplete frame needs, in bytes, if it exceeds the standard size of the buffer;
     /// otherwise 0. The service checks its quota for this memory before the next read.
     public var wantedBytes: Int {
-        let size = roomForNext
-        return size > Self.roomSize ? size : 0
+        let size = sizeForNext
+        return size > Self.standardSize ? size : 0
     }
 
     /// Whether the stream read so far ends at a frame boundary.
@@ -62,11 +62,11 @@ public final class ChannelFrameReader {
     ///   any value that is not positive.
     /// - Returns: The result of `source`, and whether it filled the buffer.
     public func read(_ source: (UnsafeMutableRawBufferPointer) -> Int) -> (count: Int, isFull: Bool) {
-        makeRoom()
+        makeSpace()
         let room = UnsafeMutableRawBufferPointer(rebasing: buffer[end...])
         let count = source(room)
         if count > 0 { end += min(count, room.count) }
-        if first == end { giveUpRoom() }
+        if first == end { releaseBuffer() }
         return (count, count == room.count)
     }
 
@@ -76,14 +76,14 @@ public final class ChannelFrameReader {
     public func next() throws(ChannelFrame.Fault) -> ChannelFrame? {
         if let fault { throw fault }
         let passed = min(skipped, byteCount)
-        if cut == nil { giveUpHead() } else { keepHead(of: passed) }
+        if cut == nil { releaseHead() } else { copyHead(of: passed) }
         first += passed
         skipped -= passed
         if skipped == 0, let (kind, number) = cut.take() {
             return ChannelFrame(kind: kind, number: number, body: UnsafeRawBufferPointer(head), cut: .room)
         }
         guard skipped == 0, byteCount >= ChannelFrame.headerSize else {
-            if first == end { giveUpRoom() }
+            if first == end { releaseBuffer() }
             return nil
         }
         let length = header(at: 0, as: UInt32.self)
@@ -118,15 +118,15 @@ public final class ChannelFrameReader {
         let length = Int(header(at: 0, as: UInt32.self))
         first += ChannelFrame.headerSize
         skipped = length - byteCount
-        giveUpHead()
+        releaseHead()
         head = .allocate(byteCount: min(length, maxHead), alignment: 8)
-        keepHead(of: byteCount)
-        giveUpRoom()
+        copyHead(of: byteCount)
+        releaseBuffer()
         return true
     }
 
     /// Copies those of the next `count` bytes into `head` that belong to it.
-    private func keepHead(of count: Int) {
+    private func copyHead(of count: Int) {
         let count = min(count, head.count - headEnd)
         guard count > 0 else { return }
         UnsafeMutableRawBufferPointer(rebasing: head[headEnd...])
@@ -134,7 +134,7 @@ public final class ChannelFrameReader {
         headEnd += count
     }
 
-    private func giveUpHead() {
+    private func releaseHead() {
         guard head.baseAddress != nil else { return }
         head.deallocate()
         head = UnsafeMutableRawBufferPointer(start: nil, count: 0)
@@ -162,7 +162,7 @@ public final class ChannelFrameReader {
     private func fail(_ found: ChannelFrame.Fault) throws(ChannelFrame.Fault) -> ChannelFrame? {
         fault = found
         (first, end) = (0, 0)
-        giveUpRoom()
+        releaseBuffer()
         throw found
     }
 
@@ -175,8 +175,8 @@ public final class ChannelFrameReader {
 
     /// Moves the bytes of the next frame to the beginning of a buffer that can hold the whole frame and at least one
     /// more byte.
-    private func makeRoom() {
-        let size = roomForNext
+    private func makeSpace() {
+        let size = sizeForNext
         if size != buffer.count {
             move(to: size)
         } else if first > 0 {
@@ -188,8 +188,8 @@ public final class ChannelFrameReader {
 
     /// The size that the buffer needs for the next frame: the standard size, or that of the whole frame if its length is
     /// known.
-    private var roomForNext: Int {
-        var size = Self.roomSize
+    private var sizeForNext: Int {
+        var size = Self.standardSize
         if skipped == 0, byteCount >= ChannelFrame.headerSize {
             let length = Int(header(at: 0, as: UInt32.self))
             if length <= min(maxKept, ChannelFrame.maxBytesOfBody) {
@@ -210,7 +210,7 @@ public final class ChannelFrameReader {
     }
 
     /// Releases the empty buffer: a service has a reader for each channel, and most of them are idle.
-    private func giveUpRoom() {
+    private func releaseBuffer() {
         buffer.deallocate()
         buffer = UnsafeMutableRawBufferPointer(start: nil, count: 0)
         (first, end) = (0, 0)

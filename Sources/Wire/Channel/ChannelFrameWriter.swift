@@ -6,7 +6,7 @@ import CarillonDBus
 /// The service and the client each have one for a channel.
 public final class ChannelFrameWriter {
     /// The minimum size of the buffer, in bytes.
-    private static let leastSize = 4 << 10
+    private static let minSize = 4 << 10
     /// The maximum size of an empty buffer that is not released, in bytes.
     private static let maxKept = 64 << 10
 
@@ -60,7 +60,7 @@ public final class ChannelFrameWriter {
     public func append(
         _ kind: ChannelFrame.Kind, number: UInt64, atMost size: Int, _ body: (inout MarshalledBytes) -> Void
     ) {
-        makeRoom(for: ChannelFrame.headerSize + size)
+        makeSpace(for: ChannelFrame.headerSize + size)
         let start = end + ChannelFrame.headerSize
         let length = MarshalledBytes.layOut(
             in: UnsafeMutableRawBufferPointer(rebasing: buffer[start..<start + size]), body)
@@ -118,7 +118,7 @@ public final class ChannelFrameWriter {
     }
 
     /// Makes space for `size` bytes behind the unwritten ones.
-    private func makeRoom(for size: Int) {
+    private func makeSpace(for size: Int) {
         guard buffer.count - end < size else { return }
         let rest = UnsafeRawBufferPointer(rebasing: buffer[first..<end])
         if buffer.count - byteCount >= size, byteCount <= first {
@@ -126,7 +126,7 @@ public final class ChannelFrameWriter {
             // bytes are moved as were written since the last move, so the cost of moves stays proportional.
             buffer.copyMemory(from: rest)
         } else {
-            let needed = max(Self.leastSize, byteCount + size)
+            let needed = max(Self.minSize, byteCount + size)
             let other = UnsafeMutableRawBufferPointer.allocate(byteCount: max(needed, 2 * byteCount), alignment: 8)
             if !rest.isEmpty { other.copyMemory(from: rest) }
             buffer.deallocate()

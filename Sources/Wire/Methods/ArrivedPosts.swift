@@ -35,16 +35,16 @@ public struct ArrivedPosts {
         self.call = call
         copy = call.hasBodyInPlace ? nil : call.marshalledBody
         var count = 0
-        let most = Int(limits[.postsPerCall])
+        let maxCount = Int(limits[.postsPerCall])
         offset = try Self.withBody(of: call, or: copy) { body throws(BusError) in
             var reader = MarshalledReader(body)
             guard let posts = reader.readArray(alignedTo: 8), posts.upperBound == body.count else {
                 throw BusError.malformedArguments
             }
             while !reader.isAtEnd {
-                guard Self.passOver(&reader) != nil else { throw BusError.malformedArguments }
+                guard Self.skipPost(&reader) != nil else { throw BusError.malformedArguments }
                 count += 1
-                guard count <= most else { throw BusError(.limitExceeded(.postsPerCall, value: UInt64(most))) }
+                guard count <= maxCount else { throw BusError(.limitExceeded(.postsPerCall, value: UInt64(maxCount))) }
             }
             return posts.lowerBound
         }
@@ -68,7 +68,7 @@ public struct ArrivedPosts {
         var end = offset
         let post = Self.withBody(of: call, or: copy) { body in
             var reader = MarshalledReader(body, at: offset)
-            guard let place = Self.passOver(&reader) else {
+            guard let place = Self.skipPost(&reader) else {
                 preconditionFailure("the initializer has checked the layout")
             }
             end = reader.offset
@@ -144,9 +144,9 @@ public struct ArrivedPosts {
         let limits = (posts: limits[.postsPerCall], name: limits[.nameLength], object: limits[.objectLength])
         // The caches: names with their checks, options with their decoded value, and groups with their index in `runs`.
         // `isPossible` means a valid name.
-        var names = RecentlyMet<(name: Range<Int>, isPossible: Bool, isObserved: Bool)>()
-        var options = RecentlyMet<(options: Range<Int>, isImmediate: Bool?)>()
-        var kinds = RecentlyMet<(name: Range<Int>?, object: Range<Int>?, isImmediate: Bool, run: Int)>()
+        var names = RecentValues<(name: Range<Int>, isPossible: Bool, isObserved: Bool)>()
+        var options = RecentValues<(options: Range<Int>, isImmediate: Bool?)>()
+        var kinds = RecentValues<(name: Range<Int>?, object: Range<Int>?, isImmediate: Bool, run: Int)>()
         func found(_ name: Range<Int>) -> (name: Range<Int>, isPossible: Bool, isObserved: Bool) {
             if let met = names.first(where: { isSame($0.name, name) }) { return met }
             let isPossible = !name.isEmpty && name.count <= limits.name && MarshalledReader.isText(text(name))
@@ -166,8 +166,8 @@ public struct ArrivedPosts {
         var count = 0
         while !reader.isAtEnd {
             count += 1
-            guard count <= limits.posts, reader.align(to: 8), let (postName, postObject) = passOverTexts(&reader),
-                let options = passOverArrays(&reader)
+            guard count <= limits.posts, reader.align(to: 8), let (postName, postObject) = skipTexts(&reader),
+                let options = skipArrays(&reader)
             else { return nil }
             let met = found(postName)
             guard met.isPossible, postObject.count <= limits.object, MarshalledReader.isText(text(postObject)),
@@ -196,21 +196,21 @@ public struct ArrivedPosts {
     }
 
     /// Skips a post, a structure `(ssa{sv}a{sv})`, without decoding its members, and returns its range.
-    private static func passOver(_ reader: inout MarshalledReader) -> Range<Int>? {
+    private static func skipPost(_ reader: inout MarshalledReader) -> Range<Int>? {
         guard reader.align(to: 8) else { return nil }
         let start = reader.offset
-        guard passOverTexts(&reader) != nil, let options = passOverArrays(&reader) else { return nil }
+        guard skipTexts(&reader) != nil, let options = skipArrays(&reader) else { return nil }
         return start..<options.upperBound
     }
 
     /// Skips name and object, and returns their ranges.
-    private static func passOverTexts(_ reader: inout MarshalledReader) -> (name: Range<Int>, object: Range<Int>)? {
+    private static func skipTexts(_ reader: inout MarshalledReader) -> (name: Range<Int>, object: Range<Int>)? {
         guard let name = reader.passOverText(), let object = reader.passOverText() else { return nil }
         return (name, object)
     }
 
     /// Skips userInfo and options, and returns the range of the options.
-    private static func passOverArrays(_ reader: inout MarshalledReader) -> Range<Int>? {
+    private static func skipArrays(_ reader: inout MarshalledReader) -> Range<Int>? {
         guard let userInfo = reader.readArray(alignedTo: 8) else { return nil }
         reader.move(to: userInfo.upperBound)
         guard let options = reader.readArray(alignedTo: 8) else { return nil }
@@ -231,9 +231,9 @@ public struct ArrivedPosts {
 }
 
 /// A FIFO cache of eight values: a new value replaces the oldest one.
-private struct RecentlyMet<Value> {
+private struct RecentValues<Value> {
     /// The maximum number of values.
-    private static var most: Int { 8 }
+    private static var maxCount: Int { 8 }
     private var values: [Value] = []
     /// The index of the oldest value.
     private var oldest = 0
@@ -250,8 +250,8 @@ private struct RecentlyMet<Value> {
     }
 
     mutating func insert(_ value: Value) {
-        guard values.count == Self.most else { return values.append(value) }
+        guard values.count == Self.maxCount else { return values.append(value) }
         values[oldest] = value
-        oldest = (oldest + 1) % Self.most
+        oldest = (oldest + 1) % Self.maxCount
     }
 }

@@ -22,17 +22,17 @@ public struct Get: MatchingMethod {
         .init("values", "a(ssa{sv}a{sv})", qtType: "QList<CarillonValue>")
     ]
 
-    public static func readReply(from reader: inout MessageReader) throws(BusError) -> [KeptValue] {
-        var values: [KeptValue] = []
+    public static func readReply(from reader: inout MessageReader) throws(BusError) -> [RetainedValueInfo] {
+        var values: [RetainedValueInfo] = []
         var structures = try reader.readContainer(.array)
         while !structures.isAtEnd {
             var structure = try structures.readContainer(.structure)
-            values.append(try KeptValue(from: &structure))
+            values.append(try RetainedValueInfo(from: &structure))
         }
         return values
     }
 
-    public static func append(_ reply: [KeptValue], to writer: inout MessageWriter) {
+    public static func append(_ reply: [RetainedValueInfo], to writer: inout MessageWriter) {
         writer.array(of: "(ssa{sv}a{sv})") { writer in
             for value in reply {
                 writer.structure { writer in
@@ -118,7 +118,7 @@ public struct Get: MatchingMethod {
 }
 
 /// A value retained by the service (R1).
-public struct KeptValue: Equatable, Sendable {
+public struct RetainedValueInfo: Equatable, Sendable {
     public var name: String
     /// The object of the value; empty for none.
     public var object: String

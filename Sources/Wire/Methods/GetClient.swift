@@ -73,8 +73,8 @@ public struct KnownClient: Sendable {
         }
         self.name = name
         identity = Identity(
-            userID: try rest.takeIfThere("uid", \.uint32), processID: try rest.takeIfThere("pid", \.uint32),
-            process: try rest.takeIfThere("process", \.string), application: try rest.takeIfThere("app", \.string),
-            sandbox: try rest.takeIfThere("sandbox", \.string), unit: try rest.takeIfThere("unit", \.string))
+            userID: try rest.takeOptional("uid", \.uint32), processID: try rest.takeOptional("pid", \.uint32),
+            process: try rest.takeOptional("process", \.string), application: try rest.takeOptional("app", \.string),
+            sandbox: try rest.takeOptional("sandbox", \.string), unit: try rest.takeOptional("unit", \.string))
     }
 }

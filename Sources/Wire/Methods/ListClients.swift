@@ -121,7 +121,7 @@ public struct ListedClient: Sendable {
         unconfirmed = try rest.take("unconfirmed", \.uint32, orElse: 0)
         posted = try rest.take("posted", \.uint64, orElse: 0)
         application = try rest.take("app", \.string, orElse: "")
-        userID = try rest.takeIfThere("uid", \.uint32)
+        userID = try rest.takeOptional("uid", \.uint32)
         hasChannel = try rest.take("channel", \.boolean, orElse: false)
         others = rest.entries
     }

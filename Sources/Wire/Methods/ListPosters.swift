@@ -97,7 +97,7 @@ public struct ListedPoster: Sendable {
         processID = try rest.take("pid", \.uint32)
         process = try rest.take("process", \.string)
         application = try rest.take("app", \.string)
-        userID = try rest.takeIfThere("uid", \.uint32)
+        userID = try rest.takeOptional("uid", \.uint32)
         posted = try rest.take("posted", \.uint64)
         refused = try rest.take("refused", \.uint64)
         others = rest.entries

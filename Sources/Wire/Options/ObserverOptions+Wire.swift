@@ -10,12 +10,12 @@ extension ObserverOptions {
     ///   a suspension behavior of a monitor, which is never suspended.
     public init(from reader: inout MessageReader) throws(CenterError) {
         self.init()
-        var saysBehavior = false
+        var hasBehavior = false
         try readOptions(&reader) { option throws(CenterError) in
             switch option.key {
             case "suspension-behavior":
                 suspensionBehavior = try option.choice()
-                saysBehavior = true
+                hasBehavior = true
             case "automatic-suspension": automaticSuspension = try option.boolean()
             case "run-loop-mode": runLoopMode = try option.choice()
             case "monitor": isMonitor = try option.boolean()
@@ -24,7 +24,7 @@ extension ObserverOptions {
             default: throw option.unknown
             }
         }
-        if isMonitor, saysBehavior {
+        if isMonitor, hasBehavior {
             throw .invalidOption("suspension-behavior", reason: "an observer with monitor is never suspended")
         }
     }

@@ -110,7 +110,7 @@ public struct ArrivedNotification: Sendable {
     ) throws(BusError) -> [ArrivedNotification]? {
         let isSingle = message.isSignal(Wire.interface, NotificationSignal.member)
         guard isSingle || message.isSignal(Wire.interface, NotificationsSignal.member) else { return nil }
-        guard message.hasSignature(isSingle ? singleSignature : togetherSignature) else {
+        guard message.hasSignature(isSingle ? singleSignature : batchSignature) else {
             throw .invalidArgs("'\(message.signature)' is not the signature of a notification")
         }
         var all: [ArrivedNotification] = []
@@ -138,7 +138,7 @@ public struct ArrivedNotification: Sendable {
     }
 
     private static let singleSignature: Signature = "ssa{sv}atstt"
-    private static let togetherSignature: Signature = "a(ssa{sv}atstta{sv})"
+    private static let batchSignature: Signature = "a(ssa{sv}atstta{sv})"
 
     private static var malformed: BusError {
         .invalidArgs("the notification is malformed D-Bus data")

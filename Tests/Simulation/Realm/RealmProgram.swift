@@ -66,7 +66,7 @@ final class RealmProgram {
     }
 
     /// All values that its session has; nil where nobody says.
-    func values(_ done: @escaping ([KeptValue]?) -> Void) {
+    func values(_ done: @escaping ([RetainedValueInfo]?) -> Void) {
         let box = Unchecked(done)
         ask(.call(Get(name: "")) { result in box.value(try? result.get()) })
     }

@@ -175,7 +175,7 @@ final class RealmSimulation {
             world.violate("G2", "the bridge of \(host.name) is not connected in the calm")
         }
         ledger.judge(hostCount: hosts.count, missed: observers.map(\.missed))
-        var values: [Int: [KeptValue]] = [:]
+        var values: [Int: [RetainedValueInfo]] = [:]
         for (number, observer) in observers.enumerated() { observer.values { values[number] = $0 } }
         world.run(until: world.now + 5_000_000)
         guard values.count == hosts.count else { return world.violate("R3", "a service does not tell its values") }
@@ -184,7 +184,7 @@ final class RealmSimulation {
         }
     }
 
-    private func compare(_ from: Int, _ to: Int, _ values: [Int: [KeptValue]]) {
+    private func compare(_ from: Int, _ to: Int, _ values: [Int: [RetainedValueInfo]]) {
         let (one, other) = (hosts[from], hosts[to])
         let presence = values[to]!.first {
             $0.name == "org.carillon.Bridge.Host" && $0.object == "\(one.name)/\(RealmHost.user)"
@@ -220,7 +220,7 @@ final class RealmSimulation {
         }
     }
 
-    private func numbers(_ values: [KeptValue]) -> [String: Int] {
+    private func numbers(_ values: [RetainedValueInfo]) -> [String: Int] {
         var numbers: [String: Int] = [:]
         for value in values where RealmPlan.allValueNames.contains(value.name) {
             if case .int64(let number)? = value.userInfo["n"] { numbers["\(value.name) \(value.object)"] = Int(number) }

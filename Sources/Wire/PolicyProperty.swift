@@ -2,7 +2,7 @@
 import CarillonDBus
 
 /// The value of the D-Bus property `Policy`: the access rules, as far as its reader may see them (P2, P3).
-public struct ShownPolicy: Equatable, Sendable {
+public struct PolicyProperty: Equatable, Sendable {
     /// Names that are open to all clients; a name that ends in `.*` is a prefix.
     public var openNames: [String]
     /// The configured treatment of calls from connections that left the bus before the service could identify them.

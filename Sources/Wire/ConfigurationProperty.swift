@@ -3,7 +3,7 @@ import CarillonDBus
 
 /// The value of the D-Bus property `Configuration`: the configuration files that the service has read, and their errors
 /// (E9). `carillon` shows it.
-public struct ShownConfiguration: Equatable, Sendable {
+public struct ConfigurationProperty: Equatable, Sendable {
     /// The paths of the files, in ascending precedence.
     public var files: [String]
     /// Whether all files are free of errors.

@@ -3,7 +3,7 @@ import CarillonMainLoop
 
 /// The time budget of a main-actor task that reads a sequence of notifications (T3): after 2 ms it yields to other work of
 /// the main thread. Without this, a task with many waiting elements would never suspend, and would block the main thread.
-package struct ReaderTurn {
+package struct ReaderBudget {
     private var meter: ShareMeter?
 
     package init() {}

@@ -14,10 +14,10 @@ import Synchronization
 /// - If the loop never reaches the mark, resting ends after ``longestRest``.
 /// - The **floor** is a source behind all others that is ready while a source rests. It keeps the loop from sleeping.
 ///
-/// Mark and floor are in ``TurnSources``. `docs/main-loop.md` has a picture.
+/// Mark and floor are in ``CycleSources``. `docs/main-loop.md` has a picture.
 ///
 /// Threads: any; cycles begin on the thread that runs the context.
-final class LoopTurns: Sendable {
+final class LoopCycles: Sendable {
     /// The number of a cycle, unique within its context.
     typealias Number = Int
 
@@ -47,14 +47,14 @@ final class LoopTurns: Sendable {
     /// The ``Phase``.
     private let phase = Atomic(Phase.open.rawValue)
     /// The number of the current cycle.
-    private let turn = Atomic<Number>(0)
+    private let cycle = Atomic<Number>(0)
     /// The meter of the current rest against ``longestRest``; nil until the first iteration of the rest.
     private let restMeter = Locked<ShareMeter?>(nil)
-    /// The time of `clock` at which that meter must be read again; see ``ShareMeter/nextLook``.
-    private let nextLook = Atomic<Int64>(0)
+    /// The time of `clock` at which that meter must be read again; see ``ShareMeter/nextReading``.
+    private let nextReading = Atomic<Int64>(0)
     private let signalCount = Atomic(0)
     /// The cycle in which a source with work was not ready because it rested, in this iteration; -1 for none.
-    private let turnedAwayIn = Atomic<Number>(-1)
+    private let deferredCycle = Atomic<Number>(-1)
 
     /// - Parameter clock: the clock for all times, for tests and simulations. Nil means the machine's clock for rests, and
     ///   the thread's processor time for shares.
@@ -66,18 +66,18 @@ final class LoopTurns: Sendable {
     /// The common budget of the sharing sources in a cycle.
     private struct Pool {
         /// The cycle to which the other fields belong.
-        var turn: Number = 0
+        var cycle: Number = 0
         /// The time that all sharing sources have used, in nanoseconds.
         var used: Int64 = 0
         /// The numbers of sources with work in this cycle, and in the one before.
         var contenders = 0
         var contendersBefore = 0
 
-        /// Resets the budget if `turn` is a new cycle.
-        mutating func begin(_ turn: Number) {
-            guard turn != self.turn else { return }
-            contendersBefore = turn == self.turn + 1 ? contenders : 0
-            (self.turn, used, contenders) = (turn, 0, 0)
+        /// Resets the budget if `cycle` is a new cycle.
+        mutating func begin(_ cycle: Number) {
+            guard cycle != self.cycle else { return }
+            contendersBefore = cycle == self.cycle + 1 ? contenders : 0
+            (self.cycle, used, contenders) = (cycle, 0, 0)
         }
 
         /// Returns the time left for a source that has used `own`. Each source with work has an equal part of the budget.
@@ -91,9 +91,9 @@ final class LoopTurns: Sendable {
 
     /// Records that a sharing source has work in this cycle. Called once for each such source.
     func join() {
-        let turn = number
+        let cycle = number
         pool.withLock {
-            $0.begin(turn)
+            $0.begin(cycle)
             $0.contenders += 1
         }
     }
@@ -103,18 +103,18 @@ final class LoopTurns: Sendable {
     ///
     /// - Parameter own: the time that the source has used in this cycle, in nanoseconds.
     func remainingShare(used own: Int64) -> Int64 {
-        let turn = number
+        let cycle = number
         return pool.withLock {
-            $0.begin(turn)
+            $0.begin(cycle)
             return $0.left(own)
         }
     }
 
     /// Records that a sharing source has run for `time` nanoseconds.
     func use(_ time: Int64) {
-        let turn = number
+        let cycle = number
         pool.withLock {
-            $0.begin(turn)
+            $0.begin(cycle)
             $0.used += time
         }
     }
@@ -123,7 +123,7 @@ final class LoopTurns: Sendable {
 
     /// The number of the current cycle.
     var number: Number {
-        turn.load(ordering: .acquiring)
+        cycle.load(ordering: .acquiring)
     }
 
     /// Whether any source rests until the cycle is over.
@@ -134,7 +134,7 @@ final class LoopTurns: Sendable {
     /// Begins a rest: the cycle ends when the loop next reaches the mark. Every source that begins to rest calls this.
     func rest() {
         guard !isResting else { return }
-        nextLook.store(0, ordering: .relaxed)
+        nextReading.store(0, ordering: .relaxed)
         _ = phase.compareExchange(
             expected: Phase.open.rawValue, desired: Phase.resting.rawValue, ordering: .acquiringAndReleasing)
     }
@@ -151,24 +151,24 @@ final class LoopTurns: Sendable {
         // The phase opens before the number rises. A source that begins to rest in between thus rests in the old cycle,
         // which ends at once.
         phase.store(Phase.open.rawValue, ordering: .releasing)
-        turn.add(1, ordering: .acquiringAndReleasing)
+        cycle.add(1, ordering: .acquiringAndReleasing)
     }
 
     /// Whether the rest has not exceeded ``longestRest``.
     private var restGoesOn: Bool {
-        guard clock() >= nextLook.load(ordering: .relaxed) else { return true }
+        guard clock() >= nextReading.load(ordering: .relaxed) else { return true }
         return restMeter.withLock { rest in
             var meter = rest ?? ShareMeter(shareClock, limit: Self.longestRest, maxTime: Self.maxRestTime)
             defer { rest = meter }
             let goesOn = meter.hasTime()
-            nextLook.store(meter.nextLook, ordering: .relaxed)
+            nextReading.store(meter.nextReading, ordering: .relaxed)
             return goesOn
         }
     }
 
-    /// Records that a source with work is not ready in this iteration, because it rests in the cycle `turn`.
-    func noteDeferred(in turn: Number) {
-        turnedAwayIn.store(turn, ordering: .releasing)
+    /// Records that a source with work is not ready in this iteration, because it rests in the cycle `cycle`.
+    func noteDeferred(in cycle: Number) {
+        deferredCycle.store(cycle, ordering: .releasing)
     }
 
     /// Whether the loop must not sleep; the floor asks it, after all sharing sources have reported their readiness.
@@ -176,8 +176,8 @@ final class LoopTurns: Sendable {
     /// This holds while a source rests. It also holds if the rest ended by its time limit during this iteration, after a
     /// source had reported that it is not ready: that source is ready in the next iteration.
     func keepsAwake() -> Bool {
-        let turnedAwayIn = turnedAwayIn.exchange(-1, ordering: .acquiringAndReleasing)
-        return isResting || (turnedAwayIn >= 0 && turnedAwayIn != number)
+        let deferredCycle = deferredCycle.exchange(-1, ordering: .acquiringAndReleasing)
+        return isResting || (deferredCycle >= 0 && deferredCycle != number)
     }
 
     // MARK: Idle sources
@@ -200,7 +200,7 @@ final class LoopTurns: Sendable {
             expected: Phase.resting.rawValue, desired: Phase.reached.rawValue, ordering: .acquiringAndReleasing)
         // No source rests: the next cycle begins at once.
         if !reached, phase.load(ordering: .acquiring) == Phase.open.rawValue {
-            turn.add(1, ordering: .acquiringAndReleasing)
+            cycle.add(1, ordering: .acquiringAndReleasing)
         }
     }
 }

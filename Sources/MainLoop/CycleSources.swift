@@ -1,41 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The two sources of a context that measure the progress of its loop in a scheduling cycle (M3): the *mark* detects the
-/// end of a cycle, and the *floor* keeps the loop awake during it. ``LoopTurns`` explains cycles.
+/// end of a cycle, and the *floor* keeps the loop awake during it. ``LoopCycles`` explains cycles.
 ///
 /// Both sources do no work, and exist as long as the context.
-final class TurnSources: Sendable {
+final class CycleSources: Sendable {
     private let mark: AttachedSource
     private let floor: AttachedSource
 
     private init(on context: MainContext) {
-        let turns = context.state.turns
-        mark = AttachedSource(Mark(turns), on: context, priority: .of(.mark), canRecurse: true)
-        floor = AttachedSource(Floor(turns), on: context, priority: .of(.floor), canRecurse: true)
+        let cycles = context.state.cycles
+        mark = AttachedSource(Mark(cycles), on: context, priority: .of(.mark), canRecurse: true)
+        floor = AttachedSource(Floor(cycles), on: context, priority: .of(.floor), canRecurse: true)
     }
 
     /// Ensures that the context has both sources. Every source that takes part in cycles calls this before it is
     /// attached.
     static func install(on context: MainContext) {
-        _ = context.state.attachment(TurnSources.self) { TurnSources(on: context) }
+        _ = context.state.attachment(CycleSources.self) { CycleSources(on: context) }
     }
 }
 
 /// The mark: a source just ahead of drawing that is never ready. GLib calls its `check` only in an iteration in which no
 /// source with a higher priority is ready; this ends the cycle.
 private final class Mark: CheckedSourceHandler {
-    private let turns: LoopTurns
+    private let cycles: LoopCycles
 
-    init(_ turns: LoopTurns) {
-        self.turns = turns
+    init(_ cycles: LoopCycles) {
+        self.cycles = cycles
     }
 
     func prepare(_ source: Source) -> SourceReadiness {
-        turns.iterationBegins()
+        cycles.iterationBegins()
         return .waiting
     }
 
     func check() -> Bool {
-        turns.reachedDrawingPriority()
+        cycles.reachedDrawingPriority()
         return false
     }
 }
@@ -43,17 +43,17 @@ private final class Mark: CheckedSourceHandler {
 /// The floor: a source behind all others that is ready while a source with work rests. The loop then neither sleeps nor
 /// counts as idle, so the resting source runs in the next cycle.
 private final class Floor: CheckedSourceHandler {
-    private let turns: LoopTurns
+    private let cycles: LoopCycles
 
-    init(_ turns: LoopTurns) {
-        self.turns = turns
+    init(_ cycles: LoopCycles) {
+        self.cycles = cycles
     }
 
     func prepare(_ source: Source) -> SourceReadiness {
-        turns.keepsAwake() ? .ready : .waiting
+        cycles.keepsAwake() ? .ready : .waiting
     }
 
-    func check() -> Bool { turns.isResting }
+    func check() -> Bool { cycles.isResting }
 
     func dispatch(_ source: Source) -> Bool { true }
 }
